@@ -1,0 +1,53 @@
+/**
+ * Time and randomness as values that are passed in, so that a test can stage
+ * every moment and a simulation replays from a seed.
+ *
+ * @module
+ */
+
+/** A source of time. */
+export interface Clock {
+  /** Wall-clock milliseconds since 1970; may jump. For stamps people read. */
+  now(): number;
+  /** Monotonic milliseconds; never goes back. For leases, deadlines and durations. */
+  monotonic(): number;
+  /** Resolves after `ms`; an abort rejects with its reason. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** The system's clock. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  sleep: (ms, signal) =>
+    new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        clearTimeout(timer);
+        reject(signal!.reason);
+      };
+      const timer = setTimeout(() => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      }, ms);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    }),
+};
+
+/** A source of random bytes. */
+export type RandomBytes = (count: number) => Uint8Array;
+
+/** The system's cryptographic random source. */
+export const systemRandom: RandomBytes = (count) => crypto.getRandomValues(new Uint8Array(count));
+
+/** `bytes` as lower-case hex. */
+export function toHex(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += byte.toString(16).padStart(2, "0");
+  return text;
+}
+
+/** `count` random bytes as lower-case hex, two digits each. */
+export function randomHex(random: RandomBytes, count: number): string {
+  return toHex(random(count));
+}

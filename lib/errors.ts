@@ -1,0 +1,78 @@
+/**
+ * The one error type of the product and the closed table of its codes.
+ *
+ * A message says what was attempted and what went wrong; `hint` says what to do
+ * about it. The code is stable: scripts, the socket protocol and the command
+ * line's exit status depend on it.
+ *
+ * @module
+ */
+
+/** Every error code, with what it means. Socket answers carry the key as `code`. */
+export const ERROR_CODES = {
+  usage: "the words or flags of a call are wrong",
+  invalid_name: "a database, branch or checkpoint name breaks the naming rules",
+  invalid_request: "a request has a missing, wrong or unknown field",
+  unknown_op: "the operation does not exist",
+  not_found: "the database, branch, checkpoint or file does not exist",
+  already_exists: "the database, branch, checkpoint or file exists already",
+  conflict: "somebody else changed the branch at the same moment; try again",
+  lease_held: "another session or command holds the branch",
+  fenced: "the lease was lost; nothing more is written under it",
+  branch_deleting: "the branch is being deleted",
+  branch_reaping: "the branch is being reaped",
+  protected: "the branch is protected",
+  dirty: "the checkout has local edits that the operation would lose",
+  busy: "another process keeps the checkout locked",
+  not_a_database: "the file is not an SQLite database",
+  not_a_store: "the location is not a branch store",
+  unsupported_layout: "the store has a layout this version does not know",
+  unsupported_format: "an object has a format version this version does not know",
+  corrupt: "stored bytes do not match their checksums",
+  chain_gap: "an object that the branch needs is missing",
+  daemon_running: "another daemon serves this store already",
+  daemon_unreachable: "no daemon answers on the socket",
+  no_session: "the branch has no open session",
+  session_failed: "the session is in the error state",
+  capture_failed: "the session can no longer prove that it has seen every write",
+  no_space: "the disk is full",
+  denied: "the file system or the store refuses access",
+  unavailable: "the store does not answer",
+  stalled: "read stalled",
+  ambiguous: "the outcome of a write is not known",
+  too_large: "a line, body or value is over its limit",
+  interrupted: "the operation was interrupted",
+  internal: "a defect in this program",
+} as const;
+
+/** A stable error code. */
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+/** What an error can carry besides code and message. */
+export interface TaskdErrorOptions {
+  /** What caused it. */
+  cause?: unknown;
+  /** What the person can do about it, one sentence. */
+  hint?: string;
+}
+
+/** An error that a person or a program is meant to handle. */
+export class TaskdError extends Error {
+  override name = "TaskdError";
+  /** The stable code. */
+  readonly code: ErrorCode;
+  /** What to do about it. */
+  readonly hint: string | undefined;
+
+  /** Makes an error of `code`; `message` says what was attempted and what went wrong. */
+  constructor(code: ErrorCode, message: string, options: TaskdErrorOptions = {}) {
+    super(message, options.cause === undefined ? {} : { cause: options.cause });
+    this.code = code;
+    this.hint = options.hint;
+  }
+}
+
+/** Whether `error` is a {@linkcode TaskdError} of one of `codes`. */
+export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdError {
+  return error instanceof TaskdError && codes.includes(error.code);
+}

@@ -1,0 +1,1 @@
+export declare function basename(path: string | URL, suffix?: string): string;

@@ -1,0 +1,1 @@
+export declare function dirname(path: string | URL): string;
