@@ -1,10 +1,10 @@
 // @ts-types="./mod.d.ts"
 export {
   assert,
-  AssertionError,
   assertEquals,
   assertExists,
   assertInstanceOf,
+  AssertionError,
   assertMatch,
   assertNotEquals,
   assertRejects,

@@ -1,0 +1,67 @@
+/**
+ * Names, addresses and transaction ids: parsed once, at the edge.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+
+/** A transaction id: a count of captured commits within a chain, a safe integer >= 0. */
+export type Txid = number;
+
+/** The branch an address means when it names none. */
+export const DEFAULT_BRANCH = "main";
+
+const NAME = /^(?![-.])[a-z0-9_.-]{1,128}$/;
+
+/** Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`. */
+export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
+  if (!NAME.test(text) || text.includes("..")) {
+    throw new TaskdError("invalid_name", `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`, {
+      hint: "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
+    });
+  }
+  return text;
+}
+
+/** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */
+export interface Address {
+  db: string;
+  branch: string;
+  checkpoint?: string;
+}
+
+/** Parses an address; a missing branch is {@linkcode DEFAULT_BRANCH}. */
+export function parseAddress(text: string): Address {
+  const parts = text.split("@");
+  if (parts.length > 3) {
+    throw new TaskdError("invalid_name", `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`, {
+      hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>",
+    });
+  }
+  const address: Address = {
+    db: parseName(parts[0]!, "database"),
+    branch: parts[1] === undefined ? DEFAULT_BRANCH : parseName(parts[1], "branch"),
+  };
+  if (parts[2] !== undefined) address.checkpoint = parseName(parts[2], "checkpoint");
+  return address;
+}
+
+/** An address as text; the inverse of {@linkcode parseAddress}. */
+export function formatAddress(address: Address): string {
+  const branch = `${address.db}@${address.branch}`;
+  return address.checkpoint === undefined ? branch : `${branch}@${address.checkpoint}`;
+}
+
+/** A txid or epoch as it stands in keys: 16 hex digits, so that keys sort. */
+export function formatTxid(txid: Txid): string {
+  if (!Number.isSafeInteger(txid) || txid < 0) throw new RangeError(`Not a txid: ${txid}`);
+  return txid.toString(16).padStart(16, "0");
+}
+
+/** Parses 16 hex digits; undefined when the text is anything else or beyond 2^53. */
+export function parseTxid(text: string): Txid | undefined {
+  if (!/^[0-9a-f]{16}$/.test(text)) return undefined;
+  const value = Number.parseInt(text, 16);
+  return Number.isSafeInteger(value) ? value : undefined;
+}
