@@ -58,6 +58,7 @@ export interface TaskdErrorOptions {
 
 /** An error that a person or a program is meant to handle. */
 export class TaskdError extends Error {
+  /** Its name in stack traces. */
   override name = "TaskdError";
   /** The stable code. */
   readonly code: ErrorCode;

@@ -26,8 +26,11 @@ export function parseName(text: string, what: "database" | "branch" | "checkpoin
 
 /** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */
 export interface Address {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Checkpoint name; absent, the address means the branch's head. */
   checkpoint?: string;
 }
 

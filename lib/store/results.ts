@@ -34,8 +34,11 @@ export interface LongOptions {
 
 /** Answer of create. */
 export interface CreateResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Head of the new branch. */
   txid: Txid;
   /** Bytes of the database image. */
   size_bytes: number;
@@ -45,13 +48,17 @@ export interface CreateResult {
 
 /** Answer of checkout. */
 export interface CheckoutResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
   /** The named checkpoint, for a read-only checkout. */
   checkpoint?: string;
   /** Absolute path of the SQLite file. */
   path: string;
+  /** Transaction the file stands at. */
   txid: Txid;
+  /** Whether the file is an immutable checkpoint. */
   read_only: boolean;
   /** `kept`: was there and clean; `cached`: cloned from the cache; `materialized`: built from the store. */
   source: "kept" | "cached" | "materialized";
@@ -59,9 +66,13 @@ export interface CheckoutResult {
 
 /** Answer of checkpoint. */
 export interface CheckpointResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Checkpoint name. */
   checkpoint: string;
+  /** Transaction the checkpoint names. */
   txid: Txid;
   /** Kind of the object that ends at `txid`. */
   kind: ObjectKind;
@@ -73,18 +84,27 @@ export interface CheckpointResult {
 
 /** Answer of fork. */
 export interface ForkResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Transaction the fork begins at. */
   txid: Txid;
+  /** How the branch keeps its storage from now on. */
   mode: StorageMode;
+  /** How its bytes were moved. */
   path: CopyPath;
 }
 
 /** Answer of rollback and promote. */
 export interface RepointResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** New head of the branch. */
   txid: Txid;
+  /** How the branch keeps its storage from now on. */
   mode: StorageMode;
   /** The branch that keeps what was there before, unless it was declined. */
   safety_branch?: string;
@@ -94,18 +114,25 @@ export interface RepointResult {
 
 /** Answer of compact. */
 export interface CompactResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Transaction of the one snapshot that is left. */
   txid: Txid;
   /** Objects the chain had before. */
   objects_before: number;
+  /** Bytes written to the store. */
   stored_bytes: number;
 }
 
 /** A named point of a branch. */
 export interface CheckpointInfo {
+  /** Checkpoint name. */
   name: string;
+  /** Transaction it names. */
   txid: Txid;
+  /** Kind of the object that ends there. */
   kind: ObjectKind;
   /** ISO 8601 UTC. */
   created_at: string;
@@ -115,16 +142,23 @@ export interface CheckpointInfo {
 
 /** One branch as `branches` lists it. */
 export interface BranchInfo {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Computed at the moment of the call. */
   state: BranchState;
   /** Why, for state `error`. */
   error?: string;
   /** True when the branch holds a base pointer into a parent's chain. */
   shared: boolean;
+  /** Durable head. */
   txid: Txid;
+  /** Fencing epoch; every lease taken raises it. */
   epoch: number;
+  /** Named points. */
   checkpoints: CheckpointInfo[];
+  /** Whether destroying it needs force. */
   protected: boolean;
   /** Milliseconds after the last touch at which it expires; absent means never. */
   ttl_ms?: number;
@@ -138,7 +172,9 @@ export interface BranchInfo {
 
 /** Answer of status: a branch in more depth. */
 export interface BranchStatus extends BranchInfo {
+  /** Storage mode. */
   storage: StorageMode;
+  /** Identity of its current chain: 128 random bits in hex. */
   lineage: string;
   /** Segments past the newest snapshot of its chain. */
   depth: number;
@@ -150,17 +186,23 @@ export interface BranchStatus extends BranchInfo {
 
 /** One database. */
 export interface DatabaseInfo {
+  /** Database name. */
   db: string;
+  /** Number of its branches. */
   branches: number;
 }
 
 /** Row counts of one table's difference. */
 export interface TableDiff {
+  /** Table name. */
   table: string;
   /** `changed`: rows differ; `schema`: the columns differ, so rows are not compared. */
   change: "added" | "removed" | "changed" | "schema";
+  /** Rows only in the second. */
   rows_added: number;
+  /** Rows only in the first. */
   rows_removed: number;
+  /** Rows in both, with different values. */
   rows_changed: number;
   /** The first rows, when asked for. */
   rows?: RowDiff[];
@@ -171,30 +213,43 @@ export type JsonValue = null | number | string | { hex: string; bytes: number };
 
 /** One differing row. */
 export interface RowDiff {
+  /** What became of it. */
   change: "added" | "removed" | "changed";
   /** Primary key (or rowid) columns. */
   key: Record<string, JsonValue>;
+  /** Its columns in the first; absent for an added row. */
   before?: Record<string, JsonValue>;
+  /** Its columns in the second; absent for a removed row. */
   after?: Record<string, JsonValue>;
 }
 
 /** Answer of diff. */
 export interface DiffResult {
+  /** Address of the first. */
   a: string;
+  /** Address of the second. */
   b: string;
+  /** Whether both hold the same content. */
   identical: boolean;
+  /** Pages that differ. */
   pages_changed: number;
+  /** The tables that differ. */
   tables: TableDiff[];
 }
 
 /** Answer of verify. */
 export interface VerifyResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Head that was verified. */
   txid: Txid;
+  /** Whether nothing was found. */
   ok: boolean;
   /** Objects whose checksums were read through. */
   objects: number;
+  /** Pages of the materialized database. */
   pages: number;
   /** What integrity_check and the checksums found; empty when ok. */
   problems: string[];
@@ -202,26 +257,40 @@ export interface VerifyResult {
 
 /** Answer of a flush. */
 export interface FlushResult {
+  /** Durable head after the flush. */
   txid: Txid;
+  /** Kind of the object written; `none` when nothing was pending. */
   kind: ObjectKind | "none";
+  /** Pages written. */
   pages: number;
+  /** Bytes written to the store. */
   bytes: number;
 }
 
 /** One open session. */
 export interface SessionStatus {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** State of the session. */
   state: "active" | "pending" | "error";
+  /** Absolute path of the captured SQLite file. */
   checkout: string;
+  /** Holder of the lease: this session. */
   holder: string;
+  /** Epoch that its writes carry. */
   epoch: number;
+  /** Head that is durable in the store. */
   durable_txid: Txid;
+  /** Seconds since the last successful flush. */
   durable_age_seconds: number;
+  /** Committed WAL bytes that are not captured yet. */
   capture_lag_bytes: number;
   /** Size of the -wal file. */
   wal_bytes: number;
   /** Times the session had to start over from a full copy. */
   rebases: number;
+  /** Why, for state `error`. */
   error?: { code: string; message: string };
 }

@@ -1,0 +1,51 @@
+/**
+ * Rule `taskd/layering`: dependencies point one way, cli -> daemon | broker -> lib;
+ * the two daemons do not know each other; a file whose name begins with `_` belongs
+ * to its folder; product code never imports test code.
+ *
+ * @module
+ */
+
+import { folderOf, isTestCode, projectPath, resolveSpecifier } from "./_project_path.ts";
+import { visitSpecifiers } from "./_specifiers.ts";
+
+/** What each part of the product may import from. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  "mod.ts": ["lib"],
+  cli: ["cli", "daemon", "broker", "lib", "deno.json"],
+  daemon: ["daemon", "lib", "deno.json"],
+  broker: ["broker", "lib", "deno.json"],
+  lib: ["lib", "deno.json"],
+  std: ["std"],
+};
+
+/** The top-level folder or file that a project path belongs to. */
+function partOf(path: string): string {
+  return path.split("/", 1)[0]!;
+}
+
+/** Why `from` may not import `target`; undefined when it may. */
+function objection(from: string, target: string): string | undefined {
+  const name = target.slice(target.lastIndexOf("/") + 1);
+  if (name.startsWith("_") && folderOf(target) !== folderOf(from)) return `${target} is private to its folder`;
+  if (isTestCode(from)) return undefined;
+  if (isTestCode(target)) return `${target} is test code`;
+  const part = partOf(from);
+  const allowed = MAY_IMPORT[part];
+  if (allowed === undefined || allowed.includes(partOf(target))) return undefined;
+  return `${part} may import only from ${allowed.join(", ")}, not ${target}`;
+}
+
+/** The rule. */
+export const layering: Deno.lint.Rule = {
+  create(context) {
+    const from = projectPath(context.filename);
+    return visitSpecifiers((specifier, node) => {
+      const target = resolveSpecifier(from, specifier);
+      const message = target === undefined ? undefined : objection(from, target);
+      if (message !== undefined) {
+        context.report({ node, message, hint: "Dependencies point one way: cli -> daemon | broker -> lib" });
+      }
+    });
+  },
+};

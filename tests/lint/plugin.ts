@@ -1,0 +1,21 @@
+/**
+ * The project's own lint rules, as a plugin that `deno lint` loads from deno.json.
+ * Each rule keeps a promise of docs/architecture.md that no type can.
+ *
+ * @module
+ */
+
+import { ambientTime } from "./ambient_time.ts";
+import { importMapOnly } from "./import_map_only.ts";
+import { layering } from "./layering.ts";
+import { rawFileAccess } from "./raw_file_access.ts";
+
+export default {
+  name: "taskd",
+  rules: {
+    "ambient-time": ambientTime,
+    "import-map-only": importMapOnly,
+    "layering": layering,
+    "raw-file-access": rawFileAccess,
+  },
+} satisfies Deno.lint.Plugin;

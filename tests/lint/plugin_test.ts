@@ -1,0 +1,84 @@
+import { assertEquals } from "@std/assert";
+import plugin from "./plugin.ts";
+
+/** One line of code in one file, and the rules that must speak up. */
+interface Case {
+  file: string;
+  code: string;
+  rules: string[];
+}
+
+function check(name: string, cases: Case[]): void {
+  Deno.test(name, () => {
+    for (const { file, code, rules } of cases) {
+      const found = Deno.lint.runPlugin(plugin, file, code).map((diagnostic) => diagnostic.id.replace("taskd/", ""));
+      assertEquals([...new Set(found)], rules, `${file}: ${code}`);
+    }
+  });
+}
+
+check("raw-file-access: files are opened only where SQLite has nothing open", [
+  { file: "lib/capture/session.ts", code: 'Deno.openSync("x");', rules: ["raw-file-access"] },
+  { file: "lib/capture/session.ts", code: 'await Deno.readFile("x");', rules: ["raw-file-access"] },
+  { file: "lib/store/store.ts", code: 'await Deno["copyFile"]("a", "b");', rules: ["raw-file-access"] },
+  { file: "daemon/main.ts", code: "const { readTextFileSync: read } = Deno;", rules: ["raw-file-access"] },
+  { file: "daemon/main.ts", code: 'import { openSync } from "node:fs";', rules: ["raw-file-access"] },
+  { file: "cli/main.ts", code: 'const fs = await import("node:fs/promises");', rules: ["raw-file-access"] },
+  { file: "lib/sqlite/checkout_file_fast.ts", code: 'Deno.openSync("x");', rules: ["raw-file-access"] },
+  { file: "lib/sqlite/checkout_file.ts", code: 'Deno.openSync("x");', rules: [] },
+  { file: "lib/backend/local.ts", code: 'await Deno.open("x");', rules: [] },
+  { file: "lib/fs.ts", code: 'await Deno.writeTextFile("x", "");', rules: [] },
+  { file: "lib/store/store_test.ts", code: 'await Deno.readFile("x");', rules: [] },
+  { file: "tests/bench/fork.ts", code: 'await Deno.readFile("x");', rules: [] },
+  { file: "lib/store/store.ts", code: 'await Deno.stat("x"); await Deno.rename("a", "b");', rules: [] },
+]);
+
+check("ambient-time: lib takes its clock and its randomness as values", [
+  { file: "lib/store/store.ts", code: "const t = Date.now();", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "const now = Date.now;", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "const t = new Date();", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "const t = performance.now();", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "const r = Math.random();", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "setTimeout(() => {}, 1);", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "globalThis.setInterval(() => {}, 1);", rules: ["ambient-time"] },
+  { file: "lib/store/store.ts", code: "const t = new Date(clock.now());", rules: [] },
+  { file: "lib/clock.ts", code: "const t = Date.now();", rules: [] },
+  { file: "lib/store/store_test.ts", code: "const t = Date.now();", rules: [] },
+  { file: "daemon/main.ts", code: "const t = Date.now();", rules: [] },
+]);
+
+check("layering: dependencies point one way", [
+  { file: "lib/store/store.ts", code: 'import { x } from "../../daemon/x.ts"; x();', rules: ["layering"] },
+  { file: "lib/store/store.ts", code: 'export * from "../../cli/x.ts";', rules: ["layering"] },
+  { file: "lib/store/store.ts", code: 'export { x } from "../../cli/x.ts";', rules: ["layering"] },
+  { file: "lib/store/store.ts", code: 'type X = import("../../cli/x.ts").X;', rules: ["layering"] },
+  { file: "daemon/main.ts", code: 'import type { X } from "../broker/x.ts";', rules: ["layering"] },
+  { file: "broker/main.ts", code: 'await import("../daemon/x.ts");', rules: ["layering"] },
+  { file: "daemon/main.ts", code: 'new Worker(new URL("../cli/w.ts", import.meta.url));', rules: ["layering"] },
+  { file: "mod.ts", code: 'export { x } from "./daemon/x.ts";', rules: ["layering"] },
+  { file: "cli/main.ts", code: 'import { x } from "../daemon/x.ts"; x();', rules: [] },
+  { file: "cli/main.ts", code: 'import config from "../deno.json" with { type: "json" };', rules: [] },
+  { file: "daemon/main.ts", code: 'import { x } from "../lib/x.ts"; x();', rules: [] },
+  { file: "mod.ts", code: 'export { x } from "./lib/x.ts";', rules: [] },
+]);
+
+check("layering: an underscore keeps a file inside its folder", [
+  { file: "lib/capture/session.ts", code: 'import { x } from "../store/_x.ts"; x();', rules: ["layering"] },
+  { file: "tests/e2e/fork_test.ts", code: 'import { x } from "../../lib/store/_x.ts"; x();', rules: ["layering"] },
+  { file: "lib/store/store.ts", code: 'import { x } from "./_x.ts"; x();', rules: [] },
+  { file: "lib/store/_x_test.ts", code: 'import { x } from "./_x.ts"; x();', rules: [] },
+]);
+
+check("layering: product code never imports test code", [
+  { file: "lib/store/store.ts", code: 'import { x } from "./chain_test.ts"; x();', rules: ["layering"] },
+  { file: "cli/main.ts", code: 'import { x } from "../tests/support/x.ts"; x();', rules: ["layering"] },
+  { file: "lib/store/store_test.ts", code: 'import { x } from "../../tests/support/x.ts"; x();', rules: [] },
+]);
+
+check("import-map-only: packages are pinned in one place", [
+  { file: "lib/store/store.ts", code: 'import * as v from "npm:valibot@1.5.0"; v;', rules: ["import-map-only"] },
+  { file: "cli/main.ts", code: 'await import("jsr:@std/yaml");', rules: ["import-map-only"] },
+  { file: "tests/e2e/a_test.ts", code: 'import "https://example.org/x.ts";', rules: ["import-map-only"] },
+  { file: "lib/store/store.ts", code: 'import * as v from "valibot"; v;', rules: [] },
+  { file: "std/path/join.ts", code: 'export { join } from "npm:deno-std@1.4.0/path/join.js";', rules: [] },
+]);

@@ -1,0 +1,66 @@
+/**
+ * Rule `taskd/raw-file-access`: only a short list of modules may open files.
+ *
+ * POSIX drops every lock a process holds on a file when it closes any descriptor
+ * of that file. A stray `Deno.readFile` of a checkout would therefore end SQLite's
+ * locks on it, and the next client to leave would delete the WAL that a session is
+ * reading. One module owns access to checkouts; the others below open files that
+ * SQLite never has open.
+ *
+ * @module
+ */
+
+import { destructured, memberName } from "./_member.ts";
+import { isTestCode, projectPath } from "./_project_path.ts";
+import { visitSpecifiers } from "./_specifiers.ts";
+
+/** Who may open files and why; a name ending in `/` is a folder. */
+export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
+  "lib/sqlite/checkout_file.ts": "owns every byte of access to checkouts",
+  "lib/backend/": "the objects of a store, which SQLite never opens in place",
+  "lib/fs.ts": "durable writes of small files, none of them a database",
+};
+
+/** Functions of `Deno` that open the file they are given. */
+const OPENERS = new Set([
+  "open",
+  "create",
+  "readFile",
+  "readTextFile",
+  "writeFile",
+  "writeTextFile",
+  "copyFile",
+  "truncate",
+].flatMap((name) => [name, `${name}Sync`]));
+
+const FS_MODULES = new Set(["fs", "fs/promises", "node:fs", "node:fs/promises"]);
+
+const HINT = "Use lib/fs.ts, or lib/sqlite/checkout_file.ts for a checkout: closing a descriptor drops SQLite's locks";
+
+function mayOpenFiles(path: string): boolean {
+  return isTestCode(path) || path.startsWith("std/") ||
+    Object.keys(RAW_FILE_ACCESS).some((entry) => entry.endsWith("/") ? path.startsWith(entry) : path === entry);
+}
+
+/** The rule. */
+export const rawFileAccess: Deno.lint.Rule = {
+  create(context) {
+    const path = projectPath(context.filename);
+    if (mayOpenFiles(path)) return {};
+    const report = (what: string, node: Deno.lint.Node) =>
+      context.report({ node, message: `${what} opens a file, and ${path} may not`, hint: HINT });
+    return {
+      ...visitSpecifiers((specifier, node) => {
+        if (FS_MODULES.has(specifier)) report(specifier, node);
+      }),
+      MemberExpression(node) {
+        const name = memberName(node);
+        const onDeno = node.object.type === "Identifier" && node.object.name === "Deno";
+        if (onDeno && name !== undefined && OPENERS.has(name)) report(`Deno.${name}`, node);
+      },
+      VariableDeclarator(node) {
+        for (const name of destructured(node, "Deno")) if (OPENERS.has(name)) report(`Deno.${name}`, node);
+      },
+    };
+  },
+};
