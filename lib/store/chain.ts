@@ -1,0 +1,190 @@
+/**
+ * Chain resolution: which objects make up a database at a txid.
+ *
+ * A chain is one snapshot and the contiguous segments after it. It is found
+ * backwards from its end: at each txid the object of the highest epoch that ends
+ * there counts. That choice is safe because a holder of an epoch only ever writes
+ * txids above the head that it found: any object of a lower epoch at the same
+ * txid was never committed. Where a lineage's own objects do not reach back far
+ * enough, the rest is resolved inside its base lineage, whose part must end
+ * exactly at the base pointer's txid. A gap is an error, never a guess.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import * as v from "valibot";
+import { type Backend, isBackendError } from "../backend/backend.ts";
+import { TaskdError } from "../errors.ts";
+import { storeError, translated } from "./errors.ts";
+import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
+import { formatTxid, type Txid } from "./names.ts";
+
+/** One object of a chain. */
+export interface ChainObject extends ObjectKey {
+  /** Stored bytes. */
+  size: number;
+}
+
+/** A resolved chain. */
+export interface Chain {
+  /** The snapshot, then the segments in order. */
+  objects: ChainObject[];
+  /** SHA-256 of the objects' keys, in hex. */
+  id: string;
+  /** Where it ends. */
+  txid: Txid;
+  /** Segments past the snapshot. */
+  depth: number;
+  /** Stored bytes of all objects. */
+  bytes: number;
+}
+
+/** A base pointer: where a lineage's history continues. */
+export interface Base {
+  lineage: string;
+  txid: Txid;
+}
+
+const BaseSchema = v.object({
+  lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
+  txid: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+});
+
+/** A lineage is reached through at most this many base pointers; more is a cycle or a defect. */
+const MAX_HOPS = 4096;
+/** Base pointers and chains are immutable, so a process keeps some. */
+const CACHE_ENTRIES = 256;
+
+/** Bytes of a base pointer. */
+export function encodeBase(base: Base): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify(base));
+}
+
+/** SHA-256, in hex, of object keys joined by newlines. */
+export function chainId(keys: Iterable<string>): string {
+  return createHash("sha256").update([...keys].join("\n")).digest("hex");
+}
+
+/** Resolves chains of one store. */
+export class Chains {
+  readonly #backend: Backend;
+  readonly #bases = new Map<string, Base>();
+  readonly #chains = new Map<string, Chain>();
+
+  /** Resolves on `backend`. */
+  constructor(backend: Backend) {
+    this.#backend = backend;
+  }
+
+  /** The chain of `lineage` at `txid`; throws `chain_gap` naming what is missing. */
+  async resolve(lineage: string, txid: Txid): Promise<Chain> {
+    const cached = this.#chains.get(`${lineage}@${txid}`);
+    if (cached) return cached;
+    const reversed: ChainObject[] = [];
+    const seen = new Set<string>();
+    let at: Base | undefined = { lineage, txid };
+    while (at) {
+      if (seen.has(at.lineage) || seen.size >= MAX_HOPS) {
+        throw new TaskdError("corrupt", `Cannot resolve lineage ${lineage}: its base pointers form a cycle`);
+      }
+      seen.add(at.lineage);
+      at = await this.#walk(at, reversed);
+    }
+    const objects = reversed.reverse();
+    const chain: Chain = {
+      objects,
+      id: chainId(objects.map((object) => object.key)),
+      txid,
+      depth: objects.length - 1,
+      bytes: objects.reduce((sum, object) => sum + object.size, 0),
+    };
+    remember(this.#chains, `${lineage}@${txid}`, chain);
+    return chain;
+  }
+
+  /** The base pointer of a lineage; undefined when it has none. */
+  async base(lineage: string): Promise<Base | undefined> {
+    const cached = this.#bases.get(lineage);
+    if (cached) return cached;
+    let bytes: Uint8Array;
+    try {
+      bytes = (await this.#backend.get(baseKey(lineage))).bytes;
+    } catch (error) {
+      if (isBackendError(error, "not_found")) return undefined;
+      throw storeError(error, `Cannot read the base pointer of lineage ${lineage}`);
+    }
+    let parsed: v.SafeParseResult<typeof BaseSchema>;
+    try {
+      parsed = v.safeParse(BaseSchema, JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)));
+    } catch (cause) {
+      throw new TaskdError("corrupt", `Cannot read ${baseKey(lineage)}: it is not JSON`, { cause });
+    }
+    if (!parsed.success) {
+      throw new TaskdError("corrupt", `Cannot read ${baseKey(lineage)}: ${parsed.issues[0].message}`);
+    }
+    remember(this.#bases, lineage, parsed.output);
+    return parsed.output;
+  }
+
+  /** All objects of one lineage, of any epoch, dead ones included. */
+  async objects(lineage: string): Promise<ChainObject[]> {
+    const found: ChainObject[] = [];
+    await translated(`Cannot list lineage ${lineage}`, async () => {
+      for await (const { key, size } of this.#backend.list(lineagePrefix(lineage))) {
+        const parsed = parseObjectKey(key);
+        if (parsed) found.push({ ...parsed, size });
+      }
+    });
+    return found;
+  }
+
+  /** Drops what is remembered of a lineage, after its objects were changed from outside. */
+  forget(): void {
+    this.#bases.clear();
+    this.#chains.clear();
+  }
+
+  /** Walks back from `at` inside its lineage; returns where the base lineage continues, if it does. */
+  async #walk(at: Base, reversed: ChainObject[]): Promise<Base | undefined> {
+    const newest = new Map<Txid, ChainObject>();
+    for (const object of await this.objects(at.lineage)) {
+      const known = newest.get(object.last);
+      if (!known || outranks(object, known)) newest.set(object.last, object);
+    }
+    const base = await this.base(at.lineage);
+    let txid = at.txid;
+    for (;;) {
+      // At or below the seam the base lineage speaks: nothing of this lineage was committed there.
+      if (base && txid <= base.txid) return { lineage: base.lineage, txid };
+      const object = newest.get(txid);
+      if (!object) throw gap(at, txid, base, newest);
+      reversed.push(object);
+      if (object.kind === "snapshot") return undefined;
+      txid = object.first;
+      if (base && txid < base.txid) throw gap(at, txid, base, newest);
+    }
+  }
+}
+
+function outranks(a: ChainObject, b: ChainObject): boolean {
+  if (a.epoch !== b.epoch) return a.epoch > b.epoch;
+  return a.kind === "snapshot" && b.kind === "segment";
+}
+
+function gap(at: Base, txid: Txid, base: Base | undefined, newest: Map<Txid, ChainObject>): TaskdError {
+  const below = Math.max(base?.txid ?? 0, ...[...newest.keys()].filter((known) => known < txid));
+  return new TaskdError(
+    "chain_gap",
+    `Cannot resolve lineage ${at.lineage} at ${formatTxid(at.txid)}: nothing covers (${formatTxid(below)}..${
+      formatTxid(txid)
+    }]`,
+    { hint: "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint" },
+  );
+}
+
+function remember<T>(cache: Map<string, T>, key: string, value: T): void {
+  const oldest = cache.keys().next();
+  if (cache.size >= CACHE_ENTRIES && !oldest.done) cache.delete(oldest.value);
+  cache.set(key, value);
+}

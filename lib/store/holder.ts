@@ -1,0 +1,84 @@
+/**
+ * Who holds leases, and whether a holder still lives. A process that takes leases
+ * keeps an operating-system lock on a file of its own in the workspace; the kernel
+ * drops it when the process dies, however it dies. So a lease of a dead process
+ * of this workspace can be broken at once, and every other one is honoured until
+ * it expires. (A process id could be checked instead, but repeats in containers.)
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { type RandomBytes, randomHex } from "../clock.ts";
+
+/** A process's name in leases, and its sign of life. */
+export class Holder {
+  readonly #directory: string;
+  readonly #id: string;
+  readonly #prefix: string;
+  readonly #random: RandomBytes;
+  #file: Deno.FsFile | undefined;
+
+  /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
+  constructor(workspace: string, prefix: string, random: RandomBytes) {
+    this.#directory = join(workspace, "holders");
+    this.#prefix = prefix;
+    this.#random = random;
+    this.#id = randomHex(random, 8);
+  }
+
+  /** A fresh holder string: `<prefix>:<process part>:<lease part>`. The first call makes the sign of life. */
+  next(): string {
+    if (!this.#file) {
+      Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+      const file = Deno.openSync(join(this.#directory, this.#id), { createNew: true, write: true, mode: 0o600 });
+      file.lockSync(true);
+      this.#file = file;
+    }
+    return `${this.#prefix}:${this.#id}:${randomHex(this.#random, 4)}`;
+  }
+
+  /**
+   * Whether the process behind `holder` is known to be dead. False when it lives, or
+   * when it worked in another workspace and nothing can be known here.
+   */
+  isDead(holder: string): boolean {
+    const id = /^[a-z]+:([0-9a-f]{16}):[0-9a-f]{8}$/.exec(holder)?.[1];
+    if (id === undefined || id === this.#id) return false;
+    const path = join(this.#directory, id);
+    let file: Deno.FsFile;
+    try {
+      file = Deno.openSync(path, { read: true, write: true });
+    } catch {
+      return false;
+    }
+    try {
+      return file.tryLockSync(true);
+    } finally {
+      file.close();
+    }
+  }
+
+  /** Removes the signs of life of dead processes whose leases no longer matter. */
+  forget(holder: string): void {
+    const id = holder.split(":")[1];
+    if (id === undefined || !/^[0-9a-f]{16}$/.test(id) || !this.isDead(holder)) return;
+    try {
+      Deno.removeSync(join(this.#directory, id));
+    } catch {
+      // Somebody else was faster.
+    }
+  }
+
+  /** Takes the sign of life back. */
+  close(): void {
+    if (!this.#file) return;
+    try {
+      Deno.removeSync(join(this.#directory, this.#id));
+    } catch {
+      // The workspace itself may be gone.
+    }
+    this.#file.close();
+    this.#file = undefined;
+  }
+}

@@ -1,0 +1,202 @@
+/**
+ * Leases: the right to write a branch. A lease lives in the ref, so lease and head
+ * share one compare-and-swap. Acquiring bumps the epoch, which is in every object's
+ * key: what a paused former holder still uploads lands under a dead epoch, and its
+ * compare-and-swap of the ref fails. Expiry on the clock is only advice.
+ *
+ * @module
+ */
+
+import type { Clock } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import type { Holder } from "./holder.ts";
+import type { Address } from "./names.ts";
+import type { Ref, Refs, VersionedRef } from "./ref.ts";
+
+/** How long a lease lasts unless it is renewed. */
+export const LEASE_TTL_MS = 30_000;
+/** A holder renews this often. */
+export const LEASE_RENEW_MS = LEASE_TTL_MS / 3;
+/** A holder that has less than this left on its own clock no longer writes. */
+export const LEASE_MARGIN_MS = 5_000;
+/** A claim older than this belongs to an interrupted destroy and may be taken over. */
+export const STALE_CLAIM_MS = 60_000;
+
+/** What leases need of the store. */
+export interface LeaseContext {
+  refs: Refs;
+  holder: Holder;
+  clock: Clock;
+}
+
+/** Whether somebody holds the branch now. */
+export function isLeased(ref: Ref, context: Pick<LeaseContext, "clock" | "holder">): boolean {
+  return ref.lease !== undefined &&
+    Date.parse(ref.lease.expires_at) > context.clock.now() &&
+    !context.holder.isDead(ref.lease.holder);
+}
+
+/** Refuses a branch that is being deleted, with the two messages of the contract. */
+export function refuseClaimed(ref: Ref): void {
+  if (!ref.claim) return;
+  const reap = ref.claim.kind === "reap";
+  throw new TaskdError(reap ? "branch_reaping" : "branch_deleting", `branch is being ${reap ? "reaped" : "deleted"}`, {
+    hint: "Try again shortly",
+  });
+}
+
+/** A lease that is held. */
+export class Lease {
+  readonly address: Address;
+  /** The holder's string in the ref. */
+  readonly holder: string;
+  /** The epoch of everything written under this lease. */
+  readonly epoch: number;
+  /** Epoch of the ref before this lease was taken. */
+  readonly previous_epoch: number;
+  readonly #context: LeaseContext;
+  #current: VersionedRef;
+  #deadline_ms: number;
+
+  private constructor(context: LeaseContext, address: Address, taken: {
+    holder: string;
+    previous_epoch: number;
+    current: VersionedRef;
+    deadline_ms: number;
+  }) {
+    this.#context = context;
+    this.address = address;
+    this.holder = taken.holder;
+    this.epoch = taken.current.ref.epoch;
+    this.previous_epoch = taken.previous_epoch;
+    this.#current = taken.current;
+    this.#deadline_ms = taken.deadline_ms;
+  }
+
+  /** Takes the lease of a branch, or refuses with `lease_held`, `branch_deleting` or `branch_reaping`. */
+  static async acquire(context: LeaseContext, address: Address): Promise<Lease> {
+    const { refs, clock } = context;
+    const holder = context.holder.next();
+    const asked_ms = clock.monotonic();
+    let previous_epoch = 0;
+    let broken: string | undefined;
+    const current = await refs.update(address.db, address.branch, (ref) => {
+      refuseClaimed(ref);
+      if (isLeased(ref, context)) {
+        throw new TaskdError(
+          "lease_held",
+          `Cannot take ${address.db}@${address.branch}: ${ref.lease!.holder} holds it until ${ref.lease!.expires_at}`,
+          { hint: "Close the session or wait for the other command to end" },
+        );
+      }
+      broken = ref.lease?.holder;
+      previous_epoch = ref.epoch;
+      return {
+        ...ref,
+        epoch: ref.epoch + 1,
+        lease: { holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
+      };
+    });
+    if (broken !== undefined) context.holder.forget(broken);
+    return new Lease(context, address, {
+      holder,
+      previous_epoch,
+      current,
+      deadline_ms: asked_ms + LEASE_TTL_MS,
+    });
+  }
+
+  /** The ref as this holder last wrote or read it. */
+  get ref(): Ref {
+    return this.#current.ref;
+  }
+
+  /** Milliseconds left on the holder's own monotonic clock. */
+  get left_ms(): number {
+    return this.#deadline_ms - this.#context.clock.monotonic();
+  }
+
+  /** Throws `fenced` unless the holder can prove that it is well inside its lease. */
+  assertHeld(): void {
+    if (this.left_ms < LEASE_MARGIN_MS) {
+      throw new TaskdError("fenced", `The lease of ${this.address.db}@${this.address.branch} ran out`);
+    }
+  }
+
+  /** Changes the ref under the lease and renews it in the same write; throws `fenced` when it is lost. */
+  async write(change: (ref: Ref) => Ref | undefined = (ref) => ref): Promise<Ref> {
+    this.assertHeld();
+    const { refs, clock } = this.#context;
+    const asked_ms = clock.monotonic();
+    let renewed = false;
+    try {
+      this.#current = await refs.update(this.address.db, this.address.branch, (ref) => {
+        this.#refuseForeign(ref);
+        const next = change(ref);
+        renewed = next !== undefined;
+        return next && {
+          ...next,
+          lease: { holder: this.holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
+        };
+      });
+    } catch (error) {
+      if (hasCode(error, "not_found")) {
+        throw new TaskdError("fenced", `The branch ${this.address.db}@${this.address.branch} is gone`, {
+          cause: error,
+        });
+      }
+      throw error;
+    }
+    if (renewed) this.#deadline_ms = asked_ms + LEASE_TTL_MS;
+    return this.#current.ref;
+  }
+
+  /** Gives the lease back, together with a last change; a lease that is lost already is left alone. */
+  async release(change: (ref: Ref) => Ref = (ref) => ref): Promise<void> {
+    try {
+      await this.#context.refs.update(this.address.db, this.address.branch, (ref) => {
+        this.#refuseForeign(ref);
+        const { lease: _, ...rest } = change(ref);
+        return rest;
+      });
+    } catch (error) {
+      if (!hasCode(error, "fenced", "not_found")) throw error;
+    }
+  }
+
+  #refuseForeign(ref: Ref): void {
+    if (ref.lease?.holder === this.holder && ref.epoch === this.epoch) return;
+    throw new TaskdError(
+      "fenced",
+      `The lease of ${this.address.db}@${this.address.branch} was lost to ${ref.lease?.holder ?? "another holder"}`,
+    );
+  }
+}
+
+/** Runs `work` under a lease that is renewed while it lasts and released at its end. */
+export async function withLease<T>(
+  context: LeaseContext,
+  address: Address,
+  work: (lease: Lease) => Promise<T>,
+): Promise<T> {
+  const lease = await Lease.acquire(context, address);
+  const stop = new AbortController();
+  const renewing = (async () => {
+    while (!stop.signal.aborted) {
+      try {
+        await context.clock.sleep(LEASE_RENEW_MS, stop.signal);
+        await lease.write();
+      } catch (error) {
+        // A lost lease shows at the work's own next write; a passing fault is tried again at the next turn.
+        if (stop.signal.aborted || hasCode(error, "fenced")) return;
+      }
+    }
+  })();
+  try {
+    return await work(lease);
+  } finally {
+    stop.abort();
+    await renewing;
+    await lease.release();
+  }
+}

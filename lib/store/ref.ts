@@ -1,0 +1,205 @@
+/**
+ * Refs: one small mutable object per branch, the only mutable thing a branch has.
+ * Every update is compare-and-swap. A random nonce in each write tells, after an
+ * answer was lost, whether our own write is the one that stands.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { type Backend, isBackendError } from "../backend/backend.ts";
+import { randomHex } from "../clock.ts";
+import type { RandomBytes } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { storeError, translated } from "./errors.ts";
+import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
+
+/** The `schema` field of a ref. */
+export const REF_SCHEMA = 1;
+
+const hex = (digits: number) => v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
+const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+const lineage = hex(32);
+const digest = hex(16);
+const instant = v.pipe(v.string(), v.isoTimestamp());
+
+const Checkpoint = v.object({
+  name: v.string(),
+  txid: count,
+  kind: v.picklist(["snapshot", "segment"]),
+  created_at: instant,
+  digest,
+  /** Where it resolves, when that is not the ref's current lineage. */
+  lineage: v.exactOptional(lineage),
+  note: v.exactOptional(v.string()),
+});
+
+const Ref = v.object({
+  schema: v.literal(REF_SCHEMA),
+  lineage,
+  epoch: count,
+  /** Head of the chain. */
+  txid: count,
+  /** Digest of the object that ends at the head. */
+  digest,
+  /** A list, not an object: `constructor` is a good name for a checkpoint. */
+  checkpoints: v.exactOptional(v.array(Checkpoint), []),
+  lease: v.exactOptional(v.object({ holder: v.string(), expires_at: instant })),
+  ttl_ms: v.exactOptional(count),
+  touched_at: instant,
+  protected: v.exactOptional(v.boolean()),
+  claim: v.exactOptional(v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() })),
+  /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
+  base: v.exactOptional(v.object({ lineage, txid: count })),
+  nonce: v.string(),
+});
+
+/** A branch's ref. */
+export type Ref = v.InferOutput<typeof Ref>;
+/** A named point in a ref. */
+export type RefCheckpoint = v.InferOutput<typeof Checkpoint>;
+
+/** A ref and the etag it was read under. */
+export interface VersionedRef {
+  ref: Ref;
+  etag: string;
+}
+
+/** A ref's bytes; what is empty is left out, a fork's ref has to be small. */
+export function encodeRef(ref: Ref): Uint8Array {
+  const { checkpoints, ...rest } = ref;
+  return new TextEncoder().encode(
+    JSON.stringify(checkpoints.length === 0 ? rest : { ...rest, checkpoints }),
+  );
+}
+
+/** Reads a ref's bytes; throws `corrupt` or `unsupported_format`. */
+export function decodeRef(bytes: Uint8Array, address: string): Ref {
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (cause) {
+    throw new TaskdError("corrupt", `Cannot read the ref of ${address}: it is not JSON`, { cause });
+  }
+  const schema = typeof json === "object" && json !== null ? (json as { schema?: unknown }).schema : undefined;
+  if (typeof schema === "number" && schema > REF_SCHEMA) {
+    throw new TaskdError("unsupported_format", `Cannot read the ref of ${address}: its schema is ${schema}`, {
+      hint: "Use the newer program that wrote it",
+    });
+  }
+  const result = v.safeParse(Ref, json);
+  if (!result.success) {
+    const issue = result.issues[0];
+    throw new TaskdError(
+      "corrupt",
+      `Cannot read the ref of ${address}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`,
+    );
+  }
+  return result.output;
+}
+
+/** Reads and writes refs. */
+export class Refs {
+  readonly #backend: Backend;
+  readonly #random: RandomBytes;
+
+  /** Works on `backend`, drawing nonces from `random`. */
+  constructor(backend: Backend, random: RandomBytes) {
+    this.#backend = backend;
+    this.#random = random;
+  }
+
+  /** A fresh 64-bit nonce in hex. */
+  nonce(): string {
+    return randomHex(this.#random, 8);
+  }
+
+  /** Reads a ref; `not_found` names the branch. */
+  async read(db: string, branch: string): Promise<VersionedRef> {
+    const found = await this.find(db, branch);
+    if (found) return found;
+    throw new TaskdError("not_found", `There is no branch ${db}@${branch}`, {
+      hint: "`taskd branches` lists what there is",
+    });
+  }
+
+  /** Reads a ref; undefined when there is none. */
+  async find(db: string, branch: string): Promise<VersionedRef | undefined> {
+    try {
+      const { bytes, etag } = await this.#backend.get(refKey(db, branch));
+      return { ref: decodeRef(bytes, `${db}@${branch}`), etag };
+    } catch (error) {
+      if (isBackendError(error, "not_found")) return undefined;
+      throw storeError(error, `Cannot read the ref of ${db}@${branch}`);
+    }
+  }
+
+  /** Writes the first ref of a branch; `already_exists` when there is one. */
+  async create(db: string, branch: string, ref: Omit<Ref, "nonce" | "schema">): Promise<VersionedRef> {
+    const whole: Ref = { schema: REF_SCHEMA, ...ref, nonce: this.nonce() };
+    const attempted = `Cannot create the branch ${db}@${branch}`;
+    for (let attempt = 0; attempt < 4; attempt++) {
+      try {
+        return { ref: whole, etag: await this.#backend.create(refKey(db, branch), encodeRef(whole)) };
+      } catch (error) {
+        if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+          throw storeError(error, attempted);
+        }
+      }
+      const found = await this.find(db, branch);
+      if (found?.ref.nonce === whole.nonce) return found;
+      if (found) throw new TaskdError("already_exists", `${attempted}: it exists already`);
+    }
+    throw new TaskdError("ambiguous", `${attempted}: the store does not say whether it did`);
+  }
+
+  /**
+   * Changes a ref by compare-and-swap: `change` gets the current ref and returns
+   * the next one, or undefined to leave it. It is called again when somebody else
+   * was faster, so everything it decides on must come from its argument.
+   */
+  async update(db: string, branch: string, change: (ref: Ref) => Ref | undefined): Promise<VersionedRef> {
+    let current = await this.read(db, branch);
+    const attempted = `Cannot update the ref of ${db}@${branch}`;
+    for (let attempt = 0; attempt < 32; attempt++) {
+      const changed = change(current.ref);
+      if (changed === undefined) return current;
+      const next: Ref = { ...changed, nonce: this.nonce() };
+      try {
+        return { ref: next, etag: await this.#backend.replace(refKey(db, branch), encodeRef(next), current.etag) };
+      } catch (error) {
+        if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+          throw storeError(error, attempted);
+        }
+      }
+      current = await this.read(db, branch);
+      if (current.ref.nonce === next.nonce) return current;
+    }
+    throw new TaskdError("conflict", `${attempted}: it keeps changing`, { hint: "Try again" });
+  }
+
+  /** Deletes a ref that is still as it was read; false when somebody changed it in between. */
+  async remove(db: string, branch: string, etag: string): Promise<boolean> {
+    try {
+      await this.#backend.delete(refKey(db, branch), { if_match: etag });
+      return true;
+    } catch (error) {
+      if (isBackendError(error, "not_found")) return true;
+      if (isBackendError(error, "precondition_failed")) return false;
+      if (isBackendError(error, "ambiguous")) return (await this.find(db, branch)) === undefined;
+      throw storeError(error, `Cannot delete the ref of ${db}@${branch}`);
+    }
+  }
+
+  /** Names of all branches, of one database or of all, sorted. */
+  async list(db?: string): Promise<{ db: string; branch: string }[]> {
+    const found: { db: string; branch: string }[] = [];
+    await translated("Cannot list the branches", async () => {
+      for await (const { key } of this.#backend.list(db === undefined ? REFS_PREFIX : `${REFS_PREFIX}${db}/`)) {
+        const name = parseRefKey(key);
+        if (name) found.push(name);
+      }
+    });
+    return found;
+  }
+}
