@@ -1,0 +1,229 @@
+/**
+ * Reads SQLite's write-ahead log: which pages the committed transactions in it
+ * changed, and where their newest bytes lie. Does no I/O of its own. Guarantees
+ * that nothing is reported which SQLite itself would not recover: a frame counts
+ * only if its salts are the header's and the running checksum holds, and only up to a
+ * whole commit. The format is that of https://sqlite.org/fileformat2.html#walformat.
+ *
+ * @module
+ */
+
+import { isPageSize } from "./header.ts";
+
+/** Bytes of the file's header. */
+export const WAL_HEADER_BYTES = 32;
+/** Bytes of the header before each page. */
+export const WAL_FRAME_HEADER_BYTES = 24;
+
+/** The low bit says that checksums are over big-endian words. */
+const MAGIC_LITTLE_ENDIAN = 0x377f0682;
+const MAGIC_BIG_ENDIAN = 0x377f0683;
+/** The only version that SQLite has ever written. */
+const WAL_VERSION = 3007000;
+
+/** Bytes asked for in one read. */
+const READ_BYTES = 1 << 20;
+/** Shared by all calls, which are synchronous; made at the first one. A poll of an idle log then allocates nothing. */
+let shared: ReturnType<typeof readBuffer> | undefined;
+
+const HOST_IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+
+/** The fields of the file's header; checksums and salts are unsigned 32-bit numbers. */
+export interface WalHeader {
+  /** Whether checksums are over big-endian words. */
+  big_endian_checksums: boolean;
+  /** Bytes of a page. */
+  page_size: number;
+  /** Counts the resets since the file was made. */
+  sequence: number;
+  /** Grows by one at each reset. */
+  salt1: number;
+  /** Random, new at each reset. */
+  salt2: number;
+  /** First half of the header's checksum; the running checksum starts from it. */
+  checksum1: number;
+  /** Second half. */
+  checksum2: number;
+}
+
+/** A place between two frames from which reading can go on. */
+export interface WalPosition {
+  /** Byte offset of the next frame. */
+  offset: number;
+  /** First half of the running checksum of everything before. */
+  checksum1: number;
+  /** Second half. */
+  checksum2: number;
+}
+
+/** What one or more whole transactions changed. */
+export interface WalCommit {
+  /** Page number to byte offset of the page's newest bytes in the file; none is past `page_count`. */
+  pages: Map<number, number>;
+  /** Pages of the database after the last of the transactions. */
+  page_count: number;
+  /** Frames that were read. */
+  frames: number;
+  /** Transactions. */
+  commits: number;
+  /** Just after the last of the transactions. */
+  end: WalPosition;
+}
+
+/** Fills `into` from `offset` and returns how many bytes it could; fewer only at the end of the file. */
+export type WalRead = (offset: number, into: Uint8Array) => number;
+
+/** Running checksum over pairs of words: SQLite's walChecksumBytes(). Mutated in place. */
+class Checksum {
+  s1: number;
+  s2: number;
+
+  constructor(s1: number, s2: number) {
+    this.s1 = s1 | 0;
+    this.s2 = s2 | 0;
+  }
+
+  /** `words` holds host-endian words; `from` and `to` are word indexes, an even number apart. */
+  addWords(words: Int32Array, from: number, to: number): void {
+    let { s1, s2 } = this;
+    for (let i = from; i < to; i += 2) {
+      s1 = (s1 + words[i]! + s2) | 0;
+      s2 = (s2 + words[i + 1]! + s1) | 0;
+    }
+    this.s1 = s1;
+    this.s2 = s2;
+  }
+
+  /** The same from bytes of either order. */
+  addBytes(view: DataView, from: number, to: number, little_endian: boolean): void {
+    let { s1, s2 } = this;
+    for (let i = from; i < to; i += 8) {
+      s1 = (s1 + view.getInt32(i, little_endian) + s2) | 0;
+      s2 = (s2 + view.getInt32(i + 4, little_endian) + s1) | 0;
+    }
+    this.s1 = s1;
+    this.s2 = s2;
+  }
+}
+
+/**
+ * Reads the header of a -wal file.
+ *
+ * @param bytes The beginning of the file; what follows the first 32 bytes is ignored.
+ * @returns Undefined unless magic, version, page size and checksum hold: SQLite then takes the log for empty.
+ */
+export function parseWalHeader(bytes: Uint8Array): WalHeader | undefined {
+  if (bytes.length < WAL_HEADER_BYTES) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, WAL_HEADER_BYTES);
+  const magic = view.getUint32(0);
+  if (magic !== MAGIC_LITTLE_ENDIAN && magic !== MAGIC_BIG_ENDIAN) return undefined;
+  if (view.getUint32(4) !== WAL_VERSION) return undefined;
+  const page_size = view.getUint32(8);
+  if (!isPageSize(page_size)) return undefined;
+  const header: WalHeader = {
+    big_endian_checksums: magic === MAGIC_BIG_ENDIAN,
+    page_size,
+    sequence: view.getUint32(12),
+    salt1: view.getUint32(16),
+    salt2: view.getUint32(20),
+    checksum1: view.getUint32(24),
+    checksum2: view.getUint32(28),
+  };
+  const sum = new Checksum(0, 0);
+  sum.addBytes(view, 0, 24, !header.big_endian_checksums);
+  return sum.s1 >>> 0 === header.checksum1 && sum.s2 >>> 0 === header.checksum2 ? header : undefined;
+}
+
+/** Bytes that one frame takes in the file. */
+export function walFrameBytes(header: WalHeader): number {
+  return WAL_FRAME_HEADER_BYTES + header.page_size;
+}
+
+function readBuffer() {
+  const bytes = new Uint8Array(READ_BYTES);
+  return { bytes, view: new DataView(bytes.buffer), words: new Int32Array(bytes.buffer) };
+}
+
+/** The place of the first frame. */
+export function walStart(header: WalHeader): WalPosition {
+  return { offset: WAL_HEADER_BYTES, checksum1: header.checksum1, checksum2: header.checksum2 };
+}
+
+/**
+ * Reads every whole transaction from `from` on, merged into one.
+ *
+ * Ends at the first frame that is incomplete, has page number 0, other salts or a
+ * wrong checksum; frames past the last commit are not reported. A page past
+ * the end of the database at some commit is dropped at that commit, as SQLite does, and is back
+ * only if a later one writes it again.
+ *
+ * @param from {@linkcode walStart}, or the `end` of an earlier answer under the same header.
+ * @param limits With `max_bytes`, ends at the first commit that many or more bytes past `from`.
+ * @returns Undefined when there is no whole transaction.
+ */
+export function readCommits(
+  header: WalHeader,
+  from: WalPosition,
+  read: WalRead,
+  limits: { max_bytes?: number } = {},
+): WalCommit | undefined {
+  const { page_size, salt1, salt2 } = header;
+  const frame_bytes = walFrameBytes(header);
+  const max_bytes = limits.max_bytes ?? Infinity;
+  const by_words = !header.big_endian_checksums && HOST_IS_LITTLE_ENDIAN;
+  // Whole frames per read, so that none is ever split; 24 + page_size keeps each one 4-aligned.
+  const { bytes, view, words } = shared ??= readBuffer();
+  const chunk = bytes.subarray(0, READ_BYTES - READ_BYTES % frame_bytes);
+
+  const sum = new Checksum(from.checksum1, from.checksum2);
+  const pages = new Map<number, number>();
+  let open: number[] = []; // page numbers of the transaction being read, in frame order
+  let open_offset = from.offset; // where its first frame begins
+  let top = 0; // highest page number ever put in `pages`
+  let result: Omit<WalCommit, "pages"> | undefined;
+
+  for (let offset = from.offset;;) {
+    const got = read(offset, chunk);
+    const whole = got - got % frame_bytes;
+    for (let at = 0; at < whole; at += frame_bytes) {
+      const pgno = view.getUint32(at);
+      if (pgno === 0 || view.getUint32(at + 8) !== salt1 || view.getUint32(at + 12) !== salt2) {
+        return result && { pages, ...result };
+      }
+      const data = at + WAL_FRAME_HEADER_BYTES;
+      if (by_words) {
+        sum.addWords(words, at >> 2, (at >> 2) + 2);
+        sum.addWords(words, data >> 2, (data + page_size) >> 2);
+      } else {
+        sum.addBytes(view, at, at + 8, !header.big_endian_checksums);
+        sum.addBytes(view, data, data + page_size, !header.big_endian_checksums);
+      }
+      if (sum.s1 !== view.getInt32(at + 16) || sum.s2 !== view.getInt32(at + 20)) {
+        return result && { pages, ...result };
+      }
+      open.push(pgno);
+      const page_count = view.getUint32(at + 4);
+      if (page_count === 0) continue;
+
+      for (let i = 0; i < open.length; i++) {
+        pages.set(open[i]!, open_offset + i * frame_bytes + WAL_FRAME_HEADER_BYTES);
+        if (open[i]! > top) top = open[i]!;
+      }
+      if (top > page_count) {
+        for (const page of pages.keys()) if (page > page_count) pages.delete(page);
+        top = page_count;
+      }
+      open_offset = offset + at + frame_bytes;
+      result = {
+        page_count,
+        frames: (result?.frames ?? 0) + open.length,
+        commits: (result?.commits ?? 0) + 1,
+        end: { offset: open_offset, checksum1: sum.s1 >>> 0, checksum2: sum.s2 >>> 0 },
+      };
+      open = [];
+      if (open_offset - from.offset >= max_bytes) return { pages, ...result };
+    }
+    if (got < chunk.length) return result && { pages, ...result };
+    offset += whole;
+  }
+}
