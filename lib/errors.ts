@@ -42,6 +42,8 @@ export const ERROR_CODES = {
   ambiguous: "the outcome of a write is not known",
   too_large: "a line, body or value is over its limit",
   interrupted: "the operation was interrupted",
+  overloaded: "the daemon is at a limit of connections or work; try again later",
+  stopping: "the daemon is shutting down",
   internal: "a defect in this program",
 } as const;
 

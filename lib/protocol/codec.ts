@@ -1,0 +1,76 @@
+/**
+ * Requests and answers as JSON: the one decoder and the one encoder that every
+ * transport uses.
+ *
+ * A failure never carries more than a {@linkcode TaskdError} says of itself: anything else becomes
+ * `internal` with a general message, and its details belong in the log.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import type { FailureMessage, RequestId } from "./messages.ts";
+
+/** The longest `id`, in UTF-16 units. */
+export const MAX_ID_LENGTH = 256;
+
+/** A request whose operation and fields are not checked yet. */
+export interface RawRequest {
+  op: string;
+  fields: Record<string, unknown>;
+}
+
+/** What could be told of a request: its id if it has one, and the request or why it is none. */
+export interface DecodedRequest {
+  id?: RequestId;
+  request: RawRequest | TaskdError;
+}
+
+/** Reads the text of a request. Never throws; `text` is undefined when it was not UTF-8. */
+export function decodeRequest(text: string | undefined): DecodedRequest {
+  if (text === undefined) return { request: invalid("it is not UTF-8") };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { request: invalid("it is not JSON", "Send one JSON object per line") };
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return { request: invalid("it is not a JSON object", "Send one JSON object per line") };
+  }
+  const { op, id, ...fields } = value as Record<string, unknown>;
+  if (id !== undefined && !isRequestId(id)) {
+    return { request: invalid(`field "id" must be a number or a string of at most ${MAX_ID_LENGTH} characters`) };
+  }
+  const known = id === undefined ? {} : { id };
+  if (op === undefined) return { ...known, request: invalid('missing field "op"') };
+  if (typeof op !== "string") return { ...known, request: invalid('field "op" must be a string') };
+  return { ...known, request: { op, fields } };
+}
+
+function isRequestId(id: unknown): id is RequestId {
+  return typeof id === "number" || (typeof id === "string" && id.length <= MAX_ID_LENGTH);
+}
+
+function invalid(why: string, hint?: string): TaskdError {
+  return new TaskdError("invalid_request", `Cannot read the request: ${why}`, hint === undefined ? {} : { hint });
+}
+
+/** A success as it stands on the wire. */
+export function success(id: RequestId | undefined, answer: object): object {
+  return { ok: true, ...(id === undefined ? {} : { id }), ...answer };
+}
+
+/** A failure as it stands on the wire; for anything but a {@linkcode TaskdError}, a general `internal`. */
+export function failure(id: RequestId | undefined, error: unknown): FailureMessage {
+  const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon met a defect of its own", {
+    hint: "Its log has the details",
+  });
+  return {
+    ok: false,
+    ...(id === undefined ? {} : { id }),
+    code: known.code,
+    error: known.message,
+    ...(known.hint === undefined ? {} : { hint: known.hint }),
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * The envelope of an event and its one encoder, shared by every transport so that
+ * all subscribers see the same bytes.
+ *
+ * @module
+ */
+
+import { encodeLine } from "./lines.ts";
+import type { DaemonEvent, EventDetails, EventType } from "./messages.ts";
+
+/** Version of the envelope. */
+export const EVENT_VERSION = 1;
+
+/** The eight types, as the contract lists them. */
+export const EVENT_TYPES = [
+  "session_opened",
+  "flushed",
+  "flush_failed",
+  "fenced",
+  "session_closed",
+  "reaped",
+  "evicted",
+  "dropped_slow_consumer",
+] as const satisfies readonly EventType[];
+
+/** One event as a line of JSON, stamped with `now_ms` of wall-clock time. */
+export function encodeEvent<T extends EventType>(
+  type: T,
+  about: { db: string; branch: string },
+  detail: EventDetails[T],
+  now_ms: number,
+): Uint8Array {
+  const event = {
+    v: EVENT_VERSION,
+    ts: new Date(now_ms).toISOString(),
+    type,
+    db: about.db,
+    branch: about.branch,
+    detail,
+  } as DaemonEvent;
+  return encodeLine(event);
+}
