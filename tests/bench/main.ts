@@ -1,0 +1,120 @@
+/**
+ * Runs the benchmarks: `deno task bench [--only case,case] [--quick] [--out file] [--write-docs] [--from report.json]`.
+ *
+ * Prints a table per case, writes the figures as JSON, and leaves nothing else behind.
+ *
+ * @module
+ */
+
+import { parseArgs } from "node:util";
+import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
+import { Bench, type BenchCase } from "./bench.ts";
+import { CASES } from "./cases/mod.ts";
+import type { Report } from "./figures.ts";
+import { describeMachine } from "./machine.ts";
+import { freeBytes, type Place, plainPlace, xfsPlace } from "./places.ts";
+import { markdownReport, textReport } from "./report.ts";
+
+const PROJECT = new URL("../../", import.meta.url).pathname;
+// Sparse: it takes what is written to it.
+const XFS_BYTES = 24 * 2 ** 30;
+const XFS_QUICK_BYTES = 2 * 2 ** 30;
+
+const HELP = `deno task bench [options]
+  --only a,b        only these cases: ${CASES.map((each) => each.name).join(", ")}
+  --quick           small sizes and few rounds
+  --out FILE        where the figures go, default tests/output/bench.json
+  --dir DIR         where to work, default the directory for temporary files
+  --write-docs      also write docs/benchmarks.md
+  --from FILE       run nothing: print, and with --write-docs write, the report in FILE`;
+
+async function main(args: string[]): Promise<number> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      "only": { type: "string" },
+      "quick": { type: "boolean", default: false },
+      "out": { type: "string", default: join(PROJECT, "tests/output/bench.json") },
+      "dir": { type: "string" },
+      "write-docs": { type: "boolean", default: false },
+      "from": { type: "string" },
+      "help": { type: "boolean", default: false },
+    },
+  });
+  if (values.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const only = values.only?.split(",");
+  const unknown = only?.filter((name) => !CASES.some((each) => each.name === name)) ?? [];
+  if (unknown.length > 0) {
+    console.error(`Cannot run ${unknown.join(", ")}: no such case. ${HELP}`);
+    return 2;
+  }
+  const cases = CASES.filter((each) => only === undefined || only.includes(each.name));
+  const report = values.from === undefined
+    ? await measure(cases, values.quick, values.dir)
+    : JSON.parse(await Deno.readTextFile(values.from)) as Report;
+  console.log(textReport(report, CASES));
+  if (values.from === undefined) {
+    await Deno.mkdir(dirname(values.out), { recursive: true });
+    await Deno.writeTextFile(values.out, JSON.stringify(report, null, 1) + "\n");
+    console.log(`\nFigures: ${values.out}`);
+  }
+  if (values["write-docs"]) {
+    await Deno.writeTextFile(join(PROJECT, "docs/benchmarks.md"), markdownReport(report, CASES));
+  }
+  return 0;
+}
+
+async function measure(cases: readonly BenchCase[], quick: boolean, dir: string | undefined): Promise<Report> {
+  const started = new Date();
+  const bench = new Bench({ quick, log: (line) => console.error(line) });
+  const machine = await describeMachine();
+  await using stack = new AsyncDisposableStack();
+  const root = await Deno.makeTempDir({ prefix: "taskd-bench-", ...(dir === undefined ? {} : { dir }) });
+  stack.defer(() => Deno.remove(root, { recursive: true }));
+  stopOnSignal(stack);
+  const places = await preparePlaces(root, bench, stack);
+  const cloning = places.find((place) => place.clones) ?? places[0]!;
+  machine.file_systems = `${places[0]!.kind}, ${
+    places.slice(1).map((place) => `${place.kind} in an image on it`).join()
+  }`;
+  for (const benchCase of cases) {
+    for (const place of benchCase.places === "each" ? places : [cloning]) await bench.run(benchCase, place);
+  }
+  return {
+    format: 1,
+    started_at: started.toISOString(),
+    duration_seconds: (Date.now() - started.getTime()) / 1_000,
+    quick,
+    machine,
+    figures: bench.figures,
+    skipped: bench.skipped,
+  };
+}
+
+async function preparePlaces(root: string, bench: Bench, stack: AsyncDisposableStack): Promise<Place[]> {
+  const plain = await plainPlace(join(root, "plain"));
+  const size = Math.min(bench.pick(XFS_BYTES, XFS_QUICK_BYTES), await freeBytes(root));
+  try {
+    return [plain, stack.use(await xfsPlace(join(root, "xfs"), size))];
+  } catch (error) {
+    bench.skip("a file system that shares blocks", error instanceof Error ? error.message : String(error));
+    return [plain];
+  }
+}
+
+/** Tidies up before an interrupted run ends. */
+function stopOnSignal(stack: AsyncDisposableStack): void {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    const stop = () => {
+      stack.disposeAsync().finally(() => Deno.exit(130));
+    };
+    Deno.addSignalListener(signal, stop);
+    stack.defer(() => Deno.removeSignalListener(signal, stop));
+  }
+}
+
+Deno.exitCode = await main(Deno.args);

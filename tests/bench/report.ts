@@ -1,0 +1,122 @@
+/**
+ * Draws a report: as tables on a terminal, and as the project's page on benchmarks.
+ *
+ * @module
+ */
+
+import type { BenchCase } from "./bench.ts";
+import { type Figure, meetsTarget, type Report } from "./figures.ts";
+
+const HEADINGS = ["where", "size", "what", "p50", "p95", "best", "n", "to first", "target"];
+
+/** The figures of one case as aligned rows under a heading; `to first` is each p50 over the first one's of its group. */
+export function caseRows(figures: readonly Figure[]): string[][] {
+  const rows = [HEADINGS];
+  let first: Figure | undefined;
+  for (const figure of figures) {
+    const sameGroup = first !== undefined && first.place === figure.place && first.size_mb === figure.size_mb &&
+      first.unit === figure.unit;
+    if (!sameGroup) first = figure;
+    rows.push([
+      figure.place,
+      figure.size_mb === undefined ? "" : `${figure.size_mb} MB`,
+      figure.subject,
+      `${shown(figure.stats.p50)} ${figure.unit}`,
+      figure.stats.n > 1 ? shown(figure.stats.p95) : "",
+      figure.stats.n > 1 ? shown(best(figure)) : "",
+      String(figure.stats.n),
+      sameGroup && first!.stats.p50 > 0 ? `x${shown(figure.stats.p50 / first!.stats.p50)}` : "",
+      target(figure),
+    ]);
+  }
+  return rows;
+}
+
+/** Rows as text with aligned columns, numbers to the right. */
+export function textTable(rows: readonly string[][]): string {
+  const widths = HEADINGS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  return rows.map((row) =>
+    row.map((cell, column) => column < 3 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)).join("  ")
+      .trimEnd()
+  ).join("\n");
+}
+
+/** The whole report for a terminal. */
+export function textReport(report: Report, cases: readonly BenchCase[]): string {
+  const parts = cases.flatMap((benchCase) => {
+    const figures = report.figures.filter((figure) => figure.case === benchCase.name);
+    return figures.length === 0 ? [] : [`${benchCase.title}\n${textTable(caseRows(figures))}`];
+  });
+  if (report.skipped.length > 0) {
+    parts.push(
+      "Not measured\n" + report.skipped.map((skip) => `${skip.case}: ${skip.subject}: ${skip.reason}`).join("\n"),
+    );
+  }
+  return parts.join("\n\n");
+}
+
+const INTRODUCTION = `# Benchmarks
+
+This page is written by \`deno task bench --write-docs\` from a run on one machine. \`deno task bench --help\` says how to repeat it.
+
+## Method
+
+- The database is the shop of \`cli/demo/shop.ts\`: customers, orders, reviews with full-text search and click trails, the same bytes from the same seed.
+- What is compared is measured in one run, in turns (A B B A), after a warm-up, so that a noisy minute hits both sides. p50 and p95 are samples, by nearest rank.
+- Engine calls are timed inside one process. \`cp\` and \`sqlite3\` are timed as the programs a person runs, start included (about a millisecond); they are not
+  asked to make their copy durable, while every write of the store is.
+- xfs is made in an image file on the other file system and shares blocks; ext4 cannot.
+- \`to first\` is the p50 over the p50 of the first row of its group. A target belongs to the row's p50; there are no timed assertions in the tests.
+`;
+
+/** The whole report as a page of documentation. */
+export function markdownReport(report: Report, cases: readonly BenchCase[]): string {
+  const parts = [INTRODUCTION];
+  parts.push(
+    "## Machine\n\n" + list(
+      Object.entries(report.machine).map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`),
+    ),
+  );
+  const day = report.started_at.slice(0, 10);
+  parts.push(`Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}.`);
+  for (const benchCase of cases) {
+    const figures = report.figures.filter((figure) => figure.case === benchCase.name);
+    if (figures.length === 0) continue;
+    parts.push(`## ${benchCase.title}\n\n${benchCase.method}\n\n${markdownTable(caseRows(figures))}`);
+  }
+  if (report.skipped.length > 0) {
+    parts.push(
+      "## Not measured\n\n" + list(report.skipped.map((skip) => `${skip.case}: ${skip.subject}: ${skip.reason}`)),
+    );
+  }
+  return parts.join("\n\n").replaceAll("\n\n\n", "\n\n") + "\n";
+}
+
+function list(items: readonly string[]): string {
+  return items.map((item) => `- ${item}`).join("\n");
+}
+
+function markdownTable(rows: readonly string[][]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
+  const [head, ...body] = rows;
+  const rule = line(HEADINGS.map((_, column) => column < 3 ? "---" : "--:"));
+  return [line(head!), rule, ...body.map(line)].join("\n");
+}
+
+function best(figure: Figure): number {
+  const higher = figure.unit === "MB/s" || figure.unit === "tx/s";
+  return higher ? figure.stats.max : figure.stats.min;
+}
+
+function target(figure: Figure): string {
+  if (figure.target === undefined) return "";
+  const sign = figure.target.is === "at_most" ? "<=" : ">=";
+  return `${sign} ${figure.target.value} ${meetsTarget(figure) ? "met" : "MISSED"}`;
+}
+
+/** Three significant digits, without exponents. */
+function shown(value: number): string {
+  if (value === 0) return "0";
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toFixed(Math.min(digits, 3));
+}
