@@ -1,0 +1,158 @@
+/**
+ * The one ordered source of events, for every transport.
+ *
+ * An event is encoded once and every subscriber sees the same bytes in the same
+ * order. Publishing never waits: a subscriber has a buffer of {@linkcode SUBSCRIBER_BUFFER_EVENTS};
+ * when a publish finds it full the subscriber is removed, gets what was buffered and
+ * then exactly one `dropped_slow_consumer`, and its stream is closed. A write that
+ * makes no progress within the deadline ends the stream too.
+ *
+ * @module
+ */
+
+import type { Clock } from "../lib/clock.ts";
+import { encodeEvent } from "../lib/protocol/events.ts";
+import type { EventDetails, EventType } from "../lib/protocol/messages.ts";
+import { withDeadline, WRITE_DEADLINE_MS } from "./deadline.ts";
+
+/** Events buffered for each subscriber; the contract's number. */
+export const SUBSCRIBER_BUFFER_EVENTS = 64;
+
+/** Where a subscriber's events go: a socket connection, or the body of an HTTP response. */
+export interface EventSink {
+  /** Writes one event, a line of JSON with its newline. Rejects when the stream is gone. */
+  write(line: Uint8Array): Promise<void>;
+  /** Ends the stream at once, also in the middle of a write, which then rejects. Never throws. */
+  close(): void;
+}
+
+/** A registered subscriber. */
+export interface Subscription {
+  /** Begins to write events; those published since the registration come first. */
+  start(): void;
+  /** Stops at once. */
+  cancel(): void;
+  /** Resolves when the stream has been closed, for whatever reason. */
+  readonly done: Promise<void>;
+}
+
+class Subscriber implements Subscription {
+  readonly #sink: EventSink;
+  readonly #clock: Clock;
+  readonly #deadline_ms: number;
+  readonly #queue: Uint8Array[] = [];
+  readonly #done = Promise.withResolvers<void>();
+  #wake = Promise.withResolvers<void>();
+  #started = false;
+  #last = false;
+  #closed = false;
+
+  constructor(sink: EventSink, clock: Clock, deadline_ms: number) {
+    this.#sink = sink;
+    this.#clock = clock;
+    this.#deadline_ms = deadline_ms;
+  }
+
+  get done(): Promise<void> {
+    return this.#done.promise;
+  }
+
+  /** Buffers an event; false when the buffer is full. */
+  offer(line: Uint8Array): boolean {
+    if (this.#queue.length >= SUBSCRIBER_BUFFER_EVENTS) return false;
+    this.#queue.push(line);
+    this.#wake.resolve();
+    return true;
+  }
+
+  /** Ends the stream once the buffer, and then `line` if there is one, have been written. */
+  finish(line?: Uint8Array): void {
+    if (line !== undefined) this.#queue.push(line);
+    this.#last = true;
+    this.#wake.resolve();
+    this.start();
+  }
+
+  start(): void {
+    if (this.#started) return;
+    this.#started = true;
+    this.#pump().catch(() => {}).finally(() => this.cancel());
+  }
+
+  cancel(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#queue.length = 0;
+    this.#wake.resolve();
+    this.#sink.close();
+    this.#done.resolve();
+  }
+
+  async #pump(): Promise<void> {
+    while (!this.#closed) {
+      const line = this.#queue.shift();
+      if (line !== undefined) await withDeadline(this.#sink.write(line), this.#clock, this.#deadline_ms);
+      else if (this.#last) return;
+      else {
+        this.#wake = Promise.withResolvers();
+        await this.#wake.promise;
+      }
+    }
+  }
+}
+
+/** Options of a {@linkcode Publisher}. */
+export interface PublisherOptions {
+  clock: Clock;
+  /** Deadline of each write; {@linkcode WRITE_DEADLINE_MS} unless a test shortens it. */
+  write_deadline_ms?: number;
+}
+
+/** Publishes events to any number of subscribers. */
+export class Publisher {
+  readonly #clock: Clock;
+  readonly #deadline_ms: number;
+  readonly #subscribers = new Set<Subscriber>();
+
+  /** Makes a publisher without subscribers. */
+  constructor(options: PublisherOptions) {
+    this.#clock = options.clock;
+    this.#deadline_ms = options.write_deadline_ms ?? WRITE_DEADLINE_MS;
+  }
+
+  /** Subscribers that have not been removed. */
+  get subscribers(): number {
+    return this.#subscribers.size;
+  }
+
+  /** Registers a subscriber: it gets every event published from now on, once it is started. */
+  subscribe(sink: EventSink): Subscription {
+    const subscriber = new Subscriber(sink, this.#clock, this.#deadline_ms);
+    this.#subscribers.add(subscriber);
+    subscriber.done.then(() => this.#subscribers.delete(subscriber));
+    return subscriber;
+  }
+
+  /** Publishes one event. Never waits and never throws for a subscriber's sake. */
+  publish<T extends EventType>(type: T, about: { db: string; branch: string }, detail: EventDetails[T]): void {
+    const line = encodeEvent(type, about, detail, this.#clock.now());
+    for (const subscriber of this.#subscribers) {
+      if (!subscriber.offer(line)) this.#drop(subscriber);
+    }
+  }
+
+  /** Ends every stream once its buffer has been written, or after `within_ms`. */
+  async close(within_ms: number): Promise<void> {
+    const subscribers = [...this.#subscribers];
+    this.#subscribers.clear();
+    for (const subscriber of subscribers) subscriber.finish();
+    const all = Promise.all(subscribers.map((subscriber) => subscriber.done));
+    await withDeadline(all, this.#clock, within_ms).catch(() => {});
+    for (const subscriber of subscribers) subscriber.cancel();
+  }
+
+  #drop(subscriber: Subscriber): void {
+    this.#subscribers.delete(subscriber);
+    subscriber.finish(encodeEvent("dropped_slow_consumer", { db: "", branch: "" }, {}, this.#clock.now()));
+  }
+}
