@@ -1,0 +1,43 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path/join";
+import config from "../../deno.json" with { type: "json" };
+
+const ROOT = join(import.meta.dirname!, "../..");
+const DENO_VERSION = "2.9.6";
+
+function text(path: string): Promise<string> {
+  return Deno.readTextFile(join(ROOT, path));
+}
+
+/** Every `deno@x.y.z` and `DENO_VERSION` in a text. */
+function denoVersions(source: string): Set<string> {
+  return new Set([...source.matchAll(/(?:deno@|DENO_VERSION[:=] ?v?)(\d+\.\d+\.\d+)/g)].map((match) => match[1]!));
+}
+
+Deno.test("one version of Deno is named everywhere", async () => {
+  for (const path of ["README.md", "docs/development.md", ".ci/run", ".github/workflows/ci.yml"]) {
+    assertEquals(denoVersions(await text(path)), new Set([DENO_VERSION]), path);
+  }
+});
+
+Deno.test("the README names the commands that CI runs", async () => {
+  const readme = await text("README.md");
+  const ci = await text(".ci/run");
+  for (const task of ["demo", "test"]) assertStringIncludes(readme, `npx -y deno@${DENO_VERSION} task ${task}`);
+  assertStringIncludes(ci, 'npx -y "deno@$DENO_VERSION" task test');
+});
+
+Deno.test("every package is pinned exactly", () => {
+  for (const [name, specifier] of Object.entries(config.imports)) {
+    assert(/^(npm|jsr):(@[a-z0-9-]+\/)?[a-z0-9-]+@\d+\.\d+\.\d+$/.test(specifier), `${name}: ${specifier}`);
+  }
+});
+
+Deno.test("every @std package has a stand-in of the very version that is imported", async () => {
+  const standard = Object.entries(config.imports).filter(([name]) => name.startsWith("@std/"));
+  assertEquals(config.links, standard.map(([name]) => name.replace("@std/", "./std/")));
+  for (const [name, specifier] of standard) {
+    const standIn = JSON.parse(await text(join(name.replace("@std/", "std/"), "deno.json")));
+    assertEquals(`jsr:${standIn.name}@${standIn.version}`, specifier);
+  }
+});
