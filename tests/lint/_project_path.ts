@@ -19,10 +19,10 @@ export function isTestCode(path: string): boolean {
 
 /**
  * What a relative specifier in `from` points at, as a project path; undefined for
- * any other specifier.
+ * any other specifier, and for a folder, which is no module.
  */
 export function resolveSpecifier(from: string, specifier: string): string | undefined {
-  if (!specifier.startsWith("./") && !specifier.startsWith("../")) return undefined;
+  if (!specifier.startsWith("./") && !specifier.startsWith("../") || specifier.endsWith("/")) return undefined;
   return new URL(specifier, `file:///${from}`).pathname.slice(1);
 }
 

@@ -58,6 +58,7 @@ check("layering: dependencies point one way", [
   { file: "mod.ts", code: 'export { x } from "./daemon/x.ts";', rules: ["layering"] },
   { file: "cli/main.ts", code: 'import { x } from "../daemon/x.ts"; x();', rules: [] },
   { file: "cli/main.ts", code: 'import config from "../deno.json" with { type: "json" };', rules: [] },
+  { file: "cli/main.ts", code: 'const root = new URL("../", import.meta.url); root;', rules: [] },
   { file: "daemon/main.ts", code: 'import { x } from "../lib/x.ts"; x();', rules: [] },
   { file: "mod.ts", code: 'export { x } from "./lib/x.ts";', rules: [] },
 ]);
