@@ -1,0 +1,86 @@
+/**
+ * Tells what the demo does: numbered steps with their times in one column, and
+ * indented lines of detail under them.
+ *
+ * @module
+ */
+
+/** A step that was done. */
+export interface Step {
+  title: string;
+  duration_ms: number;
+  /** What came of it. */
+  outcome: string;
+}
+
+/** How to print. */
+export interface NarratorOptions {
+  /** Takes one line. */
+  print: (line: string) => void;
+  /** Whether lines may carry colour. */
+  colour: boolean;
+  /** Stops the story between steps. */
+  signal: AbortSignal;
+}
+
+const TITLE_WIDTH = 26;
+const TIME_WIDTH = 7;
+
+/** Prints steps and keeps them. */
+export class Narrator {
+  /** The steps so far. */
+  readonly steps: Step[] = [];
+  readonly #options: NarratorOptions;
+
+  /** Starts with no step done. */
+  constructor(options: NarratorOptions) {
+    this.#options = options;
+  }
+
+  /** Prints a line as it is. */
+  say(text: string): void {
+    this.#options.print(text);
+  }
+
+  /** Prints a line of detail under the steps. */
+  detail(text: string, tone?: "good" | "bad"): void {
+    this.#options.print(" ".repeat(6) + this.#paint(text, tone === "good" ? 32 : tone === "bad" ? 31 : 2));
+  }
+
+  /** Does a step, times it, and prints it with the outcome that `describe` makes of its result. */
+  async step<T>(title: string, run: () => Promise<T> | T, describe: (result: T) => string): Promise<T> {
+    this.#options.signal.throwIfAborted();
+    const start = performance.now();
+    const result = await run();
+    const duration_ms = performance.now() - start;
+    const outcome = describe(result);
+    this.steps.push({ title, duration_ms, outcome });
+    const number = this.#paint(String(this.steps.length).padStart(2), 2);
+    const time = this.#paint(formatMs(duration_ms).padStart(TIME_WIDTH), 36);
+    this.#options.print(` ${number}  ${this.#paint(title.padEnd(TITLE_WIDTH), 1)} ${time}   ${outcome}`);
+    return result;
+  }
+
+  #paint(text: string, code: number): string {
+    return this.#options.colour ? `\x1b[${code}m${text}\x1b[0m` : text;
+  }
+}
+
+/** A duration for people: `3.2 ms`, `210 ms`, `1.33 s`. */
+export function formatMs(ms: number): string {
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1_000) return `${ms.toFixed(0)} ms`;
+  return `${(ms / 1_000).toFixed(2)} s`;
+}
+
+/** A count for people: `26,000`. */
+export function formatCount(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+/** A size for people, in units of 1000: `52.4 MB`. */
+export function formatSize(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} bytes`;
+  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(1)} KB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
