@@ -1,0 +1,41 @@
+import { assertEquals } from "@std/assert";
+import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
+
+const ROOT = join(import.meta.dirname!, "../..");
+
+/** Markdown files of the project, as project paths. */
+function documents(): string[] {
+  const docs = [...Deno.readDirSync(join(ROOT, "docs"))].map((entry) => join("docs", entry.name));
+  return ["README.md", "broker/README.md", ...docs].filter((path) => path.endsWith(".md"));
+}
+
+/** The anchors that the headings of a document make. */
+function anchors(markdown: string): Set<string> {
+  const headings = [...markdown.matchAll(/^#+ (.+)$/gm)].map((match) => match[1]!);
+  return new Set(headings.map((text) => text.toLowerCase().replace(/[^\w -]/g, "").replaceAll(" ", "-")));
+}
+
+async function isBroken(from: string, link: string): Promise<boolean> {
+  const [path = "", anchor] = link.split("#");
+  const target = path === "" ? join(ROOT, from) : join(ROOT, dirname(from), path);
+  try {
+    if (anchor === undefined) await Deno.stat(target);
+    else return !anchors(await Deno.readTextFile(target)).has(anchor);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+Deno.test("every link between the documents leads somewhere", async () => {
+  const broken: string[] = [];
+  for (const document of documents()) {
+    const markdown = await Deno.readTextFile(join(ROOT, document));
+    const links = [...markdown.matchAll(/\]\(([^)\s]+)\)/g)].map((match) => match[1]!);
+    for (const link of links) {
+      if (!/^[a-z]+:/.test(link) && await isBroken(document, link)) broken.push(`${document}: ${link}`);
+    }
+  }
+  assertEquals(broken, []);
+});
