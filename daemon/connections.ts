@@ -1,0 +1,189 @@
+/**
+ * The unix socket's connections: requests in, answers and events out.
+ *
+ * Requests of one connection run one after the other, so answers come in order and
+ * the daemon reads no further ahead than one buffer: a client that sends faster than
+ * it is served waits in its own kernel buffer. A client that does not read is closed
+ * by the write deadline. The number of connections is bounded.
+ *
+ * @module
+ */
+
+import type { Clock } from "../lib/clock.ts";
+import { TaskdError } from "../lib/errors.ts";
+import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
+import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
+import { withDeadline, WRITE_DEADLINE_MS } from "./deadline.ts";
+import type { Dispatcher } from "./dispatch.ts";
+import type { Log } from "./log.ts";
+import type { Publisher } from "./publisher.ts";
+
+/** Connections at once; each holds at most one line and one answer. */
+export const MAX_CONNECTIONS = 1024;
+
+const READ_BUFFER_BYTES = 16 * 1024;
+/** Bytes handed to the kernel at a time; the write deadline is re-armed for each, so a large answer may take its time. */
+const WRITE_CHUNK_BYTES = 64 * 1024;
+/** Pause after a failed accept, such as too many open files, so that it cannot spin. */
+const ACCEPT_RETRY_MS = 100;
+
+/** Options of {@linkcode Connections}. */
+export interface ConnectionsOptions {
+  dispatcher: Dispatcher;
+  publisher: Publisher;
+  clock: Clock;
+  log: Log;
+  write_deadline_ms?: number;
+  max_connections?: number;
+}
+
+interface Client {
+  conn: Deno.UnixConn;
+  /** A subscriber whose side of the connection has ended: perhaps only half of it, perhaps the client is gone. */
+  maybe_gone: boolean;
+}
+
+/** Serves the connections of one listener. */
+export class Connections {
+  readonly #options: ConnectionsOptions;
+  readonly #deadline_ms: number;
+  readonly #max: number;
+  readonly #clients = new Set<Client>();
+  #closed = false;
+
+  /** Makes a server without a listener. */
+  constructor(options: ConnectionsOptions) {
+    this.#options = options;
+    this.#deadline_ms = options.write_deadline_ms ?? WRITE_DEADLINE_MS;
+    this.#max = options.max_connections ?? MAX_CONNECTIONS;
+  }
+
+  /** Connections that are open. */
+  get size(): number {
+    return this.#clients.size;
+  }
+
+  /** Accepts until the listener is closed. */
+  async accept(listener: Deno.UnixListener): Promise<void> {
+    while (!this.#closed) {
+      let conn: Deno.UnixConn;
+      try {
+        conn = await listener.accept();
+      } catch (error) {
+        if (this.#closed || error instanceof Deno.errors.BadResource || error instanceof Deno.errors.Interrupted) {
+          return;
+        }
+        this.#options.log(`accept failed: ${error}`);
+        await this.#options.clock.sleep(ACCEPT_RETRY_MS);
+        continue;
+      }
+      this.#admit(conn);
+    }
+  }
+
+  /** Ends every connection, at once. */
+  close(): void {
+    this.#closed = true;
+    for (const client of this.#clients) hangUp(client.conn);
+  }
+
+  #admit(conn: Deno.UnixConn): void {
+    if (this.#clients.size >= this.#max && !this.#makeRoom()) {
+      const refusal = new TaskdError("overloaded", `Cannot serve more than ${this.#max} connections`);
+      this.#write(conn, encodeLine(failure(undefined, refusal))).catch(() => {}).finally(() => hangUp(conn));
+      return;
+    }
+    const client: Client = { conn, maybe_gone: false };
+    this.#clients.add(client);
+    this.#serve(client).catch(() => {}).finally(() => {
+      hangUp(conn);
+      this.#clients.delete(client);
+    });
+  }
+
+  /** Ends one subscription whose client seems to have left; such a client is not noticed while no event is written to it. */
+  #makeRoom(): boolean {
+    for (const client of this.#clients) {
+      if (!client.maybe_gone) continue;
+      hangUp(client.conn);
+      this.#clients.delete(client);
+      return true;
+    }
+    return false;
+  }
+
+  async #serve(client: Client): Promise<void> {
+    const splitter = new LineSplitter();
+    const buffer = new Uint8Array(READ_BUFFER_BYTES);
+    for (;;) {
+      const count = await client.conn.read(buffer);
+      const lines = count === null ? splitter.end() : splitter.push(buffer.subarray(0, count));
+      for (const line of lines) {
+        if (await this.#answer(client, line) === "subscribed") return;
+      }
+      if (count === null) return;
+    }
+  }
+
+  async #answer(client: Client, line: Line): Promise<"answered" | "subscribed"> {
+    const { dispatcher } = this.#options;
+    if (line.kind !== "line") {
+      await this.#write(client.conn, encodeLine(failure(undefined, framingError(line.kind))));
+      return "answered";
+    }
+    const request = decodeRequest(decodeLine(line.bytes));
+    if (dispatcher.isSubscribe(request)) {
+      await this.#stream(client, encodeLine(success(request.id, {})));
+      return "subscribed";
+    }
+    await this.#write(client.conn, encodeLine(await dispatcher.run(request)));
+    return "answered";
+  }
+
+  /** Streams events until the connection ends. Registered before the ack: no event after the ack can be missed. */
+  async #stream(client: Client, ack: Uint8Array): Promise<void> {
+    const { conn } = client;
+    const subscription = this.#options.publisher.subscribe({
+      write: (line) => writeAll(conn, line),
+      close: () => hangUp(conn),
+    });
+    try {
+      await this.#write(conn, ack);
+    } catch (error) {
+      subscription.cancel();
+      throw error;
+    }
+    subscription.start();
+    // One byte, never looked at: it only tells when the client's side has ended.
+    conn.read(new Uint8Array(1)).then((count) => client.maybe_gone = count === null, () => {});
+    await subscription.done;
+  }
+
+  async #write(conn: Deno.UnixConn, bytes: Uint8Array): Promise<void> {
+    for (let offset = 0; offset < bytes.length; offset += WRITE_CHUNK_BYTES) {
+      const chunk = bytes.subarray(offset, offset + WRITE_CHUNK_BYTES);
+      await withDeadline(writeAll(conn, chunk), this.#options.clock, this.#deadline_ms);
+    }
+  }
+}
+
+function framingError(kind: "too_long" | "unterminated"): TaskdError {
+  if (kind === "too_long") {
+    return new TaskdError("too_large", `Cannot read a request line of more than ${MAX_LINE_BYTES} bytes`);
+  }
+  return new TaskdError("invalid_request", "Cannot run the last request: the connection ended before its newline", {
+    hint: "End every request with a newline",
+  });
+}
+
+async function writeAll(conn: Deno.UnixConn, bytes: Uint8Array): Promise<void> {
+  for (let offset = 0; offset < bytes.length;) offset += await conn.write(bytes.subarray(offset));
+}
+
+function hangUp(conn: Deno.UnixConn): void {
+  try {
+    conn.close();
+  } catch {
+    // It was closed already.
+  }
+}

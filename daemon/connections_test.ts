@@ -1,0 +1,222 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { connect, subscribe } from "../lib/client/client.ts";
+import { TaskdError } from "../lib/errors.ts";
+import { RawClient, testServer } from "./_test_server.ts";
+import { MAX_CONNECTIONS } from "./connections.ts";
+import { SUBSCRIBER_BUFFER_EVENTS } from "./publisher.ts";
+
+const databases = () => Promise.resolve({ databases: [{ db: "app", branches: 1 }] });
+
+Deno.test("pipelined requests are answered in order, ids echoed, each once", async () => {
+  await using server = await testServer({
+    databases,
+    lease: async ({ db }) => {
+      // The first takes longest: order must not depend on it.
+      for (let turn = db === "slow" ? 2000 : 0; turn > 0; turn--) await Promise.resolve();
+      return { db, branch: "main", epoch: 1, live: false };
+    },
+  });
+  using client = await RawClient.connect(server.path);
+  const asked = Array.from({ length: 500 }, (_, id) => ({ op: "lease", db: id % 7 ? "fast" : "slow", id }));
+  await client.send(asked.map((request) => JSON.stringify(request)).join("\n") + "\n");
+  for (const { id, db } of asked) {
+    assertEquals(await client.next(), { ok: true, id, db, branch: "main", epoch: 1, live: false });
+  }
+});
+
+Deno.test("what is no request is answered with why, and the connection stays usable", async () => {
+  await using server = await testServer({ databases });
+  using client = await RawClient.connect(server.path);
+  const refused = async (line: string | Uint8Array, code: string, words: string) => {
+    await client.send(line);
+    await client.send("\n");
+    const answer = await client.next();
+    assertEquals([answer.ok, answer.code], [false, code]);
+    assert(answer.error.includes(words), answer.error);
+    return answer;
+  };
+  await refused("", "invalid_request", "not JSON");
+  await refused('{"op":"databa', "invalid_request", "not JSON");
+  await refused('\ufeff{"op":"databases"}', "invalid_request", "not JSON");
+  await refused(new Uint8Array([0x22, 0xff, 0xfe, 0x22]), "invalid_request", "not UTF-8");
+  for (const other of ["[]", "null", "1", '"databases"']) await refused(other, "invalid_request", "not a JSON object");
+  await refused("{}", "invalid_request", '"op"');
+  await refused('{"op":7}', "invalid_request", '"op"');
+  await refused('{"op":"databases","id":{}}', "invalid_request", '"id"');
+  await refused(`{"op":"databases","id":"${"x".repeat(257)}"}`, "invalid_request", '"id"');
+  await refused("[".repeat(500_000), "invalid_request", "not JSON");
+  assertEquals((await refused('{"op":"toString","id":"a"}', "unknown_op", "toString")).id, "a");
+  assertEquals((await refused('{"op":"databases","x":1,"id":0}', "invalid_request", '"x"')).id, 0);
+  await refused('{"op":"databases","__proto__":1}', "invalid_request", "__proto__");
+  assertEquals(await client.ask('{"op":"databases"}\r'), { ok: true, databases: [{ db: "app", branches: 1 }] });
+});
+
+Deno.test("a line over 1 MiB is refused once and the next request is served", async () => {
+  await using server = await testServer({ databases });
+  using client = await RawClient.connect(server.path);
+  const writing = client.send(`{"op":"${"x".repeat(3 << 20)}"}\n{"op":"databases"}\n`);
+  assertEquals((await client.next()).code, "too_large");
+  assertEquals((await client.next()).ok, true);
+  await writing;
+  // Exactly the limit is a request like any other.
+  const padded = '{"op":"databases"}'.padEnd(1 << 20);
+  assertEquals((await client.ask(padded)).ok, true);
+  assertEquals((await client.ask(`${padded} `)).code, "too_large");
+});
+
+Deno.test("a request without its newline is not run, even when it is whole", async () => {
+  let ran = 0;
+  await using server = await testServer({ databases: () => (ran++, databases()) });
+  using client = await RawClient.connect(server.path);
+  await client.send('{"op":"databases"}');
+  await client.conn.closeWrite();
+  assertEquals((await client.next()).code, "invalid_request");
+  assertEquals(await client.next(), undefined);
+  assertEquals(ran, 0);
+});
+
+Deno.test("an error of the product keeps code and hint; a defect tells nothing and is logged", async () => {
+  await using server = await testServer({
+    open: () => Promise.reject(new TaskdError("lease_held", "Cannot open app@main: held", { hint: "close it" })),
+    flush: () => Promise.reject(new Error("secret detail")),
+    close: () => {
+      throw new TypeError("thrown at once");
+    },
+  });
+  using client = await RawClient.connect(server.path);
+  assertEquals(await client.ask('{"op":"open","db":"app","id":1}'), {
+    ok: false,
+    id: 1,
+    code: "lease_held",
+    error: "Cannot open app@main: held",
+    hint: "close it",
+  });
+  const defect = await client.ask('{"op":"flush","db":"app"}');
+  assertEquals(defect.code, "internal");
+  assert(!JSON.stringify(defect).includes("secret"));
+  assert(server.log.some((line) => line.includes("secret detail")));
+  assertEquals((await client.ask('{"op":"close","db":"app"}')).code, "internal");
+});
+
+Deno.test("a client that does not read its answers is closed by the deadline, and others are served meanwhile", async () => {
+  const big = "x".repeat(1 << 20);
+  await using server = await testServer(
+    {
+      databases: () => Promise.resolve({ databases: [{ db: big, branches: 1 }] }),
+      lease: ({ db }) => Promise.resolve({ db, branch: "main", epoch: 0, live: false }),
+    },
+    { write_deadline_ms: 300 },
+  );
+  using deaf = await RawClient.connect(server.path);
+  await deaf.send('{"op":"databases"}\n'.repeat(8));
+  using other = await RawClient.connect(server.path);
+  assertEquals((await other.ask('{"op":"lease","db":"app"}')).ok, true);
+  while (server.connections.size > 1) await other.ask('{"op":"lease","db":"app"}');
+  assertEquals((await other.ask('{"op":"lease","db":"app"}')).ok, true);
+});
+
+Deno.test("the daemon reads nothing further on a subscribed connection and streams every event after the ack", async () => {
+  let ran = 0;
+  await using server = await testServer({ databases: () => (ran++, databases()) });
+  using client = await RawClient.connect(server.path);
+  await client.send('{"op":"subscribe","id":"s"}\n{"op":"databases"}\n');
+  assertEquals(await client.next(), { ok: true, id: "s" });
+  await client.send('{"op":"databases"}\n');
+  for (let epoch = 1; epoch <= 3; epoch++) {
+    server.publisher.publish("session_opened", { db: "app", branch: "main" }, { holder: "h", epoch });
+  }
+  for (let epoch = 1; epoch <= 3; epoch++) assertEquals((await client.next()).detail.epoch, epoch);
+  assertEquals(ran, 0);
+});
+
+Deno.test("a subscriber that half-closes its side still gets events", async () => {
+  await using server = await testServer({});
+  using client = await RawClient.connect(server.path);
+  await client.send('{"op":"subscribe"}\n');
+  await client.conn.closeWrite();
+  assertEquals(await client.next(), { ok: true });
+  server.publisher.publish("fenced", { db: "app", branch: "main" }, { cause: "staged" });
+  assertEquals((await client.next()).type, "fenced");
+});
+
+Deno.test("a subscriber that never reads is dropped and closed; one that reads sees everything", async () => {
+  await using server = await testServer({}, { write_deadline_ms: 200 });
+  using deaf = await RawClient.connect(server.path);
+  await deaf.send('{"op":"subscribe"}\n');
+  const seen: number[] = [];
+  const subscribed = Promise.withResolvers<void>();
+  const leave = new AbortController();
+  const reading = (async () => {
+    for await (const event of subscribe(server.path, { signal: leave.signal, onSubscribed: subscribed.resolve })) {
+      if (event.type === "session_opened") seen.push(event.detail.epoch);
+      else seen.push(-1);
+    }
+  })();
+  await subscribed.promise;
+  while (server.publisher.subscribers < 2) await Promise.resolve();
+  // Enough to fill the kernel's buffer for the connection and then the subscriber's own.
+  const holder = "h".repeat(60_000);
+  let epoch = 0;
+  while (server.publisher.subscribers === 2) {
+    server.publisher.publish("session_opened", { db: "app", branch: "main" }, { holder, epoch: ++epoch });
+    while (seen.length < epoch) await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+  assert(epoch > SUBSCRIBER_BUFFER_EVENTS);
+  server.publisher.publish("session_opened", { db: "app", branch: "main" }, { holder, epoch: ++epoch });
+  while (seen.length < epoch) await new Promise((resolve) => setTimeout(resolve, 0));
+  assertEquals(seen, Array.from({ length: epoch }, (_, index) => index + 1));
+  while (server.connections.size > 1) await new Promise((resolve) => setTimeout(resolve, 0));
+  leave.abort();
+  await reading;
+});
+
+Deno.test("connections over the limit are told so; a subscriber that left makes room", async () => {
+  assertEquals(MAX_CONNECTIONS, 1024);
+  await using server = await testServer({ databases }, { max_connections: 2 });
+  using first = await RawClient.connect(server.path);
+  assertEquals((await first.ask('{"op":"databases"}')).ok, true);
+  const subscriber = await RawClient.connect(server.path);
+  assertEquals((await subscriber.ask('{"op":"subscribe"}')).ok, true);
+  using refused = await RawClient.connect(server.path);
+  assertEquals((await refused.next()).code, "overloaded");
+  assertEquals(await refused.next(), undefined);
+  subscriber[Symbol.dispose]();
+  // Its end reaches the daemon on its own time; until then there is no room.
+  for (;;) {
+    using next = await RawClient.connect(server.path);
+    await next.send('{"op":"databases"}\n').catch(() => {});
+    const answer = await next.next().catch(() => undefined);
+    if (answer?.ok) break;
+  }
+});
+
+Deno.test("the client keeps codes and order, and a broken connection fails what waits", async () => {
+  const gate = Promise.withResolvers<never>();
+  const reached = Promise.withResolvers<void>();
+  await using server = await testServer({
+    databases,
+    lease: () => Promise.reject(new TaskdError("not_found", "Cannot find app", { hint: "create it" })),
+    flush: () => (reached.resolve(), gate.promise),
+  });
+  using client = await connect(server.path);
+  const [listed, failed] = await Promise.allSettled([
+    client.call("databases", {}),
+    client.call("lease", { db: "app" }),
+  ]);
+  assertEquals(listed, { status: "fulfilled", value: { databases: [{ db: "app", branches: 1 }] } });
+  assert(failed.status === "rejected" && failed.reason instanceof TaskdError);
+  assertEquals([failed.reason.code, failed.reason.hint], ["not_found", "create it"]);
+  const waiting = client.call("flush", { db: "app" });
+  await reached.promise;
+  server.connections.close();
+  assertEquals((await assertRejects(() => waiting, TaskdError)).code, "daemon_unreachable");
+  assertEquals((await assertRejects(() => client.call("databases", {}), TaskdError)).code, "daemon_unreachable");
+  gate.reject(new Error("over"));
+});
+
+Deno.test("without a daemon the client says how to start one", async () => {
+  const directory = await Deno.makeTempDir();
+  const error = await assertRejects(() => connect(`${directory}/none.sock`), TaskdError);
+  assertEquals([error.code, error.hint], ["daemon_unreachable", "start it with: taskd serve"]);
+  await Deno.remove(directory);
+});

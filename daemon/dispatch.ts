@@ -1,0 +1,81 @@
+/**
+ * From a decoded request to its answer, whatever it came in on.
+ *
+ * Every transport hands its requests to one {@linkcode Dispatcher}, so that all of
+ * them check, run, answer and fail alike. It counts what is running, so that a
+ * shutdown can wait for it.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../lib/errors.ts";
+import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
+import type { OpAnswer, OpArgs, OpName } from "../lib/protocol/messages.ts";
+import { isOpName, parseArgs } from "../lib/protocol/ops.ts";
+import type { Log } from "./log.ts";
+
+/** An operation that is a question and an answer; `subscribe` is the transport's own. */
+export type HandledOp = Exclude<OpName, "subscribe">;
+
+/** What runs each operation. */
+export type Handlers = { readonly [O in HandledOp]: (args: OpArgs<O>) => Promise<OpAnswer<O>> };
+
+/** Runs requests. */
+export class Dispatcher {
+  readonly #handlers: Handlers;
+  readonly #log: Log;
+  #running = 0;
+  #idle = Promise.withResolvers<void>();
+  #stopping = false;
+
+  /** Requests are run by `handlers`; what is a defect goes to `log`. */
+  constructor(handlers: Handlers, log: Log) {
+    this.#handlers = handlers;
+    this.#log = log;
+    this.#idle.resolve();
+  }
+
+  /** Runs a request; resolves with its answer as it stands on the wire, and never rejects. */
+  async run({ id, request }: DecodedRequest): Promise<object> {
+    if (request instanceof TaskdError) return failure(id, request);
+    if (this.#running++ === 0) this.#idle = Promise.withResolvers();
+    try {
+      return success(id, await this.#handle(request.op, request.fields));
+    } catch (error) {
+      if (!(error instanceof TaskdError)) this.#log(`defect: op=${JSON.stringify(request.op)} ${stackOf(error)}`);
+      return failure(id, error);
+    } finally {
+      if (--this.#running === 0) this.#idle.resolve();
+    }
+  }
+
+  /** Whether a request is a well-formed `subscribe`; a malformed one is for {@linkcode run} to refuse. */
+  isSubscribe({ request }: DecodedRequest): boolean {
+    return !(request instanceof TaskdError) && request.op === "subscribe" && !this.#stopping &&
+      Object.keys(request.fields).length === 0;
+  }
+
+  /** Refuses what comes from now on, and resolves when nothing is running any more. */
+  stop(): Promise<void> {
+    this.#stopping = true;
+    return this.#idle.promise;
+  }
+
+  #handle(op: string, fields: Record<string, unknown>): Promise<object> {
+    if (!isOpName(op)) {
+      throw new TaskdError("unknown_op", `Cannot run ${JSON.stringify(op.slice(0, 100))}: no such operation`, {
+        hint: "docs/protocol.md lists the operations",
+      });
+    }
+    const args = parseArgs(op, fields);
+    if (this.#stopping) throw new TaskdError("stopping", `Cannot run ${op}: the daemon is shutting down`);
+    if (op === "subscribe") {
+      throw new TaskdError("invalid_request", "Cannot subscribe here", { hint: "Use GET /events, or the unix socket" });
+    }
+    return (this.#handlers[op] as (args: object) => Promise<object>)(args);
+  }
+}
+
+function stackOf(error: unknown): string {
+  return error instanceof Error ? error.stack ?? error.message : String(error);
+}

@@ -1,0 +1,119 @@
+/**
+ * The daemon's unix socket: made so that only its owner can connect, told apart from
+ * a stale one, and removed at the end.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../lib/errors.ts";
+
+/** What fits into sun_path beside its final NUL, in bytes. */
+export const MAX_SOCKET_PATH_BYTES = 107;
+
+/** A listening socket. */
+export interface BoundSocket {
+  listener: Deno.UnixListener;
+  /** Closes the listener and removes the socket file; if another has taken its place, only stops waiting. */
+  close(): void;
+}
+
+/**
+ * Listens on `path` with mode 0600. A socket that nobody answers is replaced.
+ *
+ * @throws {TaskdError} `daemon_running` when a daemon answers there, `already_exists` when something other than a
+ * socket is there, `usage` when the path cannot be a socket's, `denied` or `not_found` when its folder does not do.
+ */
+export async function bindSocket(path: string): Promise<BoundSocket> {
+  const bytes = new TextEncoder().encode(path).length;
+  if (bytes > MAX_SOCKET_PATH_BYTES) {
+    throw new TaskdError(
+      "usage",
+      `Cannot listen on ${path}: a socket path has at most ${MAX_SOCKET_PATH_BYTES} bytes, this one ${bytes}`,
+      {
+        hint: "Choose a shorter path with -socket",
+      },
+    );
+  }
+  try {
+    await removeStale(path);
+    return listen(path);
+  } catch (error) {
+    throw explained(path, error);
+  }
+}
+
+async function removeStale(path: string): Promise<void> {
+  const info = await infoOf(path);
+  if (info === undefined) return;
+  if (!info.isSocket) {
+    throw new TaskdError("already_exists", `Cannot listen on ${path}: something that is not a socket is there`, {
+      hint: "Move it away or choose another path with -socket",
+    });
+  }
+  try {
+    (await Deno.connect({ transport: "unix", path })).close();
+  } catch (error) {
+    // Refused means that no process listens any more; whatever else goes wrong says nothing about that.
+    if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
+    await Deno.remove(path);
+    return;
+  }
+  throw new TaskdError("daemon_running", `Cannot listen on ${path}: a daemon answers there`, {
+    hint: "Stop it or choose another path with -socket",
+  });
+}
+
+function listen(path: string): BoundSocket {
+  // A socket is born 0777 less the umask: narrowing it afterwards would leave a moment in which anyone may connect.
+  const umask = Deno.umask(0o177);
+  let listener: Deno.UnixListener;
+  try {
+    listener = Deno.listen({ transport: "unix", path });
+  } finally {
+    Deno.umask(umask);
+  }
+  const mine = Deno.lstatSync(path).ino;
+  return {
+    listener,
+    close: () => {
+      // Closing the listener also unlinks whatever stands at its path, so it must not happen once that is another's.
+      if (inodeOf(path) === mine) listener.close();
+      else listener.unref();
+    },
+  };
+}
+
+async function infoOf(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.lstat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+function inodeOf(path: string): number | null | undefined {
+  try {
+    return Deno.lstatSync(path).ino;
+  } catch {
+    return undefined;
+  }
+}
+
+function explained(path: string, error: unknown): unknown {
+  if (error instanceof Deno.errors.AddrInUse) {
+    return new TaskdError("daemon_running", `Cannot listen on ${path}: another daemon has just bound it`, {
+      cause: error,
+    });
+  }
+  if (error instanceof Deno.errors.NotFound) {
+    return new TaskdError("not_found", `Cannot listen on ${path}: its directory does not exist`, {
+      cause: error,
+      hint: "Make the directory or choose another path with -socket",
+    });
+  }
+  if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
+    return new TaskdError("denied", `Cannot listen on ${path}: ${error.message}`, { cause: error });
+  }
+  return error;
+}

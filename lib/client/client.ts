@@ -1,0 +1,226 @@
+/**
+ * A client of the branch-store daemon, over its unix socket.
+ *
+ * Calls may be made without waiting for one another; the daemon answers them in
+ * order. Every failure is a {@linkcode TaskdError} with the daemon's own code. The module loads
+ * next to nothing, since a command line starts with it.
+ *
+ * @module
+ */
+
+import { ERROR_CODES, type ErrorCode, TaskdError } from "../errors.ts";
+import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
+import type { DaemonEvent, FailureMessage, OpAnswer, OpArgs, OpName } from "../protocol/messages.ts";
+
+/** The longest answer a client takes, in bytes: a listing of some hundred thousand branches. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+const READ_BUFFER_BYTES = 64 * 1024;
+
+/** Options of {@linkcode connect} and {@linkcode subscribe}. */
+export interface ConnectOptions {
+  /** Ends the connection: calls that wait fail with `interrupted`, a subscription ends. */
+  signal?: AbortSignal;
+}
+
+/** Operations that answer once. */
+export type CallableOp = Exclude<OpName, "subscribe">;
+
+/**
+ * A connection for requests. The name of an operation and its fields are those of docs/protocol.md.
+ *
+ * @example
+ * ```ts ignore
+ * using client = await connect("/run/user/1000/taskd.sock");
+ * const { checkout } = await client.call("open", { db: "app", branch: "dev" });
+ * ```
+ */
+export class Client {
+  readonly #lines: AnswerLines;
+  readonly #waiting: PromiseWithResolvers<object>[] = [];
+  #sending: Promise<unknown> = Promise.resolve();
+  #reading: Promise<void> | undefined;
+  #failure: TaskdError | undefined;
+
+  /** Use {@linkcode connect}. */
+  constructor(lines: AnswerLines) {
+    this.#lines = lines;
+  }
+
+  /**
+   * Runs an operation.
+   *
+   * @throws {TaskdError} with the code the daemon gave, or `daemon_unreachable` when the connection ends first.
+   */
+  async call<O extends CallableOp>(op: O, args: OpArgs<O>): Promise<OpAnswer<O>> {
+    if (this.#failure !== undefined) throw this.#failure;
+    const waiting = Promise.withResolvers<object>();
+    this.#waiting.push(waiting);
+    const line = encodeLine({ ...args, op });
+    this.#sending = this.#sending.then(() => this.#lines.write(line)).catch((error) => this.#fail(error));
+    this.#reading ??= this.#read();
+    const { ok: _ok, ...answer } = successOf(await waiting.promise);
+    return answer as OpAnswer<O>;
+  }
+
+  /** Resolves when the daemon has ended the connection, as it does at the end of a shutdown. */
+  async closed(): Promise<void> {
+    await (this.#reading ??= this.#read());
+  }
+
+  /** Ends the connection. */
+  close(): void {
+    this.#lines.close();
+  }
+
+  /** Ends the connection. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  async #read(): Promise<void> {
+    try {
+      for await (const message of this.#lines.messages()) this.#waiting.shift()?.resolve(message);
+      this.#fail(new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered"));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= error instanceof TaskdError ? error : new TaskdError(
+      "daemon_unreachable",
+      `The connection to the daemon broke: ${error instanceof Error ? error.message : error}`,
+      { cause: error },
+    );
+    for (const waiting of this.#waiting.splice(0)) waiting.reject(this.#failure);
+    this.#lines.close();
+  }
+}
+
+/**
+ * Connects to the daemon at `socket`.
+ *
+ * Requires `--allow-read`, `--allow-write` and `--allow-net=unix:<socket>`.
+ *
+ * @throws {TaskdError} `daemon_unreachable` when nobody answers there, `denied` when the socket may not be used.
+ */
+export async function connect(socket: string, options: ConnectOptions = {}): Promise<Client> {
+  return new Client(await AnswerLines.connect(socket, options));
+}
+
+/**
+ * The daemon's events from now on. Every event published after the first `next()` has been asked for and
+ * acknowledged is in it; it ends when the daemon or the signal ends it. After a `dropped_slow_consumer`
+ * it ends: subscribe again, and look at `status` for what was missed.
+ *
+ * @throws {TaskdError} `daemon_unreachable` when nobody answers there or the stream broke.
+ */
+export async function* subscribe(
+  socket: string,
+  options: ConnectOptions & {
+    /** Called once the daemon has acknowledged: what happens from then on will be seen. */
+    onSubscribed?: () => void;
+  } = {},
+): AsyncGenerator<DaemonEvent, void, void> {
+  const lines = await AnswerLines.connect(socket, options);
+  try {
+    await lines.write(encodeLine({ op: "subscribe" }));
+    const messages = lines.messages();
+    const ack = await messages.next();
+    if (ack.done) throw new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered");
+    successOf(ack.value);
+    options.onSubscribed?.();
+    yield* messages as AsyncGenerator<DaemonEvent, void, void>;
+  } catch (error) {
+    if (!options.signal?.aborted) throw error;
+  } finally {
+    lines.close();
+  }
+}
+
+/** The lines of one connection. */
+class AnswerLines {
+  readonly #conn: Deno.UnixConn;
+  readonly #signal: AbortSignal | undefined;
+  readonly #onAbort = () => this.close();
+  #closed = false;
+
+  private constructor(conn: Deno.UnixConn, signal: AbortSignal | undefined) {
+    this.#conn = conn;
+    this.#signal = signal;
+    signal?.addEventListener("abort", this.#onAbort, { once: true });
+    if (signal?.aborted) this.close();
+  }
+
+  static async connect(socket: string, { signal }: ConnectOptions): Promise<AnswerLines> {
+    try {
+      return new AnswerLines(await Deno.connect({ transport: "unix", path: socket }), signal);
+    } catch (error) {
+      throw connectError(socket, error);
+    }
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    try {
+      for (let offset = 0; offset < bytes.length;) offset += await this.#conn.write(bytes.subarray(offset));
+    } catch (error) {
+      throw this.#explained(error);
+    }
+  }
+
+  async *messages(): AsyncGenerator<object, void, void> {
+    const splitter = new LineSplitter(MAX_ANSWER_BYTES);
+    const buffer = new Uint8Array(READ_BUFFER_BYTES);
+    for (;;) {
+      const count = await this.#conn.read(buffer).catch((error) => {
+        throw this.#explained(error);
+      });
+      if (count === null) return;
+      for (const line of splitter.push(buffer.subarray(0, count))) {
+        yield messageOf(line.kind === "line" ? decodeLine(line.bytes) : undefined);
+      }
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#conn.close();
+  }
+
+  #explained(error: unknown): unknown {
+    if (!this.#closed) return error;
+    return new TaskdError("interrupted", "The connection to the daemon was closed", { cause: error });
+  }
+}
+
+function messageOf(text: string | undefined): object {
+  try {
+    const value = JSON.parse(text ?? "");
+    if (typeof value === "object" && value !== null) return value;
+  } catch {
+    // Told below.
+  }
+  throw new TaskdError("daemon_unreachable", "The daemon sent what is not an answer", {
+    hint: "Check that the socket is taskd's",
+  });
+}
+
+function successOf(message: object): object & { ok: true } {
+  const answer = message as { ok: true } | FailureMessage;
+  if (answer.ok) return answer;
+  const known: ErrorCode = Object.hasOwn(ERROR_CODES, answer.code) ? answer.code : "internal";
+  throw new TaskdError(known, answer.error, answer.hint === undefined ? {} : { hint: answer.hint });
+}
+
+function connectError(socket: string, error: unknown): unknown {
+  if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
+    return new TaskdError("denied", `Cannot connect to the daemon at ${socket}: ${error.message}`, { cause: error });
+  }
+  const reason = error instanceof Error ? error.message : String(error);
+  return new TaskdError("daemon_unreachable", `Cannot connect to the daemon at ${socket}: ${reason}`, {
+    cause: error,
+    hint: "start it with: taskd serve",
+  });
+}
