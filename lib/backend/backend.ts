@@ -74,7 +74,8 @@ export interface ObjectStream {
 /**
  * A flat, strongly consistent object store. All writes are atomic: a reader sees
  * the whole new object or what was there before. A write is durable once its
- * promise resolves. Every method throws only {@linkcode BackendError}.
+ * promise resolves. Every method throws only {@linkcode BackendError}; what a body's own source throws
+ * passes unchanged, and nothing is written then.
  */
 export interface Backend {
   /** Where it is, for messages: `file:///srv/store`, `s3://bucket/prefix`. Holds no secret. */

@@ -1,0 +1,89 @@
+/**
+ * How a local store reads the state of single files: checks that no path leads out of
+ * the store, and the etags that compare-and-swap compares.
+ *
+ * @module
+ */
+
+import { createHash, type Hash } from "node:crypto";
+import { type BigIntStats, statSync } from "node:fs";
+import { type FileErrorCode, fileErrorCode } from "../fs.ts";
+import { BackendError, type BackendErrorCode } from "./backend.ts";
+
+/** Objects up to this size are small: handled in one piece, and their etag is a hash of their content. */
+export const SMALL_BYTES = 1024 * 1024;
+
+/** A failed file call as the interface's error; `fallback` stands for what no code of the interface fits. */
+export function backendError(error: unknown, key: string, verb: string): BackendError {
+  if (error instanceof BackendError) return error;
+  const codes: Record<FileErrorCode, BackendErrorCode> = {
+    not_found: "not_found",
+    already_exists: "precondition_failed",
+    denied: "denied",
+    no_space: "no_space",
+    unavailable: "unavailable",
+  };
+  const reason = error instanceof Error ? error.message : String(error);
+  return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${reason}`, error);
+}
+
+/**
+ * What is at `path` itself; undefined when there is nothing.
+ *
+ * @throws {BackendError} `denied` at a symbolic link: it may lead out of the store.
+ */
+export function lookAt(path: string, key: string): Deno.FileInfo | undefined {
+  try {
+    const info = Deno.lstatSync(path);
+    if (info.isSymlink) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is a symbolic link`);
+    return info;
+  } catch (error) {
+    if (error instanceof BackendError || fileErrorCode(error) !== "not_found") throw error;
+    return undefined;
+  }
+}
+
+/**
+ * The file of an object, after a look at each directory on the way.
+ *
+ * @throws {BackendError} `not_found` when there is no such object, `denied` at a symbolic link or a special file.
+ */
+export function lookAtObject(root: string, parts: readonly string[]): { path: string; size: number } {
+  const key = parts.join("/");
+  let path = root;
+  let info: Deno.FileInfo | undefined;
+  for (const part of parts) {
+    path += `/${part}`;
+    info = lookAt(path, key);
+    if (info === undefined) break;
+  }
+  if (info === undefined || info.isDirectory) throw new BackendError("not_found", key, `There is no object ${key}`);
+  // Opening a FIFO would wait for ever.
+  if (!info.isFile) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is not a regular file`);
+  return { path, size: info.size };
+}
+
+/** An etag from content. Refs carry a random nonce, so a content that returns is a write that returns. */
+export function hashEtag(hash: Hash): string {
+  return hash.digest("hex").slice(0, 32);
+}
+
+/** The etag of a small object's content. */
+export function contentEtag(bytes: Uint8Array): string {
+  return hashEtag(createHash("sha256").update(bytes));
+}
+
+/**
+ * The etag of a larger object, from its file. Objects are never written in place; for two to share this, the second
+ * would have to get the first one's inode, at the same size, within one tick of the file system's clock, with a durable
+ * write of over 1 MiB in between.
+ */
+function fileEtag(info: BigIntStats): string {
+  return [info.ino, info.size, info.mtimeNs, info.birthtimeNs].map((field) => field.toString(16)).join("-");
+}
+
+/** The etag of the object whose file is at `path`. */
+export function etagOfFile(path: string): string {
+  const info = statSync(path, { bigint: true });
+  return info.size > SMALL_BYTES ? fileEtag(info) : contentEtag(Deno.readFileSync(path));
+}

@@ -1,0 +1,359 @@
+/**
+ * A store in a directory of this machine: each key is a file below it.
+ *
+ * A write goes to a temporary file, which is fsynced and then linked (create) or
+ * renamed (all else) to its name, whose directory is fsynced: a reader, or a machine
+ * that lost its power, sees the whole new object or what was there before. Create needs
+ * no lock, because link(2) fails when the name exists. Whatever replaces or removes an
+ * object holds the key's lock (see `_stripe_locks.ts`) for the compare and the swap only;
+ * the bytes are on disk by then.
+ *
+ * `.taskd` below the directory holds the locks and the temporary files. The latter are
+ * all in one place so that what dead processes leave is found without walking the store.
+ *
+ * @module
+ */
+
+import { dirname } from "@std/path/dirname";
+import { resolve } from "@std/path/resolve";
+import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { clonable, cloneFile, type CloneOptions, fileErrorCode, fsyncDirectory } from "../fs.ts";
+import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
+import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
+import { backendError, etagOfFile, lookAt, lookAtObject } from "./_local_files.ts";
+import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
+import { discard, settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
+import { StripeLocks } from "./_stripe_locks.ts";
+
+/** Largest object {@linkcode Backend.get} reads when it is told nothing else. */
+const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
+/** How often a write is tried again when a delete removes the directory it made. */
+const MAX_ATTEMPTS = 16;
+/** Directories whose names are remembered as durable; a bound on memory, not on the store. */
+const MAX_DURABLE = 4096;
+
+/** What {@linkcode LocalBackend.open} accepts. */
+export interface LocalBackendOptions {
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Randomness, by default the system's. */
+  random?: RandomBytes;
+  /** Absolute path of `cp`, which clones files; spelled as in `--allow-run`. */
+  cp_path?: string;
+}
+
+/** When a staged object takes its place: only a new name, any name, or only over this etag. */
+type Condition = "new" | "any" | { if_match: string };
+
+/**
+ * A store in a local directory. Requires `--allow-read` and `--allow-write` on it; with `--allow-run` of `cp`, and on a
+ * file system that can, objects share blocks with other files.
+ */
+export class LocalBackend implements Backend {
+  /** `file:///` and the directory. */
+  readonly url: string;
+  /** Present when the directory's file system clones. */
+  readonly clone?: CloneSupport;
+  #root: string;
+  #staging: string;
+  #random: RandomBytes;
+  #locks: StripeLocks;
+  /** Directories known to be durable in their parents, with what identifies each: one may be removed and made again. */
+  #durable = new Map<string, string>();
+
+  private constructor(root: string, cloning: boolean, options: LocalBackendOptions) {
+    const { clock = systemClock, random = systemRandom } = options;
+    this.url = `file://${root.split("/").map(encodeURIComponent).join("/")}`;
+    this.#root = root;
+    this.#staging = `${root}/${RESERVED_PART}/tmp`;
+    this.#random = random;
+    this.#locks = new StripeLocks(`${root}/${RESERVED_PART}/locks`, { clock, random });
+    if (cloning) {
+      const clone_options = options.cp_path === undefined ? {} : { cp_path: options.cp_path };
+      this.clone = {
+        cloneIn: (path, key) => this.#cloneIn(path, key, clone_options),
+        cloneOut: (key, path) => this.#cloneOut(key, path),
+      };
+    }
+  }
+
+  /**
+   * Opens the store in `directory`, which is made (0700) when it is missing, and removes what writers that died more
+   * than an hour ago left behind.
+   *
+   * @throws {BackendError} `denied` when the path is no directory or may not be used, `no_space`, `unavailable`.
+   */
+  static async open(directory: string, options: LocalBackendOptions = {}): Promise<LocalBackend> {
+    const root = resolve(directory);
+    try {
+      await makeRoot(root);
+      sweepStaged(`${root}/${RESERVED_PART}/tmp`, (options.clock ?? systemClock).now());
+      return new LocalBackend(root, await clonable(root, options), options);
+    } catch (error) {
+      throw backendError(error, "", `open the store ${root}`);
+    }
+  }
+
+  /** {@inheritDoc Backend.get} */
+  get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
+    return this.#read(key, ({ path }) => readWhole(path, key, options.max_bytes ?? DEFAULT_MAX_BYTES));
+  }
+
+  /** {@inheritDoc Backend.getRange} */
+  getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
+    return this.#read(key, ({ path }) => readRange(path, key, offset, length));
+  }
+
+  /** {@inheritDoc Backend.getStream} The chunks hold a descriptor until they are read or the loop is left. */
+  getStream(key: string): Promise<ObjectStream> {
+    return this.#read(key, ({ path }) => streamObject(path, key));
+  }
+
+  /** {@inheritDoc Backend.head} */
+  head(key: string): Promise<ObjectInfo> {
+    return this.#read(key, ({ size }) => ({ key, size }));
+  }
+
+  /** {@inheritDoc Backend.create} */
+  create(key: string, body: Body): Promise<string> {
+    return this.#write(key, "new", (temporary) => stageBody(temporary, key, body));
+  }
+
+  /** {@inheritDoc Backend.replace} */
+  replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
+    return this.#write(key, { if_match: etag }, (temporary) => stageBody(temporary, key, bytes));
+  }
+
+  /** {@inheritDoc Backend.put} */
+  async put(key: string, body: Body): Promise<void> {
+    await this.#write(key, "any", (temporary) => stageBody(temporary, key, body));
+  }
+
+  /** {@inheritDoc Backend.copy} */
+  async copy(from: string, to: string): Promise<void> {
+    await this.#write(to, "any", (temporary) =>
+      this.#read(from, async ({ path }) => {
+        // Shares blocks where the file system can, and is the kernel's copy elsewhere.
+        await Deno.copyFile(path, temporary);
+        await settleStaged(temporary);
+      }));
+  }
+
+  /** {@inheritDoc Backend.delete} */
+  async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
+    let removed = false;
+    try {
+      const parts = parseKey(key);
+      const survivor = await this.#locks.run(key, () => {
+        const { path } = lookAtObject(this.#root, parts);
+        if (options.if_match !== undefined && etagOfFile(path) !== options.if_match) throw mismatch(key);
+        Deno.removeSync(path);
+        removed = true;
+        return this.#removeEmptyDirectories(path);
+      });
+      await fsyncUnlessGone(survivor);
+    } catch (error) {
+      throw removed ? ambiguous(error, key) : backendError(error, key, "delete");
+    }
+  }
+
+  /** {@inheritDoc Backend.list} In the order of the keys. */
+  async *list(prefix: string): AsyncIterable<ObjectInfo> {
+    const { directory, start } = parsePrefix(prefix);
+    try {
+      let path = this.#root;
+      for (const part of directory) {
+        path += `/${part}`;
+        if (!lookAt(path, prefix)?.isDirectory) return;
+      }
+      yield* walk(path, prefix.slice(0, prefix.length - start.length), start);
+    } catch (error) {
+      throw backendError(error, prefix, "list");
+    }
+  }
+
+  /** Finds an object and lets `body` read it. */
+  async #read<T>(key: string, body: (object: { path: string; size: number }) => T | Promise<T>): Promise<T> {
+    try {
+      return await body(lookAtObject(this.#root, parseKey(key)));
+    } catch (error) {
+      throw backendError(error, key, "read");
+    }
+  }
+
+  /** Stages an object by `stage`, then gives it its name. Returns what `stage` did. */
+  async #write<T>(key: string, condition: Condition, stage: (temporary: string) => Promise<T>): Promise<T> {
+    const parts = parseKey(key);
+    const temporary = `${this.#staging}/${randomHex(this.#random, 12)}`;
+    let placed = false;
+    try {
+      try {
+        Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
+      } catch (error) {
+        throw backendError(error, key, "write");
+      }
+      const directories = this.#makeDirectories(parts);
+      // Awaited below, but not if staging fails first.
+      directories.catch(() => {});
+      const staged = await stage(temporary);
+      const path = await this.#place(temporary, parts, condition, directories);
+      placed = true;
+      const durable = fsyncUnlessGone(dirname(path));
+      // While the disk works, removing the temporary name costs nothing.
+      discard(temporary);
+      await durable;
+      return staged;
+    } catch (error) {
+      if (placed) throw ambiguous(error, key);
+      discard(temporary);
+      throw error;
+    }
+  }
+
+  /** Gives the staged file its name, if `condition` holds. Returns its path. */
+  async #place(temporary: string, parts: string[], condition: Condition, directories: Promise<void>): Promise<string> {
+    const key = parts.join("/");
+    const path = `${this.#root}/${key}`;
+    for (let attempt = 1;; attempt++) {
+      try {
+        await (attempt === 1 ? directories : this.#makeDirectories(parts));
+        if (condition === "new") Deno.linkSync(temporary, path);
+        else await this.#locks.run(key, () => this.#swap(temporary, path, parts, condition));
+        return path;
+      } catch (error) {
+        // A delete may have removed the directory, emptied, before the object was in it.
+        if (fileErrorCode(error) === "not_found" && attempt < MAX_ATTEMPTS) continue;
+        const failure = backendError(error, key, "write");
+        throw failure.code === "not_found" ? new BackendError("unavailable", key, failure.message, error) : failure;
+      }
+    }
+  }
+
+  #swap(temporary: string, path: string, parts: string[], condition: Exclude<Condition, "new">): void {
+    const key = parts.join("/");
+    if (condition === "any") {
+      lookAt(path, key);
+    } else {
+      try {
+        lookAtObject(this.#root, parts);
+      } catch (error) {
+        throw isBackendError(error, "not_found") ? mismatch(key) : error;
+      }
+      if (etagOfFile(path) !== condition.if_match) throw mismatch(key);
+    }
+    Deno.renameSync(temporary, path);
+  }
+
+  /** Makes the directories of a key, each durable in its parent. */
+  async #makeDirectories(parts: string[]): Promise<void> {
+    const key = parts.join("/");
+    const pending: Promise<void>[] = [];
+    let parent = this.#root;
+    for (const part of parts.slice(0, -1)) {
+      const path = `${parent}/${part}`;
+      if (lookAt(path, key) === undefined) Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
+      const { dev, ino, birthtime, isDirectory } = Deno.lstatSync(path);
+      if (!isDirectory) throw new BackendError("denied", key, `Cannot write ${key}: ${path} is not a directory`);
+      const identity = `${dev}:${ino}:${birthtime?.getTime()}`;
+      // Another process may have made it a moment ago and not fsynced it yet: so not only the ones made here.
+      if (this.#durable.get(path) !== identity) pending.push(this.#settleDirectory(path, parent, identity));
+      parent = path;
+    }
+    await Promise.all(pending);
+  }
+
+  async #settleDirectory(path: string, parent: string, identity: string): Promise<void> {
+    await fsyncUnlessGone(parent);
+    if (this.#durable.size >= MAX_DURABLE) this.#durable.clear();
+    this.#durable.set(path, identity);
+  }
+
+  /** Removes the directories that deleting `path` emptied; returns the nearest that stays. */
+  #removeEmptyDirectories(path: string): string {
+    let directory = dirname(path);
+    while (directory !== this.#root) {
+      try {
+        Deno.removeSync(directory);
+      } catch {
+        // Not empty; or gone, or not ours to remove, which is as good.
+        break;
+      }
+      directory = dirname(directory);
+    }
+    return directory;
+  }
+
+  async #cloneIn(path: string, key: string, options: CloneOptions): Promise<void> {
+    await this.#write(key, "any", async (temporary) => {
+      try {
+        await cloneFile(path, temporary, options);
+        await settleStaged(temporary);
+      } catch (error) {
+        throw cloneError(error, key);
+      }
+    });
+  }
+
+  async #cloneOut(key: string, path: string): Promise<void> {
+    const temporary = `${path}.${randomHex(this.#random, 8)}.tmp`;
+    await this.#read(key, async (object) => {
+      try {
+        await Deno.copyFile(object.path, temporary);
+        // Fails where a rename would replace.
+        Deno.linkSync(temporary, path);
+      } catch (error) {
+        const failure = backendError(error, key, "write a clone of");
+        // What is missing is the target's directory; the object has just been seen.
+        throw failure.code === "not_found" ? new BackendError("unavailable", key, failure.message, error) : failure;
+      } finally {
+        discard(temporary);
+      }
+    });
+  }
+}
+
+function mismatch(key: string): BackendError {
+  return new BackendError("precondition_failed", key, `${key} is missing or has another etag`);
+}
+
+/** A failure after the change was made: it shows, but may not outlive a crash. */
+function ambiguous(error: unknown, key: string): BackendError {
+  const { message } = backendError(error, key, "make durable");
+  return new BackendError("ambiguous", key, message, error);
+}
+
+function cloneError(error: unknown, key: string): BackendError {
+  if (!(error instanceof TaskdError)) return backendError(error, key, "write");
+  const code = error.code === "no_space" || error.code === "denied" ? error.code : "unavailable";
+  return new BackendError(code, key, error.message, error);
+}
+
+async function fsyncUnlessGone(directory: string): Promise<void> {
+  try {
+    await fsyncDirectory(directory);
+  } catch (error) {
+    // Removed with all that was in it: nothing is left to make durable.
+    if (fileErrorCode(error) !== "not_found") throw error;
+  }
+}
+
+/** Makes the store's own directory, durable up to the first ancestor that was there. */
+async function makeRoot(root: string): Promise<void> {
+  const missing: string[] = [];
+  for (let path = root; !isDirectory(path); path = dirname(path)) missing.push(path);
+  if (missing.length > 0) Deno.mkdirSync(root, { recursive: true, mode: 0o700 });
+  for (const path of missing) await fsyncDirectory(dirname(path));
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    // Through symbolic links: the store itself may be reached by one.
+    if (Deno.statSync(path).isDirectory) return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
+  throw new BackendError("denied", "", `Cannot open the store ${path}: it is not a directory`);
+}

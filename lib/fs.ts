@@ -1,0 +1,235 @@
+/**
+ * Small helpers over the file system that more than one module needs: durable
+ * writes, strict block clones, and what a file error means.
+ *
+ * A durable write is temp file, fsync, rename, fsync of the directory: after it has
+ * returned, a crash of the machine leaves the new content; at any moment before, the
+ * old or the new, never a part of one.
+ *
+ * @module
+ */
+
+import { statfsSync } from "node:fs";
+import { dirname } from "@std/path/dirname";
+import { randomHex, systemRandom } from "./clock.ts";
+import { type ErrorCode, TaskdError } from "./errors.ts";
+
+/** What a failed file call comes to; each is an error code of the product. */
+export type FileErrorCode = Extract<
+  ErrorCode,
+  "not_found" | "already_exists" | "denied" | "no_space" | "unavailable"
+>;
+
+const ERRNO: Readonly<Record<string, FileErrorCode>> = {
+  ENOENT: "not_found",
+  ENOTDIR: "not_found",
+  EEXIST: "already_exists",
+  EACCES: "denied",
+  EPERM: "denied",
+  EROFS: "denied",
+  ELOOP: "denied",
+  EISDIR: "denied",
+  ENOSPC: "no_space",
+  EDQUOT: "no_space",
+  EFBIG: "no_space",
+};
+
+/** What `error`, thrown by a file call, means; `unavailable` when it is none of the known ones. */
+export function fileErrorCode(error: unknown): FileErrorCode {
+  if (error instanceof Deno.errors.NotCapable) return "denied";
+  const errno = error instanceof Error ? (error as Error & { code?: unknown }).code : undefined;
+  return (typeof errno === "string" ? ERRNO[errno] : undefined) ?? "unavailable";
+}
+
+const HINTS: Readonly<Partial<Record<FileErrorCode, string>>> = {
+  denied: "Check the owner and mode of the path, and that its file system is mounted writable",
+  no_space: "Free space on the disk, then try again",
+};
+
+/** `error`, thrown by a file call, as an error for people; `attempted` says what was tried: `Cannot write /a/b`. */
+export function fileError(error: unknown, attempted: string): TaskdError {
+  if (error instanceof TaskdError) return error;
+  const code = fileErrorCode(error);
+  const hint = HINTS[code];
+  const reason = error instanceof Error ? error.message : String(error);
+  return new TaskdError(code, `${attempted}: ${reason}`, { cause: error, ...(hint === undefined ? {} : { hint }) });
+}
+
+/**
+ * Makes the names in a directory durable: files created, renamed or removed there before the call.
+ *
+ * @throws What the system throws; the caller knows what it was doing.
+ */
+export async function fsyncDirectory(path: string): Promise<void> {
+  const directory = Deno.openSync(path);
+  try {
+    // Asynchronous, because a slow disk may take long: timers, lease renewals among them, go on meanwhile.
+    await directory.sync();
+  } finally {
+    directory.close();
+  }
+}
+
+/** Writes all of `bytes`; a call of `write` may take fewer. */
+export async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+}
+
+/** {@linkcode writeAll} without leaving the event loop's turn: faster for a few kilobytes, which only reach the page cache. */
+export function writeAllSync(file: Deno.FsFile, bytes: Uint8Array): void {
+  for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
+}
+
+/** Removes a file that may be gone already. */
+export function removeIfPresent(path: string): void {
+  try {
+    Deno.removeSync(path);
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw error;
+  }
+}
+
+/**
+ * Replaces or creates the file at `path` durably. Not for a database that SQLite has open.
+ *
+ * @param mode Permission bits of the file, for example `0o600`.
+ * @throws {TaskdError} `no_space`, `denied`, `not_found` (the directory) or `unavailable`; the old file is then as it was.
+ */
+export async function writeFileAtomic(path: string, bytes: Uint8Array, mode: number): Promise<void> {
+  const temporary = `${path}.${randomHex(systemRandom, 8)}.tmp`;
+  try {
+    const file = Deno.openSync(temporary, { write: true, createNew: true, mode });
+    try {
+      await writeAll(file, bytes);
+      await file.sync();
+    } finally {
+      file.close();
+    }
+    Deno.renameSync(temporary, path);
+    await fsyncDirectory(dirname(path));
+  } catch (error) {
+    try {
+      removeIfPresent(temporary);
+    } catch {
+      // What made the write fail is the error to report.
+    }
+    throw fileError(error, `Cannot write ${path}`);
+  }
+}
+
+/** What cloning takes. */
+export interface CloneOptions {
+  /** Absolute path of `cp`; by default where the system keeps it. Spell it as `--allow-run` does. */
+  cp_path?: string;
+}
+
+const DARWIN = Deno.build.os === "darwin";
+
+/** Where `cp` is, most usual place first. */
+function cpPaths(options: CloneOptions): string[] {
+  if (options.cp_path !== undefined) return [options.cp_path];
+  return DARWIN ? ["/bin/cp"] : ["/usr/bin/cp", "/bin/cp"];
+}
+
+/** Runs `cp` so that it clones or fails; undefined when there is no `cp` that may be run. */
+async function strictCopy(source: string, target: string, options: CloneOptions): Promise<string | undefined> {
+  const how = DARWIN ? "-c" : "--reflink=always";
+  for (const command of cpPaths(options)) {
+    try {
+      const { success, stderr } = await new Deno.Command(command, {
+        args: [how, "--", source, target],
+        env: { LC_ALL: "C" },
+        stdin: "null",
+        stdout: "null",
+        stderr: "piped",
+      }).output();
+      return success ? "" : new TextDecoder().decode(stderr).trim() || "cp failed without a word";
+    } catch (error) {
+      if (!["not_found", "denied"].includes(fileErrorCode(error))) throw error;
+    }
+  }
+  return undefined;
+}
+
+const COMPLAINTS: readonly (readonly [RegExp, FileErrorCode])[] = [
+  [/No space left|Disk quota exceeded/, "no_space"],
+  [/Permission denied|Read-only file system|Operation not permitted/, "denied"],
+  [/No such file/, "not_found"],
+];
+
+/**
+ * Makes the new file `target` share the blocks of `source`, or fails: it never copies bytes. It works in a subprocess,
+ * so no descriptor of `source` is closed in this process, which would drop SQLite's locks on it. The clone is not yet
+ * durable. The mode of `target` is that of `source`, less the umask.
+ *
+ * @throws {TaskdError} `already_exists` when `target` does, `not_found`, `no_space`, `denied`, or `unavailable` when the
+ * file system cannot clone or there is no `cp` that may be run.
+ */
+export async function cloneFile(source: string, target: string, options: CloneOptions = {}): Promise<void> {
+  const attempted = `Cannot clone ${source} to ${target}`;
+  if (exists(target)) throw new TaskdError("already_exists", `${attempted}: the target exists`);
+  let complaint: string | undefined;
+  try {
+    complaint = await strictCopy(source, target, options);
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+  if (complaint === "") return;
+  removeIfPresent(target);
+  const code = COMPLAINTS.find(([pattern]) => pattern.test(complaint ?? ""))?.[1] ?? "unavailable";
+  throw new TaskdError(code, `${attempted}: ${complaint ?? "no cp that this process may run"}`);
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw fileError(error, `Cannot look at ${path}`);
+  }
+}
+
+/** File systems that never share blocks (ext2-4, tmpfs), by the magic numbers of statfs(2): these need no probe. */
+const NEVER_CLONE: ReadonlySet<number> = new Set([0xef53, 0x01021994]);
+
+const probes = new Map<string, Promise<boolean>>();
+
+/**
+ * Whether files in `directory` can share blocks with each other. Asked once per directory and process, by a clone of
+ * a small file there; false when that cannot be tried (nothing may be written or run).
+ */
+export function clonable(directory: string, options: CloneOptions = {}): Promise<boolean> {
+  let device = 0;
+  try {
+    device = Deno.lstatSync(directory).dev;
+    if (!DARWIN && NEVER_CLONE.has(statfsSync(directory).type)) return Promise.resolve(false);
+  } catch {
+    // Without the permission to ask, the clone below answers.
+  }
+  // The device is part of the name: another file system may be mounted here later.
+  const name = JSON.stringify([device, directory, options.cp_path]);
+  let probe = probes.get(name);
+  if (probe === undefined) probes.set(name, probe = probeClone(directory, options));
+  return probe;
+}
+
+async function probeClone(directory: string, options: CloneOptions): Promise<boolean> {
+  const source = `${directory}/.probe-${randomHex(systemRandom, 8)}.tmp`;
+  const target = `${source}2`;
+  try {
+    // A few whole blocks: some file systems keep the smallest files outside of blocks.
+    Deno.writeFileSync(source, new Uint8Array(16_384), { createNew: true, mode: 0o600 });
+    return await strictCopy(source, target, options) === "";
+  } catch {
+    return false;
+  } finally {
+    for (const path of [target, source]) {
+      try {
+        removeIfPresent(path);
+      } catch {
+        // A directory that refuses removal refused the probe too.
+      }
+    }
+  }
+}
