@@ -15,6 +15,8 @@ export interface SqlProgram {
   name: string;
   /** The command line that opens `path`. */
   command(path: string): string[];
+  /** Ends its clients at once. */
+  signal?: AbortSignal;
 }
 
 // The shell speaks statements and rows already; this teaches Python to, and to stop at the first error.
@@ -32,9 +34,10 @@ const PROGRAMS: readonly SqlProgram[] = [
   { name: "python3", command: (path) => ["python3", "-c", PYTHON, path] },
 ];
 
-/** The first client that this machine has. */
-export async function findSqlProgram(): Promise<SqlProgram> {
-  for (const program of PROGRAMS) {
+/** The first client that this machine has; `signal` ends all its clients at once. */
+export async function findSqlProgram(signal?: AbortSignal): Promise<SqlProgram> {
+  for (const found of PROGRAMS) {
+    const program = signal === undefined ? found : { ...found, signal };
     const [first, second] = await runSql(program, ":memory:", ["SELECT sqlite_version()"]).catch(() => []);
     if (first !== undefined && second === undefined) return program;
   }
@@ -76,7 +79,9 @@ export class SqlClient implements AsyncDisposable {
   /** Starts `program` on the file `path`. */
   static start(program: SqlProgram, path: string): SqlClient {
     const [name, ...args] = program.command(path);
-    const child = new Deno.Command(name!, { args, stdin: "piped", stdout: "piped", stderr: "piped" }).spawn();
+    const signal = program.signal === undefined ? {} : { signal: program.signal };
+    const options = { args, stdin: "piped", stdout: "piped", stderr: "piped", ...signal } as const;
+    const child = new Deno.Command(name!, options).spawn();
     return new SqlClient(program, child);
   }
 

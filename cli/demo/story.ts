@@ -1,0 +1,308 @@
+/**
+ * The story the demo tells, on a real shop, a real daemon and a stock SQLite client:
+ * an application writes, three migrations are tried on branches, the right one is
+ * promoted, taken back and promoted again, and a crash loses nothing.
+ *
+ * Every claim it prints is checked; one that does not hold ends it with an error.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { TaskdError } from "../../lib/errors.ts";
+import type { DiffResult, JsonValue } from "../../lib/store/results.ts";
+import { DaemonProcess, runOwn } from "./daemon_process.ts";
+import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";
+import { formatCount, formatSize, type Narrator } from "./narrator.ts";
+import { countOrders, placeOrders } from "./orders.ts";
+import { buildShop, type Shop } from "./shop.ts";
+import { findSqlProgram, runSql, type SqlProgram } from "./sql_client.ts";
+
+/** What the story turned out to be. */
+export interface StoryFacts {
+  size_bytes: number;
+  stored_bytes: number;
+  /** Orders that the application placed under a session. */
+  orders: number;
+  /** What was wrong with each migration; empty for the right one. */
+  faults: Record<string, string[]>;
+  winner: string;
+  /** A price before, promoted, rolled back, and promoted again. */
+  price: { before: string; promoted: string; rolled_back: string; again: string };
+  /** Orders acknowledged to the application over the crash. */
+  acknowledged: number;
+  /** Of those, found in the checkout after the restart. */
+  recovered: number;
+  /** Of those, found in the store after one flush. */
+  durable: number;
+}
+
+/** How the story is told. */
+export interface StoryOptions {
+  /** An empty directory. */
+  dir: string;
+  /** Size of the shop. */
+  size_mb: number;
+  narrator: Narrator;
+  /** Ends it at once: whatever is under way fails, and its processes end. */
+  signal: AbortSignal;
+}
+
+// How long the application writes in each scene. Long enough to see lag, short enough to watch.
+const WRITING_MS = 1_000;
+const CRASH_WRITING_MS = 1_500;
+const PRICE = "SELECT price FROM products WHERE id = 1";
+const DB = "shop";
+
+/** Tells it. Everything it starts has ended when the promise settles. */
+export async function tellStory(options: StoryOptions): Promise<StoryFacts> {
+  const story = new Story(options, await findSqlProgram(options.signal));
+  try {
+    return await story.tell();
+  } finally {
+    await story.end();
+  }
+}
+
+class Story {
+  readonly #dir: string;
+  readonly #size_mb: number;
+  readonly #narrator: Narrator;
+  readonly #program: SqlProgram;
+  readonly #signal: AbortSignal;
+  readonly #store: string;
+  #daemon: DaemonProcess | undefined;
+
+  constructor(options: StoryOptions, program: SqlProgram) {
+    this.#dir = options.dir;
+    this.#size_mb = options.size_mb;
+    this.#narrator = options.narrator;
+    this.#program = program;
+    this.#signal = options.signal;
+    this.#store = join(options.dir, "store");
+  }
+
+  async tell(): Promise<StoryFacts> {
+    const { shop, stored_bytes } = await this.#begin();
+    const { checkout, orders } = await this.#write(shop);
+    const { faults, winner } = await this.#compete(checkout);
+    const price = await this.#promote(checkout, winner);
+    const crash = await this.#crash(shop, checkout);
+    return { size_bytes: shop.size_bytes, stored_bytes, orders, faults, winner, price, ...crash };
+  }
+
+  async end(): Promise<void> {
+    await this.#daemon?.[Symbol.asyncDispose]();
+  }
+
+  async #begin(): Promise<{ shop: Shop; stored_bytes: number }> {
+    const file = join(this.#dir, "shop.db");
+    const shop = await this.#narrator.step(
+      "Build a shop",
+      () => buildShop(file, { size_mb: this.#size_mb }),
+      ({ size_bytes, rows }) =>
+        `${formatSize(size_bytes)}: ${formatCount(rows.customers!)} customers, ${formatCount(rows.orders!)} orders, ` +
+        `${formatCount(rows.reviews!)} reviews with full-text search`,
+    );
+    const words = ["create", DB, "--from", file, "--store", this.#store, "--json"];
+    const { stored_bytes } = await this.#narrator.step(
+      "Put it under taskd",
+      async () => JSON.parse(await runOwn(words, this.#signal)) as { stored_bytes: number },
+      (created) => `shop@main, ${formatSize(created.stored_bytes)} in the store`,
+    );
+    await this.#start("Start the daemon");
+    return { shop, stored_bytes };
+  }
+
+  async #write(shop: Shop): Promise<{ checkout: string; orders: number }> {
+    const { checkout } = await this.#narrator.step(
+      "Open a live session",
+      () => this.#client.call("open", { db: DB }),
+      () => "shop@main is a plain SQLite file that any program may open",
+    );
+    const until = performance.now() + WRITING_MS;
+    const orders = await this.#narrator.step(
+      `${this.#program.name} places orders`,
+      () => placeOrders(this.#program, { path: checkout, shop, status: "morning" }, () => performance.now() > until),
+      (count) => `${formatCount(count)} transactions, every one captured from the write-ahead log`,
+    );
+    await this.#narrator.step(
+      "Checkpoint it",
+      () => this.#client.call("checkpoint", { db: DB, name: "before" }),
+      ({ pages, stored_bytes }) => `named before: ${formatCount(pages)} changed pages, ${formatSize(stored_bytes)}`,
+    );
+    return { checkout, orders };
+  }
+
+  async #compete(checkout: string): Promise<{ faults: Record<string, string[]>; winner: string }> {
+    const names = MIGRATIONS.map((migration) => migration.name);
+    await this.#narrator.step(
+      "Fork three branches",
+      () => allOf(names.map((new_branch) => this.#client.call("fork", { db: DB, new_branch }))),
+      (forks) => `${names.join(", ")}: ${forks.every((fork) => fork.mode === "shared") ? "no page copied" : "copied"}`,
+    );
+    const before = await this.#ask(checkout, CHECKS.map((check) => check.before));
+    const outcomes = await this.#narrator.step(
+      "Prices to cents, 3 ways",
+      () => allOf(MIGRATIONS.map((migration) => this.#migrate(migration, before))),
+      () => "each on its own branch, all at once, none with an error",
+    );
+    const faults: Record<string, string[]> = {};
+    for (const [index, { name, idea }] of MIGRATIONS.entries()) {
+      faults[name] = outcomes[index]!;
+      const verdict = faults[name].length === 0 ? "right" : `wrong: ${faults[name].join(", ")}`;
+      const tone = faults[name].length === 0 ? "good" : "bad";
+      this.#narrator.detail(`${name.padEnd(9)} ${idea.padEnd(44)} ${verdict}`, tone);
+    }
+    const right = names.filter((name) => faults[name]!.length === 0);
+    claim(right.length === 1, `one migration is right, and the checks pass ${right.length}`);
+    return { faults, winner: right[0]! };
+  }
+
+  async #migrate({ name, statements }: Migration, before: readonly string[]): Promise<string[]> {
+    const { checkout } = await this.#client.call("open", { db: DB, branch: name });
+    await this.#ask(checkout, statements);
+    const after = await this.#ask(checkout, CHECKS.map((check) => check.after));
+    await this.#client.call("close", { db: DB, branch: name });
+    return faultsOf(before, after);
+  }
+
+  async #promote(checkout: string, winner: string): Promise<StoryFacts["price"]> {
+    const [before] = await this.#ask(checkout, [PRICE]);
+    const diff = await this.#narrator.step(
+      `Compare ${winner} with main`,
+      () => this.#client.call("diff", { a: `${DB}@main`, b: `${DB}@${winner}`, rows: 3 }),
+      ({ pages_changed }) => `${formatCount(pages_changed)} pages differ`,
+    );
+    this.#showDiff(diff);
+    const promote = () => this.#client.call("promote", { db: DB, branch: winner, onto: "main", reopen: true });
+    await this.#narrator.step(
+      `Promote ${winner} onto main`,
+      promote,
+      ({ safety_branch }) => `undo stays at ${safety_branch}`,
+    );
+    const [promoted] = await this.#ask(checkout, [PRICE]);
+    await this.#narrator.step(
+      "Second thoughts: roll back",
+      () => this.#client.call("rollback", { db: DB, to: "before", reopen: true }),
+      () => "main is at checkpoint before",
+    );
+    const [rolled_back] = await this.#ask(checkout, [PRICE]);
+    await this.#narrator.step("Promote it after all", promote, () => "the application's file path never changed");
+    const [again] = await this.#ask(checkout, [PRICE]);
+    this.#narrator.detail(
+      `the price of product 1: ${before}, promoted ${promoted}, rolled back ${rolled_back}, promoted ${again}`,
+    );
+    const cents = String(Math.round(Number(before) * 100));
+    claim(promoted === cents && again === cents, `promoting changes the price to ${cents} cents`);
+    claim(rolled_back === before, `rolling back restores the price ${before}`);
+    return { before: before!, promoted: promoted!, rolled_back: rolled_back!, again: again! };
+  }
+
+  #showDiff(diff: DiffResult): void {
+    for (const { table, rows_changed, rows_added, rows_removed, rows } of diff.tables) {
+      if (rows_changed + rows_added + rows_removed === 0) continue;
+      const example = rows?.[0];
+      const shown = example === undefined ? "" : `, such as ${sideBySide(example.before, example.after)}`;
+      this.#narrator.detail(
+        `${table.padEnd(12)} ${
+          formatCount(rows_changed)
+        } changed, ${rows_added} added, ${rows_removed} removed${shown}`,
+      );
+    }
+  }
+
+  async #crash(shop: Shop, checkout: string): Promise<Pick<StoryFacts, "acknowledged" | "recovered" | "durable">> {
+    const status = "crash";
+    const start = performance.now();
+    let killed: Promise<void> | undefined;
+    let before_kill = 0;
+    const { pid } = this.#daemon!;
+    const acknowledged = await this.#narrator.step(
+      "kill -9 the daemon",
+      async () => {
+        const count = await placeOrders(this.#program, { path: checkout, shop, status }, (sofar) => {
+          const elapsed_ms = performance.now() - start;
+          if (killed === undefined && elapsed_ms > CRASH_WRITING_MS / 2) {
+            before_kill = sofar;
+            killed = this.#daemon!.kill();
+          }
+          return elapsed_ms > CRASH_WRITING_MS;
+        });
+        await killed;
+        return count;
+      },
+      (count) =>
+        `process ${pid} died after ${formatCount(before_kill)} of ${formatCount(count)} orders; ` +
+        `${this.#program.name} kept writing`,
+    );
+    await this.#start("Start it again");
+    const reopened = await this.#narrator.step(
+      "Open the session again",
+      () => this.#client.call("open", { db: DB }),
+      ({ epoch }) => `epoch ${epoch}: whatever the dead daemon still had in flight is fenced off`,
+    );
+    const [recovered] = await this.#ask(reopened.checkout, [countOrders(status)]);
+    await this.#narrator.step(
+      "Flush",
+      () => this.#client.call("flush", { db: DB }),
+      ({ kind, bytes }) => `a ${kind} of ${formatSize(bytes)} is durable in the store`,
+    );
+    const exported = join(this.#dir, "exported.db");
+    const [durable] = await this.#narrator.step(
+      "Restore from the store",
+      async () => {
+        await this.#client.call("export", { db: DB, path: exported });
+        return await this.#ask(exported, [countOrders(status), "PRAGMA integrity_check"]);
+      },
+      ([count, integrity]) => `${formatCount(Number(count))} orders, integrity ${integrity}`,
+    );
+    claim(Number(recovered) === acknowledged, `${acknowledged} acknowledged orders are there, and ${recovered} are`);
+    claim(Number(durable) === acknowledged, `${acknowledged} acknowledged orders are durable, and ${durable} are`);
+    this.#narrator.detail(
+      `acknowledged ${formatCount(acknowledged)}, in the branch ${formatCount(Number(recovered))}, ` +
+        `in the store ${formatCount(Number(durable))}: nothing is lost`,
+      "good",
+    );
+    await this.#narrator.step("Stop the daemon", () => this.#daemon!.stop(), () => "sessions flushed and closed");
+    return { acknowledged, recovered: Number(recovered), durable: Number(durable) };
+  }
+
+  async #start(title: string): Promise<void> {
+    const options = {
+      store: this.#store,
+      socket: join(this.#dir, "taskd.sock"),
+      flags: ["--flush-every", "1s"],
+      signal: this.#signal,
+    };
+    await this.#narrator.step(title, async () => {
+      this.#daemon = await DaemonProcess.start(options);
+    }, () => `process ${this.#daemon!.pid}, a real one`);
+  }
+
+  get #client() {
+    return this.#daemon!.client;
+  }
+
+  async #ask(path: string, statements: readonly string[]): Promise<string[]> {
+    const [, ...rows] = await runSql(this.#program, path, ["PRAGMA busy_timeout = 20000", ...statements]);
+    return rows;
+  }
+}
+
+/** Waits until all have ended, even when one fails: nothing runs on behind a failure. */
+async function allOf<T>(promises: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(promises);
+  return await Promise.all(promises);
+}
+
+/** Throws unless `holds`; `text` is what should be. */
+function claim(holds: boolean, text: string): void {
+  if (!holds) throw new TaskdError("internal", `The demo's claim does not hold: ${text}`);
+}
+
+/** The columns that differ: `price 79.9 -> 7990`. */
+function sideBySide(before: Record<string, JsonValue> = {}, after: Record<string, JsonValue> = {}): string {
+  return Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
+    .map((name) => `${name} ${before[name]} -> ${after[name]}`).join(", ");
+}
