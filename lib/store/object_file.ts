@@ -1,0 +1,23 @@
+/**
+ * The one container for stored objects: segments, compressed snapshots, and the
+ * checksums of a snapshot that is kept as a plain image. docs/format.md describes the bytes.
+ *
+ * Guarantees: a reader returns the pages that were written or throws `corrupt`, whatever happened to the
+ * bytes; the digest depends on what an object says and not on how it was compressed; neither side
+ * holds more than a block and the index in memory.
+ *
+ * @module
+ */
+
+export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";
+export { assertGrowth, encodeObject, ObjectWriter, type ObjectWriterOptions } from "./_object_writer.ts";
+export {
+  decodePages,
+  type IndexedPage,
+  ObjectIndex,
+  type PageRun,
+  type RangeSource,
+  readIndex,
+  readPage,
+  verifyImage,
+} from "./_object_reader.ts";
