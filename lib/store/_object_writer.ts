@@ -86,7 +86,7 @@ export class ObjectWriter {
    *
    * @param pgno Number of the first page.
    * @param bytes Whole pages; they may be reused after the call.
-   * @returns Chunks that are ready to be written, often none.
+   * @returns Chunks that are ready to be written, often none; for an image index always none.
    */
   add(pgno: number, bytes: Uint8Array): Uint8Array<ArrayBuffer>[] {
     const { page_size, page_count, kind } = this.#header;
@@ -103,12 +103,11 @@ export class ObjectWriter {
       const page = bytes.subarray(i * page_size, (i + 1) * page_size);
       this.#pages.append(pgno + i, crc32(page));
     }
-    if (kind !== "image-index") {
-      for (let done = 0; done < count;) {
-        const fits = Math.min(count - done, (this.#block.length - this.#block_length) / page_size);
-        this.#fill(pgno + done, bytes.subarray(done * page_size, (done + fits) * page_size));
-        done += fits;
-      }
+    if (kind === "image-index") return [];
+    for (let done = 0; done < count;) {
+      const fits = Math.min(count - done, (this.#block.length - this.#block_length) / page_size);
+      this.#fill(pgno + done, bytes.subarray(done * page_size, (done + fits) * page_size));
+      done += fits;
     }
     return this.#take();
   }
