@@ -9,7 +9,10 @@
  */
 
 import { join } from "@std/path/join";
-import { type RandomBytes, randomHex } from "../clock.ts";
+import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
+
+/** Twice a lease's life and more: nobody asks about a process that has been dead for so long. */
+const SWEEP_AFTER_MS = 120_000;
 
 /** A process's name in leases, and its sign of life. */
 export class Holder {
@@ -17,10 +20,13 @@ export class Holder {
   readonly #id: string;
   readonly #prefix: string;
   readonly #random: RandomBytes;
+  readonly #clock: Clock;
   #file: Deno.FsFile | undefined;
 
   /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
-  constructor(workspace: string, prefix: string, random: RandomBytes) {
+  constructor(workspace: string, prefix: string, options: { random: RandomBytes; clock: Clock }) {
+    const { random, clock } = options;
+    this.#clock = clock;
     this.#directory = join(workspace, "holders");
     this.#prefix = prefix;
     this.#random = random;
@@ -34,6 +40,7 @@ export class Holder {
       const file = Deno.openSync(join(this.#directory, this.#id), { createNew: true, write: true, mode: 0o600 });
       file.lockSync(true);
       this.#file = file;
+      this.#sweep();
     }
     return `${this.#prefix}:${this.#id}:${randomHex(this.#random, 4)}`;
   }
@@ -59,14 +66,19 @@ export class Holder {
     }
   }
 
-  /** Removes the signs of life of dead processes whose leases no longer matter. */
-  forget(holder: string): void {
-    const id = holder.split(":")[1];
-    if (id === undefined || !/^[0-9a-f]{16}$/.test(id) || !this.isDead(holder)) return;
-    try {
-      Deno.removeSync(join(this.#directory, id));
-    } catch {
-      // Somebody else was faster.
+  /** Removes signs of life of processes found dead a while ago: by then their leases have expired. */
+  #sweep(): void {
+    for (const entry of Deno.readDirSync(this.#directory)) {
+      const path = join(this.#directory, entry.name);
+      try {
+        if (!entry.isFile || !this.isDead(`dead:${entry.name}:00000000`)) continue;
+        const { size, mtime } = Deno.statSync(path);
+        // The first to find it dead writes into it, so that its age counts from its death.
+        if (size === 0) Deno.writeTextFileSync(path, "dead\n");
+        else if (mtime && this.#clock.now() - mtime.getTime() > SWEEP_AFTER_MS) Deno.removeSync(path);
+      } catch {
+        // Another process sweeps too.
+      }
     }
   }
 

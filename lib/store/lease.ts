@@ -79,7 +79,6 @@ export class Lease {
     const holder = context.holder.next();
     const asked_ms = clock.monotonic();
     let previous_epoch = 0;
-    let broken: string | undefined;
     const current = await refs.update(address.db, address.branch, (ref) => {
       refuseClaimed(ref);
       if (isLeased(ref, context)) {
@@ -89,7 +88,6 @@ export class Lease {
           { hint: "Close the session or wait for the other command to end" },
         );
       }
-      broken = ref.lease?.holder;
       previous_epoch = ref.epoch;
       return {
         ...ref,
@@ -97,7 +95,6 @@ export class Lease {
         lease: { holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
       };
     });
-    if (broken !== undefined) context.holder.forget(broken);
     return new Lease(context, address, {
       holder,
       previous_epoch,

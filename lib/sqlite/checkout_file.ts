@@ -1,0 +1,233 @@
+/**
+ * Every byte of access to a checkout goes through this module. POSIX drops all of a
+ * process's locks on a file when the process closes any descriptor of it, so a
+ * stray open and close of a checkout, or of its -shm, silently takes SQLite's locks
+ * away and lets the next client delete the -wal. Here one descriptor is opened
+ * before the first connection and closed after the last; the -wal has no locks and
+ * is opened freely; the -shm is never touched; everything else is stat.
+ *
+ * Nothing else in this process may open a checkout while a {@linkcode CheckoutFile}
+ * of it exists.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import { Connection } from "./connection.ts";
+import { DATABASE_HEADER_BYTES, type DatabaseHeader, parseDatabaseHeader } from "./header.ts";
+
+/** Size and time of a file, as far as a look from outside can tell. */
+export interface FileStamp {
+  size: number;
+  /** Nanoseconds since 1970 in decimal digits; Deno reports whole milliseconds. */
+  mtime_ns: string;
+}
+
+/** What SQLite answers to a passive checkpoint, in frames. */
+export interface CheckpointAnswer {
+  log: number;
+  checkpointed: number;
+}
+
+/** Size and time of the file at `path`; undefined when there is none. */
+export function stampFile(path: string): FileStamp | undefined {
+  try {
+    const { size, mtime } = Deno.statSync(path);
+    return { size, mtime_ns: `${mtime?.getTime() ?? 0}000000` };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** Whether something may be in the -wal beside `path`. */
+export function hasWal(path: string): boolean {
+  return (stampFile(`${path}-wal`)?.size ?? 0) > 0;
+}
+
+/** Refuses anything but a plain file: a symlink could lead anywhere, and opening a FIFO would block for ever. */
+export function requirePlainFile(path: string): Deno.FileInfo {
+  let info: Deno.FileInfo;
+  try {
+    info = Deno.lstatSync(path);
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotFound) throw new TaskdError("not_found", `There is no file ${path}`, { cause });
+    throw new TaskdError("denied", `Cannot look at ${path}`, { cause });
+  }
+  if (!info.isFile) {
+    throw new TaskdError("denied", `Cannot use ${path}: it is not a plain file`, {
+      hint: "Move it away; the checkout command makes a new one",
+    });
+  }
+  return info;
+}
+
+/** An open checkout: raw reads beside SQLite connections, without ever losing a lock. */
+export class CheckoutFile {
+  readonly path: string;
+  readonly #main: Deno.FsFile;
+  readonly #inode: number | null;
+  readonly #busy_timeout_ms: number;
+  #wal: Deno.FsFile | undefined;
+  #connections: Connection[] = [];
+
+  private constructor(path: string, main: Deno.FsFile, busy_timeout_ms: number) {
+    this.path = path;
+    this.#main = main;
+    this.#inode = main.statSync().ino;
+    this.#busy_timeout_ms = busy_timeout_ms;
+  }
+
+  /** Opens the plain file at `path`; throws `not_found`, `denied` or `not_a_database`. */
+  static open(path: string, options: { busy_timeout_ms: number }): CheckoutFile {
+    requirePlainFile(path);
+    let main: Deno.FsFile;
+    try {
+      main = Deno.openSync(path, { read: true });
+    } catch (cause) {
+      throw new TaskdError("denied", `Cannot open ${path}`, { cause });
+    }
+    return new CheckoutFile(path, main, options.busy_timeout_ms);
+  }
+
+  /** A further connection; all are closed with the file. */
+  connect(): Connection {
+    const connection = new Connection(this.path, { busy_timeout_ms: this.#busy_timeout_ms });
+    this.#connections.push(connection);
+    return connection;
+  }
+
+  /** The database header as it stands in the main file; throws `not_a_database`. */
+  header(): DatabaseHeader {
+    const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
+    const header = this.readMain(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
+    if (!header) throw new TaskdError("not_a_database", `${this.path} is not an SQLite database`);
+    return header;
+  }
+
+  /** Bytes of the main file. */
+  mainSize(): number {
+    return this.#main.statSync().size;
+  }
+
+  /** Fills `into` from `offset` of the main file; returns the bytes read, fewer only at its end. */
+  readMain(offset: number, into: Uint8Array): number {
+    return readAt(this.#main, offset, into);
+  }
+
+  /** The same of the -wal; 0 when there is none. */
+  readWal(offset: number, into: Uint8Array): number {
+    this.#wal ??= openIfThere(`${this.path}-wal`);
+    return this.#wal ? readAt(this.#wal, offset, into) : 0;
+  }
+
+  /** Bytes of the -wal file, stale tail included. */
+  walSize(): number {
+    return stampFile(`${this.path}-wal`)?.size ?? 0;
+  }
+
+  /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
+  assertInPlace(): void {
+    const found = inode(this.path);
+    if (found === undefined || found !== this.#inode) {
+      throw new TaskdError("capture_failed", `${this.path} was ${found === undefined ? "removed" : "replaced"}`, {
+        hint: "Close the session and check the branch out again; what was flushed is safe",
+      });
+    }
+    if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.statSync().ino) {
+      throw new TaskdError("capture_failed", `${this.path}-wal was removed or replaced`, {
+        hint: "Close the session and check the branch out again; what was flushed is safe",
+      });
+    }
+  }
+
+  /** Checkpoints what no reader needs and blocks nobody. */
+  checkpointPassive(connection: Connection): CheckpointAnswer {
+    const row = connection.get("PRAGMA wal_checkpoint(PASSIVE)");
+    return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
+  }
+
+  /** Closes connections first, the descriptor last. */
+  close(): void {
+    try {
+      for (const connection of this.#connections) connection.close();
+    } finally {
+      this.#connections = [];
+      this.#wal?.close();
+      this.#wal = undefined;
+      this.#main.close();
+    }
+  }
+}
+
+function readAt(file: Deno.FsFile, offset: number, into: Uint8Array): number {
+  file.seekSync(offset, Deno.SeekMode.Start);
+  let done = 0;
+  while (done < into.length) {
+    const count = file.readSync(done === 0 ? into : into.subarray(done));
+    if (count === null) break;
+    done += count;
+  }
+  return done;
+}
+
+function openIfThere(path: string): Deno.FsFile | undefined {
+  try {
+    return Deno.openSync(path, { read: true });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+function inode(path: string): number | null | undefined {
+  try {
+    const info = Deno.lstatSync(path);
+    return info.isFile ? info.ino : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A database image that no connection of this process has open: cache entries, temporary files. */
+export class ImageFile {
+  readonly page_size: number;
+  readonly page_count: number;
+  readonly #file: Deno.FsFile;
+
+  private constructor(file: Deno.FsFile, page_size: number, page_count: number) {
+    this.#file = file;
+    this.page_size = page_size;
+    this.page_count = page_count;
+  }
+
+  /** Opens the image at `path`; throws `not_a_database` or `corrupt`. */
+  static open(path: string): ImageFile {
+    requirePlainFile(path);
+    const file = Deno.openSync(path, { read: true });
+    try {
+      const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
+      const header = readAt(file, 0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
+      if (!header) throw new TaskdError("not_a_database", `${path} is not an SQLite database`);
+      const { size } = file.statSync();
+      if (size % header.page_size !== 0) throw new TaskdError("corrupt", `${path} does not end at a page's end`);
+      return new ImageFile(file, header.page_size, size / header.page_size);
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+
+  /** Fills `into` with whole pages. */
+  readPages(first: number, count: number, into: Uint8Array): void {
+    const bytes = into.subarray(0, count * this.page_size);
+    if (readAt(this.#file, (first - 1) * this.page_size, bytes) < bytes.length) {
+      throw new TaskdError("corrupt", "A database image is shorter than it was");
+    }
+  }
+
+  /** Closes the file. */
+  close(): void {
+    this.#file.close();
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * The one wrapper round node:sqlite's connections: every statement is prepared,
+ * because only prepared statements carry SQLite's result code, and every failure
+ * becomes an error with a stable code. Connections never create a file.
+ *
+ * @module
+ */
+
+import { DatabaseSync } from "node:sqlite";
+import { type ErrorCode, TaskdError } from "../errors.ts";
+import { type UriOptions, uriPath } from "./header.ts";
+
+// Primary result codes, https://sqlite.org/rescode.html.
+const RESULT_CODES: Record<number, ErrorCode> = {
+  3: "denied", // SQLITE_PERM
+  5: "busy", // SQLITE_BUSY
+  6: "busy", // SQLITE_LOCKED
+  8: "denied", // SQLITE_READONLY
+  11: "corrupt", // SQLITE_CORRUPT
+  13: "no_space", // SQLITE_FULL
+  14: "not_found", // SQLITE_CANTOPEN
+  26: "not_a_database", // SQLITE_NOTADB
+};
+
+const HINTS: Partial<Record<ErrorCode, string>> = {
+  busy: "Another process keeps the database locked; let it finish and try again",
+  not_a_database: "Name a file that SQLite can open; an encrypted one is not supported",
+};
+
+/** SQLite's failure as a {@linkcode TaskdError}. */
+export function sqliteError(error: unknown, attempted: string): TaskdError {
+  if (error instanceof TaskdError) return error;
+  const { errcode, message } = error as { errcode?: number; message?: string };
+  const code: ErrorCode = (errcode === undefined ? undefined : RESULT_CODES[errcode & 0xff]) ??
+    (message?.includes("unable to open") ? "not_found" : "capture_failed");
+  const hint = HINTS[code];
+  return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, {
+    cause: error,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}
+
+/** A connection to one database file. */
+export class Connection {
+  readonly #db: DatabaseSync;
+  readonly #path: string;
+
+  /** Opens an existing file; a busy lock is waited for at most `busy_timeout_ms`. */
+  constructor(path: string, options: UriOptions & { busy_timeout_ms: number }) {
+    this.#path = path;
+    const { busy_timeout_ms, ...uri } = options;
+    try {
+      this.#db = new DatabaseSync(uriPath(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms });
+    } catch (error) {
+      throw sqliteError(error, `Cannot open ${path}`);
+    }
+    try {
+      this.run("PRAGMA trusted_schema=OFF");
+    } catch (error) {
+      this.#db.close();
+      throw error;
+    }
+  }
+
+  /** Runs one statement. */
+  run(sql: string): void {
+    this.get(sql);
+  }
+
+  /** Runs one statement and returns its first row. */
+  get(sql: string): Record<string, unknown> | undefined {
+    try {
+      return this.#db.prepare(sql).get() as Record<string, unknown> | undefined;
+    } catch (error) {
+      throw sqliteError(error, `Cannot run ${sql} on ${this.#path}`);
+    }
+  }
+
+  /** Ends an open transaction, if there is one; never throws, closing does the same. */
+  rollback(): void {
+    try {
+      this.#db.exec("ROLLBACK");
+    } catch {
+      // No transaction was open.
+    }
+  }
+
+  /** Takes a read snapshot that lasts until {@linkcode rollback}. BEGIN alone takes none. */
+  pin(): void {
+    this.run("BEGIN");
+    this.get("SELECT rootpage FROM sqlite_schema LIMIT 1");
+  }
+
+  /** Closes the connection. */
+  close(): void {
+    this.#db.close();
+  }
+}
+
+/** Version of the SQLite library in this process. */
+export function sqliteVersion(): string {
+  const db = new DatabaseSync(":memory:");
+  try {
+    return String((db.prepare("SELECT sqlite_version() AS version").get() as { version: string }).version);
+  } finally {
+    db.close();
+  }
+}

@@ -1,0 +1,380 @@
+/**
+ * Follows the write-ahead log of a live database, so that no committed page goes
+ * unseen, while any stock client writes.
+ *
+ * The invariant: a read transaction of ours is open at all times, so nobody can reset
+ * the log before we have read it, and nobody but us can make the main file take up
+ * frames that we have not released. Hence every changed page can be read at leisure,
+ * from the log where the overlay knows an offset, else from the main file. Only
+ * {@linkcode WalTail.takeover} lets go, and only under a write barrier: with writers held
+ * off, it reads the log to its end, checkpoints passively, and pins again.
+ *
+ * What cannot be proved complete raises {@linkcode RebaseNeeded}: the caller then starts
+ * over from a full copy. Never RESTART or TRUNCATE here: one long reader would block
+ * every writer, and TRUNCATE's answer proves nothing.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../errors.ts";
+import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
+import type { Connection } from "./connection.ts";
+import { isPageSize, lockPage } from "./header.ts";
+import {
+  parseWalHeader,
+  readCommits,
+  WAL_FRAME_HEADER_BYTES,
+  WAL_HEADER_BYTES,
+  type WalCommit,
+  walFrameBytes,
+  type WalHeader,
+  type WalPosition,
+  walStart,
+} from "./wal.ts";
+
+/** The captured changes may have a hole; only a full copy is safe. */
+export class RebaseNeeded extends Error {
+  override name = "RebaseNeeded";
+}
+
+/** A place in one generation of the log: everything before it is accounted for. */
+export interface WalMark extends WalPosition {
+  salt1: number;
+  salt2: number;
+}
+
+/** What has changed since it was last taken. */
+export interface Changes {
+  /** Page numbers, ascending, none of them the lock page. */
+  pages: number[];
+  /** Pages of the database after the last commit. */
+  page_count: number;
+  /** Transactions. */
+  commits: number;
+}
+
+/** A consistent database image, readable until the tail's next takeover. */
+export interface Image {
+  page_size: number;
+  page_count: number;
+  /** Fills `into` with whole pages from `first` on; the lock page reads as zeros. */
+  readPages(first: number, count: number, into: Uint8Array): void;
+}
+
+/** Follows one log. All methods are synchronous and short, but for a busy wait of at most the file's timeout. */
+export class WalTail {
+  readonly file: CheckoutFile;
+  readonly page_size: number;
+  /** Whether the journal mode had to be changed to WAL: the file then differs from what was stored. */
+  readonly converted: boolean;
+  readonly #reader: Connection;
+  readonly #barrier: Connection;
+  readonly #peek = new Uint8Array(WAL_HEADER_BYTES);
+  #header: WalHeader | undefined;
+  #position: WalPosition | undefined;
+  /** Newest byte offset in the log of each page that the main file may not have yet. */
+  #overlay = new Map<number, number>();
+  #changed = new Set<number>();
+  #commits = 0;
+  #page_count = 0;
+  /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
+  #reset_allowed = false;
+  #pinned = false;
+
+  private constructor(file: CheckoutFile) {
+    this.file = file;
+    this.#reader = file.connect();
+    const mode = this.#reader.get("PRAGMA journal_mode")?.journal_mode;
+    this.converted = mode !== "wal";
+    if (this.converted && this.#reader.get("PRAGMA journal_mode=WAL")?.journal_mode !== "wal") {
+      throw new TaskdError("busy", `Cannot switch ${file.path} from journal mode ${mode} to WAL`, {
+        hint: "Close the other programs that have it open",
+      });
+    }
+    this.#barrier = file.connect();
+    // The tail alone decides when the log is folded into the main file.
+    for (const connection of [this.#reader, this.#barrier]) connection.run("PRAGMA wal_autocheckpoint=0");
+    this.page_size = file.header().page_size;
+  }
+
+  /**
+   * Begins to follow an open checkout. What the log holds already counts as not changed,
+   * but for what lies past `resume`, when that mark is still in the log.
+   *
+   * @returns Whether `resume` was found; without it the caller has to compare or copy.
+   */
+  static attach(file: CheckoutFile, resume?: WalMark): { tail: WalTail; resumed: boolean } {
+    const tail = new WalTail(file);
+    return { tail, resumed: tail.resync(resume) };
+  }
+
+  /** Pages of the database after the last commit that was read. */
+  get page_count(): number {
+    return this.#page_count;
+  }
+
+  /** Whether anything was committed since it was last taken. */
+  get dirty(): boolean {
+    return this.#changed.size > 0 || this.#commits > 0;
+  }
+
+  /** Bytes of the log that are read and not yet in the main file for certain. */
+  get log_bytes(): number {
+    return this.#reset_allowed || !this.#position ? 0 : this.#position.offset;
+  }
+
+  /** Where the next frame is expected; undefined before the log's first frame. */
+  get mark(): WalMark | undefined {
+    return this.#header && this.#position &&
+      { ...this.#position, salt1: this.#header.salt1, salt2: this.#header.salt2 };
+  }
+
+  /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
+  resync(resume?: WalMark): boolean {
+    return this.#behindBarrier(() => {
+      this.#overlay.clear();
+      this.#changed.clear();
+      this.#commits = 0;
+      this.#position = undefined;
+      this.#header = this.#readHeader();
+      if (this.#header?.page_size !== undefined && this.#header.page_size !== this.page_size) this.#header = undefined;
+      let resumed = false;
+      if (this.#header) {
+        this.#position = walStart(this.#header);
+        const known = resume?.salt1 === this.#header.salt1 && resume.salt2 === this.#header.salt2;
+        if (known) this.#merge(this.#commitsUpTo(resume.offset));
+        resumed = known && this.#position.offset === resume.offset &&
+          this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
+        this.#changed.clear();
+        this.#commits = 0;
+        this.#merge(this.#commitsUpTo(Infinity));
+        if (!resumed) {
+          this.#changed.clear();
+          this.#commits = 0;
+        }
+      }
+      this.#fold();
+      return resumed;
+    });
+  }
+
+  /**
+   * Reads every transaction committed since the last call.
+   *
+   * @returns Whether there was one.
+   * @throws {RebaseNeeded} when the log was started over before it was read to its end.
+   */
+  drain(): boolean {
+    const header = this.#readHeader();
+    if (!header) {
+      if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
+      return false;
+    }
+    if (!this.#header || header.salt1 !== this.#header.salt1 || header.salt2 !== this.#header.salt2) {
+      if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was started over");
+      if (header.page_size !== this.page_size) throw new RebaseNeeded("the page size changed");
+      this.#header = header;
+      this.#position = walStart(header);
+    }
+    if (!this.#frameFollows()) return false;
+    const commit = this.#commitsUpTo(Infinity);
+    this.#merge(commit);
+    if (commit) this.#reset_allowed = false;
+    return commit !== undefined;
+  }
+
+  /** Committed bytes that {@linkcode drain} would read now; reads them. */
+  lagBytes(): number {
+    const before = this.#position?.offset ?? 0;
+    const header = this.#header;
+    this.drain();
+    return (this.#position?.offset ?? 0) - (this.#header === header ? before : 0);
+  }
+
+  /**
+   * Folds the log into the main file behind a write barrier, so that the next writer starts it over.
+   *
+   * @param at_barrier Runs while writers are held off and the log is read to its end; keep it short.
+   * @returns False when a reader, a writer or another checkpointer stood in the way; try again later.
+   */
+  takeover(at_barrier?: (complete: boolean) => void): boolean {
+    try {
+      return this.#behindBarrier(() => {
+        this.drain();
+        const complete = this.#fold();
+        at_barrier?.(complete);
+        return complete;
+      });
+    } catch (error) {
+      if (hasCode(error, "busy")) return false;
+      throw error;
+    }
+  }
+
+  /** Takes a write barrier that lasts until the returned function is called; everything before it is read. */
+  hold(): { complete: boolean; release: () => void } {
+    this.#barrier.run("BEGIN IMMEDIATE");
+    try {
+      this.drain();
+      return { complete: this.#fold(), release: () => this.#barrier.rollback() };
+    } catch (error) {
+      this.#barrier.rollback();
+      throw error;
+    }
+  }
+
+  /**
+   * Holds what was read against what SQLite itself counts as committed. A writer that was killed between its last
+   * frame and its update of the shared index leaves a commit that looks whole and never happened: the next
+   * writer overwrites it.
+   *
+   * @throws {RebaseNeeded} when such a commit was read.
+   */
+  confirm(): void {
+    this.drain();
+    const before = this.#consumed();
+    const { log } = this.file.checkpointPassive(this.#barrier);
+    // -1: another checkpointer is at work; 0: the log counts as empty, so what was read of it is in the main file.
+    if (log <= 0) return;
+    if (!this.#reset_allowed && log < before) {
+      throw new RebaseNeeded("the write-ahead log holds a commit that never happened");
+    }
+    this.drain();
+    if (this.#consumed() < log) throw new RebaseNeeded("the write-ahead log cannot be read to its end");
+  }
+
+  /** Hands over what has changed; give it to {@linkcode giveBack} if it could not be stored. */
+  take(): Changes {
+    const lock = lockPage(this.page_size);
+    const pages = [...this.#changed].filter((pgno) => pgno !== lock).sort((a, b) => a - b);
+    const changes = { pages, page_count: this.#page_count, commits: this.#commits };
+    this.#changed = new Set();
+    this.#commits = 0;
+    return changes;
+  }
+
+  /** Puts changes back that could not be stored. */
+  giveBack(changes: Changes): void {
+    for (const pgno of changes.pages) if (pgno <= this.#page_count) this.#changed.add(pgno);
+    this.#commits += changes.commits;
+  }
+
+  /** The database as it was at the last commit that was read. */
+  image(): Image {
+    const overlay = new Map(this.#overlay);
+    const { page_size, file } = this;
+    const lock = lockPage(page_size);
+    return {
+      page_size,
+      page_count: this.#page_count,
+      readPages: (first, count, into) => {
+        const bytes = into.subarray(0, count * page_size);
+        // A page that the main file does not have yet is in the overlay, or is the lock page.
+        bytes.fill(0, file.readMain((first - 1) * page_size, bytes));
+        for (let pgno = first; pgno < first + count; pgno++) {
+          const page = bytes.subarray((pgno - first) * page_size, (pgno - first + 1) * page_size);
+          const offset = overlay.get(pgno);
+          if (pgno === lock) page.fill(0);
+          else if (offset !== undefined && file.readWal(offset, page) < page_size) {
+            throw new RebaseNeeded("the write-ahead log is shorter than it was");
+          }
+        }
+      },
+    };
+  }
+
+  /**
+   * Throws {@linkcode RebaseNeeded} if the log was started over behind our back. A writer puts the new
+   * header down before its frames, so what was read from the log before this check is sound.
+   */
+  assertNotReset(): void {
+    if (this.#overlay.size === 0) return;
+    const header = this.#readHeader();
+    if (header?.salt1 !== this.#header?.salt1 || header?.salt2 !== this.#header?.salt2) {
+      throw new RebaseNeeded("the write-ahead log was started over while it was read");
+    }
+  }
+
+  #behindBarrier<T>(work: () => T): T {
+    this.#barrier.run("BEGIN IMMEDIATE");
+    try {
+      return work();
+    } finally {
+      this.#barrier.rollback();
+    }
+  }
+
+  /** Behind the barrier: lets go, checkpoints, pins again. Returns whether the main file now has every frame. */
+  #fold(): boolean {
+    const consumed = this.#consumed();
+    if (this.#pinned) this.#reader.rollback();
+    this.#pinned = false;
+    let answer: CheckpointAnswer;
+    try {
+      answer = this.file.checkpointPassive(this.#reader);
+    } finally {
+      this.#reader.pin();
+      this.#pinned = true;
+    }
+    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer is at work.
+    const complete = answer.log === 0 || (answer.log === consumed && answer.checkpointed === consumed);
+    if (answer.log > 0 && answer.log !== consumed) {
+      throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
+    }
+    if (complete) {
+      this.#overlay.clear();
+      this.#page_count = this.#mainPageCount();
+    }
+    this.#reset_allowed = complete;
+    return complete;
+  }
+
+  /** Frames read of the current generation. */
+  #consumed(): number {
+    if (!this.#header || !this.#position) return 0;
+    return (this.#position.offset - WAL_HEADER_BYTES) / walFrameBytes(this.#header);
+  }
+
+  #mainPageCount(): number {
+    const header = this.file.header();
+    const whole = Math.floor(this.file.mainSize() / this.page_size);
+    // The count in the header is void when an old library wrote last; SQLite then goes by the file's size too.
+    return header.page_count > 0 && header.version_valid_for === header.change_counter ? header.page_count : whole;
+  }
+
+  #merge(commit: WalCommit | undefined): void {
+    if (!commit) return;
+    for (const [pgno, offset] of commit.pages) {
+      this.#overlay.set(pgno, offset);
+      this.#changed.add(pgno);
+    }
+    if (commit.page_count < this.#page_count) {
+      for (const pgno of this.#changed) if (pgno > commit.page_count) this.#changed.delete(pgno);
+      for (const pgno of this.#overlay.keys()) if (pgno > commit.page_count) this.#overlay.delete(pgno);
+    }
+    this.#page_count = commit.page_count;
+    this.#commits += commit.commits;
+    this.#position = commit.end;
+  }
+
+  #commitsUpTo(end: number): WalCommit | undefined {
+    return readCommits(this.#header!, this.#position!, (offset, into) => {
+      const available = Math.max(0, end - offset);
+      return this.file.readWal(offset, available < into.length ? into.subarray(0, available) : into);
+    });
+  }
+
+  /** A cheap look: an idle log, or one with a stale tail, ends here at 24 bytes. */
+  #frameFollows(): boolean {
+    const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
+    if (this.file.readWal(this.#position!.offset, bytes) < bytes.length) return false;
+    const view = new DataView(bytes.buffer);
+    return view.getUint32(8) === this.#header!.salt1 && view.getUint32(12) === this.#header!.salt2;
+  }
+
+  #readHeader(): WalHeader | undefined {
+    if (this.file.readWal(0, this.#peek) < WAL_HEADER_BYTES) return undefined;
+    const header = parseWalHeader(this.#peek);
+    return header && isPageSize(header.page_size) ? header : undefined;
+  }
+}

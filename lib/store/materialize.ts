@@ -1,0 +1,236 @@
+/**
+ * Builds a database file from a chain, checking every byte on the way: each object's
+ * checksums, that each segment follows the object before it, that the last one is the one
+ * the ref means, and that no page of a grown database is missing.
+ *
+ * @module
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import { TaskdError } from "../errors.ts";
+import { lockPage } from "../sqlite/header.ts";
+import type { Chain, ChainObject } from "./chain.ts";
+import { storeError } from "./errors.ts";
+import { imageIndexKey } from "./keys.ts";
+import { decodePages, type ObjectHeader, readIndex, verifyImage } from "./object_file.ts";
+import type { LongOptions } from "./results.ts";
+
+/** Bytes read at once when an image is checked. */
+const CHECK_BYTES = 1 << 20;
+
+/** A file that was built. */
+export interface Materialized {
+  page_size: number;
+  page_count: number;
+  size_bytes: number;
+}
+
+/**
+ * Writes the chain's image to the new file `target` (0600), durably; on failure nothing is left there.
+ *
+ * @param digest What the ref says of the chain's last object.
+ */
+export async function materialize(
+  backend: Backend,
+  chain: Chain,
+  digest: string,
+  target: string,
+  options: LongOptions = {},
+): Promise<Materialized> {
+  try {
+    const image = await build(backend, chain, target, options);
+    if (image.digest !== digest) {
+      throw corrupt(chain.objects.at(-1)!, "it is not the object that the branch was left with");
+    }
+    return {
+      page_size: image.page_size,
+      page_count: image.page_count,
+      size_bytes: image.page_size * image.page_count,
+    };
+  } catch (error) {
+    await Deno.remove(target).catch(() => {});
+    throw fileError(storeError(error, "Cannot read the store"), target);
+  }
+}
+
+/** Where a build stands after an object. */
+interface Built {
+  page_size: number;
+  page_count: number;
+  digest: string;
+}
+
+async function build(backend: Backend, chain: Chain, target: string, options: LongOptions): Promise<Built> {
+  const [snapshot, ...segments] = chain.objects;
+  let done = 0;
+  const onBytes = (count: number) => {
+    options.signal?.throwIfAborted();
+    done += count;
+    options.onProgress?.(done, chain.bytes);
+  };
+  const cloned = snapshot!.codec === "raw" && backend.clone !== undefined;
+  if (cloned) await backend.clone!.cloneOut(snapshot!.key, target);
+  using file = await Deno.open(target, { read: true, write: true, createNew: !cloned, mode: 0o600 });
+  if (cloned) await Deno.chmod(target, 0o600);
+  let built = snapshot!.codec === "raw"
+    ? await rawSnapshot(backend, snapshot!, file, cloned, onBytes)
+    : await applyPages(backend, snapshot!, file, undefined, onBytes);
+  for (const segment of segments) built = await applyPages(backend, segment, file, built, onBytes);
+  await file.truncate(built.page_size * built.page_count);
+  await file.syncData();
+  return built;
+}
+
+/** Copies a plain image, unless it is a clone already, and checks all of it against its index. */
+async function rawSnapshot(
+  backend: Backend,
+  object: ChainObject,
+  file: Deno.FsFile,
+  cloned: boolean,
+  onBytes: (count: number) => void,
+): Promise<Built> {
+  const index_key = imageIndexKey(object.key);
+  const index = await readIndex({
+    size: (await backend.head(index_key)).size,
+    read: (offset, length) => backend.getRange(index_key, offset, length),
+  });
+  checkHeader(object, index.header, "image-index");
+  const { page_size, page_count } = index.header;
+  if (object.size !== page_size * page_count) {
+    throw corrupt(object, `it has ${object.size} bytes instead of ${page_size * page_count}`);
+  }
+  if (!cloned) {
+    for await (const chunk of (await backend.getStream(object.key)).chunks) writeAll(file, chunk);
+  }
+  const buffer = new Uint8Array(Math.max(CHECK_BYTES, page_size));
+  file.seekSync(0, Deno.SeekMode.Start);
+  for (let pgno = 1; pgno <= page_count;) {
+    const count = Math.min(Math.floor(buffer.length / page_size), page_count - pgno + 1);
+    const bytes = buffer.subarray(0, count * page_size);
+    for (let filled = 0; filled < bytes.length;) {
+      const got = await file.read(bytes.subarray(filled));
+      if (got === null) throw corrupt(object, "it is too short");
+      filled += got;
+    }
+    named(object, () => verifyImage(index, pgno, bytes));
+    onBytes(bytes.length);
+    pgno += count;
+  }
+  return { page_size, page_count, digest: index.digest };
+}
+
+/** Writes an object's pages into the file. */
+async function applyPages(
+  backend: Backend,
+  object: ChainObject,
+  file: Deno.FsFile,
+  before: Built | undefined,
+  onBytes: (count: number) => void,
+): Promise<Built> {
+  const { size, chunks } = await backend.getStream(object.key);
+  const pages = decodePages(counted(chunks, onBytes), size);
+  let grown = 0;
+  let page_size = before?.page_size;
+  for (;;) {
+    let next: Awaited<ReturnType<typeof pages.next>>;
+    try {
+      next = await pages.next();
+    } catch (error) {
+      throw withKey(object, error);
+    }
+    if (next.done) {
+      const { header, digest } = next.value;
+      checkHeader(object, header, object.kind);
+      if (before) {
+        if (header.prev !== before.digest) throw corrupt(object, "it does not follow the object before it");
+        if (header.page_size !== before.page_size) throw corrupt(object, "its page size is another");
+        const missing = pagesIn(before.page_count, header) - grown;
+        if (missing > 0) throw corrupt(object, `${missing} pages of the grown database are missing`);
+      }
+      return { page_size: header.page_size, page_count: header.page_count, digest };
+    }
+    const { pgno, bytes } = next.value;
+    page_size ??= object.kind === "snapshot" && pgno === 1 ? pageSizeOf(bytes) : undefined;
+    if (page_size === undefined) throw corrupt(object, "it does not begin with page 1");
+    const end = pgno + bytes.length / page_size;
+    if (before) grown += Math.max(0, end - Math.max(pgno, before.page_count + 1));
+    file.seekSync((pgno - 1) * page_size, Deno.SeekMode.Start);
+    writeAll(file, bytes);
+  }
+}
+
+/** Pages that a segment must hold because the database grew, the lock page not among them. */
+function pagesIn(previous_count: number, { page_size, page_count }: ObjectHeader): number {
+  if (page_count <= previous_count) return 0;
+  const lock = lockPage(page_size);
+  return page_count - previous_count - (lock > previous_count && lock <= page_count ? 1 : 0);
+}
+
+/** The page size that page 1 states. */
+function pageSizeOf(page: Uint8Array): number {
+  const stored = new DataView(page.buffer, page.byteOffset).getUint16(16);
+  return stored === 1 ? 65536 : stored;
+}
+
+function checkHeader(object: ChainObject, header: ObjectHeader, kind: ObjectHeader["kind"]): void {
+  if (header.kind !== kind || header.first_txid !== object.first || header.last_txid !== object.last) {
+    throw corrupt(object, "what it says of itself is not what its key says");
+  }
+}
+
+function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
+  for (let written = 0; written < bytes.length;) written += file.writeSync(bytes.subarray(written));
+}
+
+async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
+  for await (const chunk of chunks) {
+    onBytes(chunk.length);
+    yield chunk;
+  }
+}
+
+function corrupt(object: ChainObject, problem: string): TaskdError {
+  return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, {
+    hint: "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
+  });
+}
+
+/** Adds the object's key to an error of its reader. */
+function withKey(object: ChainObject, error: unknown): unknown {
+  if (!(error instanceof TaskdError)) return error;
+  if (error.code === "corrupt") return corrupt(object, error.message);
+  return new TaskdError(error.code, `Cannot use ${object.key}: ${error.message}`, { cause: error });
+}
+
+function named(object: ChainObject, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    throw withKey(object, error);
+  }
+}
+
+/** A file system's error about `path` as a {@linkcode TaskdError}; anything else as it is. */
+export function fileError(error: unknown, path: string): unknown {
+  if (error instanceof TaskdError || !(error instanceof Error)) return error;
+  if (error instanceof Deno.errors.NotFound) {
+    return new TaskdError("not_found", `There is no ${path}`, { cause: error });
+  }
+  if (error instanceof Deno.errors.AlreadyExists) {
+    return new TaskdError("already_exists", `${path} exists already`, { cause: error });
+  }
+  if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
+    return new TaskdError("denied", `Cannot use ${path}: ${error.message}`, { cause: error });
+  }
+  const code = (error as { code?: unknown }).code;
+  if (code === "ENOSPC" || code === "EDQUOT" || /os error (28|122)\b/.test(error.message)) {
+    return new TaskdError("no_space", `Cannot write ${path}: the disk is full`, {
+      cause: error,
+      hint: "Free some space; nothing was changed",
+    });
+  }
+  if (code === "EROFS" || /os error 30\b/.test(error.message)) {
+    return new TaskdError("denied", `Cannot write ${path}: the file system is read-only`, { cause: error });
+  }
+  return error;
+}

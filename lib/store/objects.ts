@@ -1,0 +1,159 @@
+/**
+ * Writes segments and snapshots of a database image, whole objects under keys of the
+ * writer's own epoch: repeating a write repeats its bytes, and nothing refers to
+ * an object before a ref does.
+ *
+ * @module
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import { lockPage } from "../sqlite/header.ts";
+import type { Changes, Image } from "../sqlite/wal_tail.ts";
+import { translated } from "./errors.ts";
+import { type Codec, imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
+import type { Txid } from "./names.ts";
+import { NO_PREV, type ObjectHeader, ObjectWriter } from "./object_file.ts";
+import type { LongOptions, ObjectKind } from "./results.ts";
+
+/** Pages are read from an image in runs of about this many bytes. */
+const RUN_BYTES = 256 << 10;
+
+/** Where a history ends: what a ref, a checkpoint or a session says of it. */
+export interface Head {
+  txid: Txid;
+  /** Digest of the object that ends there. */
+  digest: string;
+  /** Its kind. */
+  kind: ObjectKind;
+}
+
+/** An object that was stored. */
+export interface StoredObject {
+  head: Head;
+  pages: number;
+  stored_bytes: number;
+}
+
+/** Where an object goes. */
+export interface Place {
+  lineage: string;
+  epoch: number;
+}
+
+/** Stores the pages of `changes` as one segment after `prev`. */
+export async function writeSegment(
+  backend: Backend,
+  place: Place,
+  segment: { prev: Head; txid: Txid; changes: Changes; image: Image },
+): Promise<StoredObject> {
+  const { prev, txid, changes, image } = segment;
+  const key = segmentKey(place.lineage, place.epoch, prev.txid, txid);
+  const header: ObjectHeader = {
+    kind: "segment",
+    page_size: image.page_size,
+    page_count: changes.page_count,
+    first_txid: prev.txid,
+    last_txid: txid,
+    prev: prev.digest,
+  };
+  return await store(backend, key, header, image, runsOf(changes.pages, image.page_size), "segment");
+}
+
+/**
+ * Stores a whole image as a snapshot. `clone_path` names a file that holds exactly the image and stays so until this
+ * resolves: where the store can share its blocks, the snapshot is that plain image and costs no space.
+ */
+export async function writeSnapshot(
+  backend: Backend,
+  place: Place,
+  snapshot: { txid: Txid; image: Image; clone_path?: string } & LongOptions,
+): Promise<StoredObject> {
+  const { txid, image, clone_path } = snapshot;
+  const codec: Codec = backend.clone && clone_path !== undefined ? "raw" : "zst";
+  const key = snapshotKey(place.lineage, place.epoch, txid, codec);
+  const header: ObjectHeader = {
+    kind: codec === "raw" ? "image-index" : "snapshot",
+    page_size: image.page_size,
+    page_count: image.page_count,
+    first_txid: 0,
+    last_txid: txid,
+    prev: NO_PREV,
+  };
+  const runs = allRuns(image);
+  if (codec === "zst") return await store(backend, key, header, image, runs, "snapshot", snapshot);
+  // The checksums first: a plain image without them would be of no use.
+  const index = await store(backend, imageIndexKey(key), header, image, runs, "snapshot", snapshot);
+  await translated("Cannot store a snapshot", () => backend.clone!.cloneIn(clone_path!, key));
+  return { ...index, stored_bytes: index.stored_bytes + image.page_count * image.page_size };
+}
+
+/** Consecutive pages. */
+interface Run {
+  first: number;
+  count: number;
+}
+
+async function store(
+  backend: Backend,
+  key: string,
+  header: ObjectHeader,
+  image: Image,
+  runs: Iterable<Run>,
+  kind: ObjectKind,
+  options: LongOptions = {},
+): Promise<StoredObject> {
+  const writer = new ObjectWriter(header);
+  const buffer = new Uint8Array(Math.max(RUN_BYTES, image.page_size));
+  const total = header.kind === "segment" ? undefined : image.page_count * image.page_size;
+  let stored_bytes = 0;
+  let done = 0;
+  // deno-lint-ignore require-await -- the backend takes async chunks, the image is read synchronously
+  const chunks = async function* () {
+    for (const { first, count } of runs) {
+      options.signal?.throwIfAborted();
+      image.readPages(first, count, buffer);
+      for (const chunk of writer.add(first, buffer.subarray(0, count * image.page_size))) {
+        stored_bytes += chunk.length;
+        yield chunk;
+      }
+      done += count * image.page_size;
+      options.onProgress?.(done, total);
+    }
+    for (const chunk of writer.finish()) {
+      stored_bytes += chunk.length;
+      yield chunk;
+    }
+  };
+  await translated(`Cannot store ${key}`, () => backend.put(key, chunks()));
+  return { head: { txid: header.last_txid, digest: writer.digest, kind }, pages: writer.pages, stored_bytes };
+}
+
+/** Ascending page numbers as runs of at most {@linkcode RUN_BYTES}. */
+function* runsOf(pages: number[], page_size: number): Generator<Run> {
+  const most = Math.max(1, Math.floor(RUN_BYTES / page_size));
+  let run: Run | undefined;
+  for (const pgno of pages) {
+    if (run && pgno === run.first + run.count && run.count < most) {
+      run.count++;
+    } else {
+      if (run) yield run;
+      run = { first: pgno, count: 1 };
+    }
+  }
+  if (run) yield run;
+}
+
+function* allRuns({ page_size, page_count }: Image): Generator<Run> {
+  const most = Math.max(1, Math.floor(RUN_BYTES / page_size));
+  const lock = lockPage(page_size);
+  for (let first = 1; first <= page_count;) {
+    if (first === lock) {
+      first++;
+      continue;
+    }
+    const end = first < lock ? Math.min(page_count, lock - 1) : page_count;
+    const count = Math.min(most, end - first + 1);
+    yield { first, count };
+    first += count;
+  }
+}
