@@ -187,46 +187,46 @@ export class LocalBackend implements Backend {
   async #write<T>(key: string, condition: Condition, stage: (temporary: string) => Promise<T>): Promise<T> {
     const parts = parseKey(key);
     const temporary = `${this.#staging}/${randomHex(this.#random, 12)}`;
+    const fresh = new Map<string, string>();
     let placed = false;
     try {
-      try {
-        Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
-      } catch (error) {
-        throw backendError(error, key, "write");
-      }
-      const directories = this.#makeDirectories(parts);
-      // Awaited below, but not if staging fails first.
-      directories.catch(() => {});
+      this.#prepare(parts, fresh);
       const staged = await stage(temporary);
-      const path = await this.#place(temporary, parts, condition, directories);
+      await this.#place(temporary, parts, condition, fresh);
       placed = true;
-      const durable = fsyncUnlessGone(dirname(path));
-      // While the disk works, removing the temporary name costs nothing.
-      discard(temporary);
-      await durable;
+      await this.#settle(parts, fresh);
       return staged;
     } catch (error) {
-      if (placed) throw ambiguous(error, key);
+      throw placed ? ambiguous(error, key) : error;
+    } finally {
+      // Last, so that it adds nothing to what the disk must write before the answer.
       discard(temporary);
-      throw error;
     }
   }
 
-  /** Gives the staged file its name, if `condition` holds. Returns its path. */
-  async #place(temporary: string, parts: string[], condition: Condition, directories: Promise<void>): Promise<string> {
+  /** Makes the directories that a write needs. */
+  #prepare(parts: string[], fresh: Map<string, string>): void {
+    try {
+      Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
+      this.#makeDirectories(parts, fresh);
+    } catch (error) {
+      throw writeError(error, parts.join("/"));
+    }
+  }
+
+  /** Gives the staged file its name, if `condition` holds. */
+  async #place(temporary: string, parts: string[], condition: Condition, fresh: Map<string, string>): Promise<void> {
     const key = parts.join("/");
     const path = `${this.#root}/${key}`;
     for (let attempt = 1;; attempt++) {
       try {
-        await (attempt === 1 ? directories : this.#makeDirectories(parts));
+        if (attempt > 1) this.#makeDirectories(parts, fresh);
         if (condition === "new") Deno.linkSync(temporary, path);
         else await this.#locks.run(key, () => this.#swap(temporary, path, parts, condition));
-        return path;
+        return;
       } catch (error) {
         // A delete may have removed the directory, emptied, before the object was in it.
-        if (fileErrorCode(error) === "not_found" && attempt < MAX_ATTEMPTS) continue;
-        const failure = backendError(error, key, "write");
-        throw failure.code === "not_found" ? new BackendError("unavailable", key, failure.message, error) : failure;
+        if (fileErrorCode(error) !== "not_found" || attempt === MAX_ATTEMPTS) throw writeError(error, key);
       }
     }
   }
@@ -246,28 +246,27 @@ export class LocalBackend implements Backend {
     Deno.renameSync(temporary, path);
   }
 
-  /** Makes the directories of a key, each durable in its parent. */
-  async #makeDirectories(parts: string[]): Promise<void> {
+  /** Makes the directories of a key. Adds to `fresh` those not known to be durable, with what identifies them. */
+  #makeDirectories(parts: string[], fresh: Map<string, string>): void {
     const key = parts.join("/");
-    const pending: Promise<void>[] = [];
-    let parent = this.#root;
+    let path = this.#root;
     for (const part of parts.slice(0, -1)) {
-      const path = `${parent}/${part}`;
+      path += `/${part}`;
       if (lookAt(path, key) === undefined) Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
       const { dev, ino, birthtime, isDirectory } = Deno.lstatSync(path);
       if (!isDirectory) throw new BackendError("denied", key, `Cannot write ${key}: ${path} is not a directory`);
       const identity = `${dev}:${ino}:${birthtime?.getTime()}`;
-      // Another process may have made it a moment ago and not fsynced it yet: so not only the ones made here.
-      if (this.#durable.get(path) !== identity) pending.push(this.#settleDirectory(path, parent, identity));
-      parent = path;
+      // Not only those made here: another process may have made one a moment ago, and not fsynced it yet.
+      if (this.#durable.get(path) !== identity) fresh.set(path, identity);
     }
-    await Promise.all(pending);
   }
 
-  async #settleDirectory(path: string, parent: string, identity: string): Promise<void> {
-    await fsyncUnlessGone(parent);
-    if (this.#durable.size >= MAX_DURABLE) this.#durable.clear();
-    this.#durable.set(path, identity);
+  /** Makes the name of an object and those of its `fresh` directories durable. */
+  async #settle(parts: string[], fresh: Map<string, string>): Promise<void> {
+    const path = [this.#root, ...parts].join("/");
+    await Promise.all([path, ...fresh.keys()].map((name) => fsyncUnlessGone(dirname(name))));
+    if (this.#durable.size + fresh.size > MAX_DURABLE) this.#durable.clear();
+    for (const [directory, identity] of fresh) this.#durable.set(directory, identity);
   }
 
   /** Removes the directories that deleting `path` emptied; returns the nearest that stays. */
@@ -304,14 +303,19 @@ export class LocalBackend implements Backend {
         // Fails where a rename would replace.
         Deno.linkSync(temporary, path);
       } catch (error) {
-        const failure = backendError(error, key, "write a clone of");
-        // What is missing is the target's directory; the object has just been seen.
-        throw failure.code === "not_found" ? new BackendError("unavailable", key, failure.message, error) : failure;
+        // What may be missing is the target's directory; the object has just been seen.
+        throw writeError(error, key);
       } finally {
         discard(temporary);
       }
     });
   }
+}
+
+/** A write's failure: only reads and deletes find an object missing. */
+function writeError(error: unknown, key: string): BackendError {
+  const failure = backendError(error, key, "write");
+  return failure.code === "not_found" ? new BackendError("unavailable", key, failure.message, error) : failure;
 }
 
 function mismatch(key: string): BackendError {
