@@ -1,0 +1,82 @@
+/**
+ * A command's view of its parsed words. Every getter asks for something the
+ * table declares; anything else is a defect and says so.
+ *
+ * @module
+ */
+
+import type { FlagValue, Plan } from "./command.ts";
+import { type Address, parseAddress } from "../lib/store/names.ts";
+
+/** Parsed positionals and flags of one call. */
+export class Args {
+  readonly #plan: Plan;
+
+  /** Wraps a plan. */
+  constructor(plan: Plan) {
+    this.#plan = plan;
+  }
+
+  /** Absolute directory of the store. */
+  get store(): string {
+    return this.#plan.store;
+  }
+
+  /** Absolute path of the daemon's socket. */
+  get socket(): string {
+    return this.#plan.socket;
+  }
+
+  /** A positional that is always there. */
+  positional(name: string): string {
+    const value = this.#plan.positionals[name];
+    if (value === undefined) throw new Error(`No argument <${name}>`);
+    return value;
+  }
+
+  /** A positional that may be missing. */
+  optional(name: string): string | undefined {
+    return this.#plan.positionals[name];
+  }
+
+  /** A positional as an address. */
+  address(name: string): Address {
+    return parseAddress(this.positional(name));
+  }
+
+  /** Whether a boolean flag is on. */
+  on(name: string): boolean {
+    return this.#flag(name) === true;
+  }
+
+  /** A text flag. */
+  text(name: string): string | undefined {
+    const value = this.#flag(name);
+    return typeof value === "string" ? value : undefined;
+  }
+
+  /** The values of a repeatable flag. */
+  texts(name: string): string[] {
+    const value = this.#flag(name);
+    return Array.isArray(value) ? value : [];
+  }
+
+  /** A duration in milliseconds, a size in bytes or an integer. */
+  number(name: string): number | undefined {
+    const value = this.#flag(name);
+    return typeof value === "number" ? value : undefined;
+  }
+
+  /** A number flag that has a default. */
+  numberOf(name: string): number {
+    const value = this.number(name);
+    if (value === undefined) throw new Error(`Flag --${name} has no default`);
+    return value;
+  }
+
+  #flag(name: string): FlagValue {
+    const value = this.#plan.flags[name];
+    if (value === undefined) throw new Error(`Command ${this.#plan.command} declares no flag --${name}`);
+    return value;
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * What a command is: the row of the command table, from which parsing, help,
+ * completion, documentation, permissions and launch flags are all read.
+ *
+ * @module
+ */
+
+import type { Io } from "./io.ts";
+import type { Args } from "./args.ts";
+import type { Operations } from "./operations.ts";
+import type { PermissionSet } from "./permissions.ts";
+
+/** How a flag's text is read: text, an absolute path, milliseconds, bytes, an integer, or on and off. */
+export type FlagKind = "string" | "file" | "duration" | "bytes" | "integer" | "boolean";
+
+/** A flag. Written `-name` or `--name`, its value after a space or `=`. */
+export interface FlagSpec {
+  name: string;
+  kind: FlagKind;
+  /** One line of help. */
+  help: string;
+  /** What the value stands for in help, for example `FILE`. Absent for booleans. */
+  value?: string;
+  /** The value when it is not given, as it would be written. */
+  default?: string;
+  /** The environment variable that stands in for the flag. */
+  env?: string;
+  /** A boolean that is on unless `--no-<name>` is given. */
+  negatable?: true;
+  /** May be given more than once. */
+  repeatable?: true;
+  /** The command does not run without it. */
+  required?: true;
+  /** Smallest integer, or duration in milliseconds, that is accepted. */
+  minimum?: number;
+}
+
+/**
+ * What a positional argument is checked as: `address` may name a checkpoint, `branch` may not, `name` is a
+ * branch or checkpoint name, `file` becomes an absolute path, `word` is anything.
+ */
+export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "word";
+
+/** A positional argument. */
+export interface PositionalSpec {
+  name: string;
+  kind: PositionalKind;
+  help: string;
+  optional?: true;
+}
+
+/** One example of help. */
+export interface Example {
+  /** The words after the program's name. */
+  words: string;
+  /** What it does. */
+  why: string;
+}
+
+/** The groups of the overview, in its order. */
+export const GROUPS = ["Branches", "History", "Inspect", "Daemon", "Program"] as const;
+/** A group of the overview. */
+export type Group = typeof GROUPS[number];
+
+/** Everything about a call that is known before the command's module is loaded. Plain data: it crosses to a Worker. */
+export interface Plan {
+  /** The command's name in the table. */
+  command: string;
+  positionals: Record<string, string>;
+  flags: Record<string, FlagValue>;
+  /** Absolute directory of the store. */
+  store: string;
+  /** Absolute path of the daemon's socket. */
+  socket: string;
+  /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
+  route: Route;
+}
+
+/** Who does the work of a command. */
+export type Route = "none" | "store" | "socket";
+
+/** A flag's value; null when it was not given and has no default. */
+export type FlagValue = string | number | boolean | string[] | null;
+
+/** What a command prints: the object of --json, and how people see it. */
+export interface CommandModule<Result extends object = object> {
+  /** Does the work. Long-running commands print as they go and return nothing. */
+  run(args: Args, io: Io, ops: Operations): Promise<Result | undefined>;
+  /** The result for people; lines without the last newline. */
+  render(result: Result, io: Io, args: Args): string;
+  /** The exit status that the result stands for; {@linkcode EXIT_OK} when absent. */
+  exitCode?(result: Result): number;
+}
+
+/** A command that works without a store and a daemon's operations: help, version, the daemon itself. */
+export interface LocalModule<Result extends object = object> {
+  /** Does the work. */
+  run(args: Args, io: Io): Promise<Result | undefined>;
+  /** The result for people; lines without the last newline. */
+  render(result: Result, io: Io, args: Args): string;
+}
+
+interface CommandBase {
+  /** One word, or two for the commands of a group such as `session open`. */
+  name: string;
+  group: Group;
+  /** One line, an imperative. */
+  summary: string;
+  /** More, for the command's own help. */
+  details?: string;
+  positionals: readonly PositionalSpec[];
+  flags: readonly FlagSpec[];
+  examples: readonly Example[];
+  /**
+   * `data`: what it prints is the point and shows under -quiet; `note`: it says what was done.
+   */
+  output: "data" | "note";
+  /** What the command may do, exactly. */
+  needs(plan: Plan): PermissionSet;
+}
+
+/**
+ * A row of the table. `uses` says who does the work: `nothing` runs inline with every permission revoked; `store`
+ * always works on the store; `branches` goes through the daemon when one is alive; `daemon` needs one; `serve` is one.
+ */
+export type CommandSpec =
+  & CommandBase
+  & (
+    | { uses: "nothing" | "serve"; load(): Promise<LocalModule> }
+    | { uses: "store" | "branches" | "daemon"; load(): Promise<CommandModule> }
+  );

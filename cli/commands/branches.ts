@@ -1,0 +1,40 @@
+/**
+ * The command `taskd branches`.
+ *
+ * @module
+ */
+
+import type { BranchInfo } from "../../lib/store/results.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { textTable } from "../text_table.ts";
+import { branchName, stamp } from "./_words.ts";
+
+/** The branches. */
+export interface BranchesResult {
+  branches: BranchInfo[];
+}
+
+/** Lists them. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<BranchesResult> {
+  return { branches: await ops.branches.branches(args.optional("db")) };
+}
+
+/** A table. */
+export function render(result: BranchesResult, io: Io): string {
+  if (result.branches.length === 0) return "There are no branches";
+  const rows = result.branches.map((branch) => [
+    branchName(branch),
+    branch.state,
+    `storage=${branch.shared ? "shared" : "materialized"}`,
+    String(branch.txid),
+    String(branch.checkpoints.length),
+    branch.ttl_ms === undefined ? "never" : formatDuration(branch.ttl_ms),
+    stamp(branch.touched_at),
+    branch.protected ? "protected" : "",
+  ]);
+  const head = ["BRANCH", "STATE", "STORAGE", "TXID", "CHECKPOINTS", "TTL", "TOUCHED", ""];
+  return textTable(rows, { head, right: [3, 4], columns: io.columns });
+}

@@ -1,0 +1,31 @@
+/**
+ * The command `taskd checkpoint`.
+ *
+ * @module
+ */
+
+import type { CheckpointResult } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, count } from "./_words.ts";
+
+/** Stores and names the current content. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<CheckpointResult> {
+  const note = args.text("note");
+  return await ops.branches.checkpoint(args.address("branch"), args.positional("checkpoint"), {
+    ...(note === undefined ? {} : { note }),
+    onProgress: io.progress(`checkpoint ${args.positional("branch")}`),
+    signal: io.signal,
+  });
+}
+
+/** One line. */
+export function render(result: CheckpointResult): string {
+  const name = `${branchName(result)}@${result.checkpoint}`;
+  const changed = result.pages === 0
+    ? "nothing had changed"
+    : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
+  return `Checkpointed ${name} (txid ${result.txid}, ${changed})`;
+}

@@ -1,0 +1,26 @@
+/**
+ * The command `taskd compact`.
+ *
+ * @module
+ */
+
+import type { CompactResult } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, count } from "./_words.ts";
+
+/** Rewrites the branch. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<CompactResult> {
+  return await ops.branches.compact(args.address("branch"), {
+    onProgress: io.progress(`compact ${args.positional("branch")}`),
+    signal: io.signal,
+  });
+}
+
+/** One line. */
+export function render(result: CompactResult): string {
+  const before = count(result.objects_before, "object");
+  return `Compacted ${branchName(result)}: ${before} became one of ${formatBytes(result.stored_bytes)}`;
+}

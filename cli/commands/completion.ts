@@ -1,0 +1,32 @@
+/**
+ * The command `taskd completion`.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import { completionScript, SHELLS } from "../completion.ts";
+import type { Io } from "../io.ts";
+
+/** The script. */
+export interface CompletionResult {
+  shell: string;
+  script: string;
+}
+
+/** Writes the script for the named shell. */
+export function run(args: Args, _io: Io): Promise<CompletionResult> {
+  const word = args.positional("shell");
+  const shell = SHELLS.find((each) => each === word);
+  if (shell === undefined) {
+    const message = `There is no completion for ${JSON.stringify(word.slice(0, 200))}`;
+    return Promise.reject(new TaskdError("usage", message, { hint: `Shells: ${SHELLS.join(", ")}` }));
+  }
+  return Promise.resolve({ shell, script: completionScript(shell) });
+}
+
+/** The script alone. */
+export function render(result: CompletionResult): string {
+  return result.script;
+}

@@ -1,0 +1,29 @@
+/**
+ * The command `taskd create`.
+ *
+ * @module
+ */
+
+import type { CreateResult } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName } from "./_words.ts";
+
+/** Creates the database. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<CreateResult> {
+  const db = args.positional("db");
+  const from = args.text("from");
+  return await (await ops.store()).create(db, {
+    ...(from === undefined ? {} : { from }),
+    onProgress: io.progress(`create ${db}`),
+    signal: io.signal,
+  });
+}
+
+/** One line. */
+export function render(result: CreateResult): string {
+  const sizes = `${formatBytes(result.size_bytes)}, ${formatBytes(result.stored_bytes)} stored`;
+  return `Created ${branchName(result)} (${sizes})`;
+}

@@ -1,0 +1,28 @@
+/**
+ * The command `taskd databases`.
+ *
+ * @module
+ */
+
+import type { DatabaseInfo } from "../../lib/store/results.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { textTable } from "../text_table.ts";
+
+/** The databases. */
+export interface DatabasesResult {
+  databases: DatabaseInfo[];
+}
+
+/** Lists them. */
+export async function run(_args: Args, _io: Io, ops: Operations): Promise<DatabasesResult> {
+  return { databases: await ops.branches.databases() };
+}
+
+/** A table. */
+export function render(result: DatabasesResult, io: Io): string {
+  if (result.databases.length === 0) return "There are no databases";
+  const rows = result.databases.map((database) => [database.db, String(database.branches)]);
+  return textTable(rows, { head: ["DATABASE", "BRANCHES"], right: [1], columns: io.columns });
+}

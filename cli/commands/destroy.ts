@@ -1,0 +1,26 @@
+/**
+ * The command `taskd destroy`.
+ *
+ * @module
+ */
+
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName } from "./_words.ts";
+
+/** The branch that is gone. */
+export interface DestroyResult {
+  db: string;
+  branch: string;
+}
+
+/** Removes the branch. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<DestroyResult> {
+  return await ops.branches.destroy(args.address("branch"), { force: args.on("force") });
+}
+
+/** One line. */
+export function render(result: DestroyResult): string {
+  return `Destroyed ${branchName(result)}`;
+}

@@ -1,0 +1,70 @@
+/**
+ * The command `taskd diff`.
+ *
+ * @module
+ */
+
+import type { DiffResult, JsonValue, RowDiff, TableDiff } from "../../lib/store/results.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { cutLine, textTable } from "../text_table.ts";
+import { count } from "./_words.ts";
+
+/** Compares the two sides. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResult> {
+  const tables = args.texts("table");
+  const rows = args.numberOf("rows");
+  return await ops.branches.diff(args.address("a"), args.address("b"), {
+    ...(tables.length === 0 ? {} : { tables }),
+    ...(rows === 0 ? {} : { rows }),
+    onProgress: io.progress("diff"),
+    signal: io.signal,
+  });
+}
+
+/** Counts of each table, then the rows that were asked for. */
+export function render(result: DiffResult, io: Io): string {
+  if (result.identical) return `${result.a} and ${result.b} are identical`;
+  if (result.tables.length === 0) {
+    return `${result.a} and ${result.b} hold the same rows (${count(result.pages_changed, "page")} differ)`;
+  }
+  const head = ["TABLE", "CHANGE", "ADDED", "REMOVED", "CHANGED"];
+  const counts = result.tables.map((table) => [
+    table.table,
+    table.change,
+    String(table.rows_added),
+    String(table.rows_removed),
+    String(table.rows_changed),
+  ]);
+  const table = textTable(counts, { head, right: [2, 3, 4], columns: io.columns });
+  return [table, ...result.tables.flatMap((table) => rowLines(table, io.columns))].join("\n");
+}
+
+const SIGNS = { added: "+", removed: "-", changed: "~" } as const;
+
+function rowLines(table: TableDiff, columns: number | undefined): string[] {
+  if (table.rows === undefined || table.rows.length === 0) return [];
+  const lines = table.rows.flatMap(oneRow).map((line) => columns === undefined ? line : cutLine(line, columns));
+  return ["", sanitizeLine(table.table), ...lines];
+}
+
+function oneRow(row: RowDiff): string[] {
+  const key = fields(row.key);
+  if (row.change !== "changed") return [`${SIGNS[row.change]} ${fields(row.after ?? row.before ?? row.key)}`];
+  const names = Object.keys({ ...row.before, ...row.after });
+  const changes = names.filter((name) => JSON.stringify(row.before?.[name]) !== JSON.stringify(row.after?.[name]))
+    .map((name) => `${sanitizeLine(name)}: ${value(row.before?.[name])} -> ${value(row.after?.[name])}`);
+  return [`${SIGNS.changed} ${key}  ${changes.join(", ")}`];
+}
+
+function fields(record: Record<string, JsonValue>): string {
+  return Object.entries(record).map(([name, field]) => `${sanitizeLine(name)}=${value(field)}`).join(" ");
+}
+
+function value(field: JsonValue | undefined): string {
+  if (field === undefined) return "absent";
+  if (typeof field !== "object" || field === null) return sanitizeLine(JSON.stringify(field));
+  return `x'${field.hex}'${field.hex.length / 2 < field.bytes ? `… (${count(field.bytes, "byte")})` : ""}`;
+}

@@ -1,0 +1,32 @@
+/**
+ * The command `taskd export`.
+ *
+ * @module
+ */
+
+import { hasCode } from "../../lib/errors.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { ExportResult, Operations } from "../operations.ts";
+
+/** Writes the file, after the live session, if there is one, has made its commits durable. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<ExportResult> {
+  const address = args.address("address");
+  if (ops.live !== undefined && address.checkpoint === undefined) {
+    await ops.live.flush(address).catch((error) => {
+      if (!hasCode(error, "no_session")) throw error;
+    });
+  }
+  const store = await ops.store();
+  return await store.export(address, args.positional("file"), {
+    force: args.on("force"),
+    onProgress: io.progress(`export ${args.positional("address")}`),
+    signal: io.signal,
+  });
+}
+
+/** One line. */
+export function render(result: ExportResult): string {
+  return `Wrote ${result.path} (${formatBytes(result.size_bytes)}, txid ${result.txid})`;
+}

@@ -1,0 +1,41 @@
+/**
+ * The command `taskd fork`.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { type Address, parseName } from "../../lib/store/names.ts";
+import type { ForkResult } from "../../lib/store/results.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName } from "./_words.ts";
+
+/** Makes the branch. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<ForkResult> {
+  const ttl_ms = args.number("ttl");
+  return await ops.branches.fork(startOf(args), args.positional("new-branch"), {
+    ...(ttl_ms === undefined ? {} : { ttl_ms }),
+    materialize: args.on("materialize"),
+    onProgress: io.progress(`fork ${args.positional("address")}`),
+    signal: io.signal,
+  });
+}
+
+function startOf(args: Args): Address {
+  const address = args.address("address");
+  const at = args.text("at");
+  if (at === undefined) return address;
+  if (address.checkpoint !== undefined) {
+    throw new TaskdError("usage", `Fork is given two checkpoints, ${address.checkpoint} and ${JSON.stringify(at)}`, {
+      hint: "Name the checkpoint in the address or with --at, not both",
+    });
+  }
+  return { ...address, checkpoint: parseName(at, "checkpoint") };
+}
+
+/** One line. */
+export function render(result: ForkResult): string {
+  return `Forked ${branchName(result)} (${result.mode}, txid ${result.txid})`;
+}

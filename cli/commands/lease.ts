@@ -1,0 +1,28 @@
+/**
+ * The command `taskd lease`.
+ *
+ * @module
+ */
+
+import type { LeaseAnswer } from "../../lib/protocol/messages.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { textList } from "../text_table.ts";
+import { branchName, stamp } from "./_words.ts";
+
+/** Reads the lease. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<LeaseAnswer> {
+  return await ops.branches.lease(args.address("branch"));
+}
+
+/** Names and values. */
+export function render(result: LeaseAnswer): string {
+  return textList([
+    ["branch", branchName(result)],
+    ["lease", result.live ? "live" : "none"],
+    ["epoch", String(result.epoch)],
+    ["holder", result.holder],
+    ["expires", result.expires_at === undefined ? undefined : stamp(result.expires_at)],
+  ]);
+}

@@ -1,0 +1,24 @@
+/**
+ * The command `taskd promote`.
+ *
+ * @module
+ */
+
+import { parseName } from "../../lib/store/names.ts";
+import type { RepointResult } from "../../lib/store/results.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, repointOptions, repointWords } from "./_words.ts";
+
+/** Repoints the other branch. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
+  const from = args.address("branch");
+  const onto = { db: from.db, branch: parseName(args.text("onto") ?? "", "branch") };
+  return await ops.branches.promote(from, onto, repointOptions(args, io, `promote ${args.positional("branch")}`));
+}
+
+/** What was done, and what to do next. */
+export function render(result: RepointResult, _io: Io, args: Args): string {
+  return repointWords(`Promoted ${args.positional("branch")} onto ${branchName(result)}`, result);
+}

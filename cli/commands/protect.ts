@@ -1,0 +1,20 @@
+/**
+ * The command `taskd protect`.
+ *
+ * @module
+ */
+
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, type ProtectResult } from "./_words.ts";
+
+/** Refuses to destroy the branch from now on. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<ProtectResult> {
+  return await ops.branches.protect(args.address("branch"), true);
+}
+
+/** One line. */
+export function render(result: ProtectResult): string {
+  return `Protected ${branchName(result)}`;
+}

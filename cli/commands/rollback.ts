@@ -1,0 +1,23 @@
+/**
+ * The command `taskd rollback`.
+ *
+ * @module
+ */
+
+import { parseName } from "../../lib/store/names.ts";
+import type { RepointResult } from "../../lib/store/results.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, repointOptions, repointWords } from "./_words.ts";
+
+/** Takes the branch back. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
+  const address = { ...args.address("branch"), checkpoint: parseName(args.text("to") ?? "", "checkpoint") };
+  return await ops.branches.rollback(address, repointOptions(args, io, `rollback ${args.positional("branch")}`));
+}
+
+/** What was done, and what to do next. */
+export function render(result: RepointResult, _io: Io, args: Args): string {
+  return repointWords(`Rolled ${branchName(result)} back to ${args.text("to")}`, result);
+}

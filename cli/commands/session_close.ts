@@ -1,0 +1,22 @@
+/**
+ * The command `taskd session close`.
+ *
+ * @module
+ */
+
+import type { CloseAnswer } from "../../lib/protocol/messages.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { liveSessions, type Operations } from "../operations.ts";
+import { branchName } from "./_words.ts";
+
+/** Flushes and closes. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<CloseAnswer> {
+  return await liveSessions(ops).close(args.address("branch"));
+}
+
+/** What was closed, and why it had failed if it had. */
+export function render(result: CloseAnswer): string {
+  if (result.error === undefined) return `Closed ${branchName(result)} (txid ${result.txid})`;
+  return `Closed ${branchName(result)}, which had failed: ${result.error.message}`;
+}

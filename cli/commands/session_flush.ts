@@ -1,0 +1,25 @@
+/**
+ * The command `taskd session flush`.
+ *
+ * @module
+ */
+
+import type { FlushResult } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { liveSessions, type Operations } from "../operations.ts";
+import { count } from "./_words.ts";
+
+/** Makes every commit durable. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<FlushResult> {
+  return await liveSessions(ops).flush(args.address("branch"));
+}
+
+/** One line. */
+export function render(result: FlushResult, _io: Io, args: Args): string {
+  const what = result.kind === "none"
+    ? "nothing new"
+    : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.bytes)}`;
+  return `Flushed ${args.positional("branch")} (txid ${result.txid}, ${what})`;
+}

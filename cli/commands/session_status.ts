@@ -1,0 +1,45 @@
+/**
+ * The command `taskd session status`.
+ *
+ * @module
+ */
+
+import type { SessionInfo } from "../../lib/protocol/messages.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { liveSessions, type Operations } from "../operations.ts";
+import { textTable } from "../text_table.ts";
+import { branchName } from "./_words.ts";
+
+/** The open sessions. */
+export interface SessionsResult {
+  sessions: SessionInfo[];
+}
+
+/** Lists them. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<SessionsResult> {
+  const one = args.optional("branch") === undefined ? undefined : args.address("branch");
+  return { sessions: await liveSessions(ops).status(one) };
+}
+
+/** A table. */
+export function render(result: SessionsResult, io: Io): string {
+  if (result.sessions.length === 0) return "No session is open";
+  const rows = result.sessions.map((session) => [
+    branchName(session),
+    session.state,
+    known(session.durable_txid, String),
+    known(session.durable_age_seconds, (seconds) => formatDuration(seconds * 1_000)),
+    known(session.capture_lag_bytes, formatBytes),
+    known(session.wal_bytes, formatBytes),
+    session.error?.message ?? session.checkout ?? "",
+  ]);
+  const head = ["BRANCH", "STATE", "TXID", "AGE", "LAG", "WAL", "CHECKOUT"];
+  return textTable(rows, { head, right: [2, 3, 4, 5], columns: io.columns });
+}
+
+function known(value: number | undefined, show: (value: number) => string): string {
+  return value === undefined ? "-" : show(value);
+}

@@ -1,0 +1,83 @@
+/**
+ * The command `taskd status`.
+ *
+ * @module
+ */
+
+import type { BranchInfo, BranchStatus } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { textList } from "../text_table.ts";
+import { cacheBytes } from "./_cache_bytes.ts";
+import { render as renderBranches } from "./branches.ts";
+import { branchName, stamp } from "./_words.ts";
+
+/** Use of the read-only cache. */
+export interface CacheUse {
+  bytes: number;
+  budget_bytes: number;
+}
+
+/** A branch in depth, or all in short; and the SQLite library at work. */
+export interface StatusResult {
+  branch?: BranchStatus;
+  branches?: BranchInfo[];
+  sqlite_version: string;
+  ro_cache?: CacheUse;
+}
+
+/** Looks. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<StatusResult> {
+  const budget_bytes = args.number("ro-cache-budget");
+  const about = args.optional("branch") === undefined
+    ? { branches: await ops.branches.branches() }
+    : { branch: await ops.branches.status(args.address("branch")) };
+  const cache = budget_bytes === undefined
+    ? {}
+    : { ro_cache: { bytes: await cacheBytes(`${args.store}/checkouts-ro`), budget_bytes } };
+  return { ...about, sqlite_version: await ops.sqliteVersion(), ...cache };
+}
+
+/** Names and values, or a table. */
+export function render(result: StatusResult, io: Io): string {
+  const lines = [
+    result.branch === undefined ? renderBranches({ branches: result.branches ?? [] }, io) : depth(result.branch),
+  ];
+  lines.push(textList([["sqlite", result.sqlite_version], ["ro cache", cacheWords(result.ro_cache)]]));
+  return lines.join("\n");
+}
+
+function cacheWords(use: CacheUse | undefined): string | undefined {
+  if (use === undefined) return undefined;
+  if (use.budget_bytes === 0) return `${formatBytes(use.bytes)}, no budget`;
+  const share = Math.round(use.bytes / use.budget_bytes * 100);
+  return `${formatBytes(use.bytes)} of ${formatBytes(use.budget_bytes)} (${share}%)`;
+}
+
+function depth(branch: BranchStatus): string {
+  return textList([
+    ["branch", branchName(branch)],
+    ["state", branch.state],
+    ["error", branch.error],
+    ["storage", `storage=${branch.storage}`],
+    ["txid", String(branch.txid)],
+    ["epoch", String(branch.epoch)],
+    ["lineage", branch.lineage],
+    ["depth", `${branch.depth} past the last snapshot`],
+    ["stored", `${formatBytes(branch.chain_bytes)}, ${formatBytes(branch.own_bytes)} of its own`],
+    ["holder", branch.holder],
+    ["checkout", branch.checkout],
+    ["protected", branch.protected ? "yes" : "no"],
+    ["ttl", branch.ttl_ms === undefined ? "never expires" : formatDuration(branch.ttl_ms)],
+    ["touched", stamp(branch.touched_at)],
+    ...branch.checkpoints.map((point, index): [string, string] => [
+      index === 0 ? "checkpoints" : "",
+      `${point.name}  txid ${point.txid}  ${point.kind}  ${stamp(point.created_at)}${
+        point.note ? `  ${point.note}` : ""
+      }`,
+    ]),
+  ]);
+}

@@ -1,0 +1,20 @@
+/**
+ * The command `taskd unprotect`.
+ *
+ * @module
+ */
+
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, type ProtectResult } from "./_words.ts";
+
+/** Allows the branch to be destroyed again. */
+export async function run(args: Args, _io: Io, ops: Operations): Promise<ProtectResult> {
+  return await ops.branches.protect(args.address("branch"), false);
+}
+
+/** One line. */
+export function render(result: ProtectResult): string {
+  return `Unprotected ${branchName(result)}`;
+}

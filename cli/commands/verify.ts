@@ -1,0 +1,62 @@
+/**
+ * The command `taskd verify`.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import type { Address } from "../../lib/store/names.ts";
+import type { VerifyResult } from "../../lib/store/results.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Io } from "../io.ts";
+import type { Operations } from "../operations.ts";
+import { branchName, count } from "./_words.ts";
+
+/** One branch; `intact` rather than `ok`, which in JSON says that the call itself worked. */
+export type Verified = Omit<VerifyResult, "ok"> & { intact: boolean };
+
+/** Every branch that was looked at. */
+export interface VerifyAllResult {
+  intact: boolean;
+  branches: Verified[];
+}
+
+/** Verifies the branch, or all. */
+export async function run(args: Args, io: Io, ops: Operations): Promise<VerifyAllResult> {
+  const store = await ops.store();
+  const branches: Verified[] = [];
+  for (const address of await addresses(args, () => store.branches())) {
+    const onProgress = io.progress(`verify ${branchName(address)}`);
+    const { ok, ...result } = await store.verify(address, { onProgress, signal: io.signal });
+    io.clearProgress();
+    branches.push({ ...result, intact: ok });
+  }
+  return { intact: branches.every((branch) => branch.intact), branches };
+}
+
+async function addresses(args: Args, list: () => Promise<Address[]>): Promise<Address[]> {
+  const named = args.optional("address") !== undefined;
+  if (named === args.on("all")) {
+    throw new TaskdError("usage", `Verify takes one address${named ? " or --all, not both" : ", or --all"}`, {
+      hint: "See taskd help verify",
+    });
+  }
+  if (named) return [args.address("address")];
+  return (await list()).map(({ db, branch }) => ({ db, branch }));
+}
+
+/** One line for each branch, and one for each problem. */
+export function render(result: VerifyAllResult): string {
+  if (result.branches.length === 0) return "There are no branches";
+  return result.branches.flatMap((branch) => {
+    const what = `${count(branch.objects, "object")}, ${count(branch.pages, "page")}, txid ${branch.txid}`;
+    const verdict = branch.intact ? "intact" : "DAMAGED";
+    return [`${branchName(branch)} is ${verdict} (${what})`, ...branch.problems.map((problem) => `  ${problem}`)];
+  }).join("\n");
+}
+
+/** Damage is a failure. */
+export function exitCode(result: VerifyAllResult): number {
+  return result.intact ? EXIT_OK : EXIT_FAILURE;
+}

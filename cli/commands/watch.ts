@@ -1,0 +1,41 @@
+/**
+ * The command `taskd watch`.
+ *
+ * @module
+ */
+
+import type { DaemonEvent } from "../../lib/protocol/messages.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { liveSessions, type Operations } from "../operations.ts";
+import { stamp } from "./_words.ts";
+
+/** Prints events until it is interrupted. */
+export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
+  for await (const event of liveSessions(ops).events(() => io.note("Watching; Ctrl-C ends it"))) {
+    if (io.json) io.outJson(event);
+    else io.out(eventLine(event));
+  }
+  io.signal.throwIfAborted();
+  throw new TaskdError("daemon_unreachable", "The daemon ended the subscription", {
+    hint: "It was stopped, or this reader was too slow for it: watch again",
+  });
+}
+
+/** Nothing is left to print. */
+export function render(): string {
+  return "";
+}
+
+/** An event for people: when, what, where, details. */
+export function eventLine(event: DaemonEvent): string {
+  const where = event.db === "" ? "" : ` ${event.db}@${event.branch}`;
+  const details = Object.entries(event.detail).map(([name, value]) => ` ${name}=${word(value)}`).join("");
+  return sanitizeLine(`${stamp(event.ts)} ${event.type}${where}${details}`);
+}
+
+function word(value: unknown): string {
+  return typeof value === "string" && /\s|^$/.test(value) ? JSON.stringify(value) : String(value);
+}

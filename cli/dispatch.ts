@@ -1,0 +1,125 @@
+/**
+ * Every call goes through here: parse, plan, narrow the permissions to the
+ * command's own set, run it, return the exit status.
+ *
+ * A command that needs nothing runs inline after every permission is revoked.
+ * Any other runs in a Worker that is made with exactly its set; once it is ready
+ * this thread, too, gives up everything.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../lib/errors.ts";
+import type { CommandSpec, Plan } from "./command.ts";
+import { COMMANDS, findCommand, GLOBAL_FLAGS } from "./commands.ts";
+import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "./exit_codes.ts";
+import { reportFailure } from "./failure.ts";
+import { absolutePath, type LaunchContext, planCall } from "./launch.ts";
+import { parseCall } from "./parse.ts";
+import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "./permissions.ts";
+import { type Load, loadFromTable, processIo, runCommand } from "./run.ts";
+import type { FromWorker, ToWorker } from "./worker_host.ts";
+// Makes the Worker's modules part of the program, so that whatever caches or packs it has them.
+import type {} from "./worker.ts";
+
+/** Where commands' modules come from; tests put probes in their place. */
+export interface DispatchModules {
+  /** The Worker's module. */
+  worker: URL;
+  /** For commands that run inline. */
+  load: Load;
+}
+
+const MODULES: DispatchModules = { worker: new URL("./worker.ts", import.meta.url), load: loadFromTable };
+
+/** Runs the call that `argv` makes and returns its exit status. */
+export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {
+  let plan: Plan;
+  let spec: CommandSpec;
+  try {
+    ({ plan, spec } = await understand(argv));
+    if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
+  } catch (error) {
+    return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
+  }
+  if (spec.uses !== "nothing") return await runInWorker(plan, spec.needs(plan), modules.worker);
+  revokeAll();
+  return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
+}
+
+async function understand(argv: readonly string[]): Promise<{ plan: Plan; spec: CommandSpec }> {
+  const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env: (name: string) => Deno.env.get(name) };
+  let call = await parseCall(argv, { ...context, absolute: absolutePath });
+  if (call.kind === "help") {
+    call = await parseCall(["help", ...call.topic], { ...context, absolute: absolutePath });
+  }
+  if (call.kind === "help") throw new Error("Help has no plan");
+  const launch: LaunchContext = { home: Deno.env.get("HOME") || undefined, absolute: absolutePath, daemonSocket };
+  return { plan: await planCall(call, launch), spec: call.spec };
+}
+
+/** The words could not be read, so this is all there is to tell whether a program or a person is calling. */
+function asksForJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  return argv.slice(0, end < 0 ? undefined : end).some((word) => /^--?json(=true)?$/.test(word));
+}
+
+function printPermissions(plan: Plan, set: PermissionSet): number {
+  const io = processIo(plan, new AbortController().signal);
+  if (io.json) io.outJson({ ok: true, command: plan.command, permissions: set });
+  else for (const kind of PERMISSION_KINDS) io.out(`${kind.padEnd(6)}${set[kind].join(" ") || "nothing"}`);
+  return EXIT_OK;
+}
+
+function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<number> {
+  return new Promise((resolve) => {
+    const worker = new Worker(module, {
+      type: "module",
+      name: plan.command,
+      deno: { permissions: toDenoPermissions(needs) },
+    });
+    const send = (message: ToWorker) => worker.postMessage(message);
+    const stopListening = listenForSignals({ once: () => send({ type: "interrupt" }), again: resolve });
+    const finish = (code: number) => {
+      stopListening();
+      resolve(code);
+    };
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      if (data.type === "exit") return finish(data.code);
+      // Until now the runtime read the Worker's modules with this thread's permissions.
+      revokeAll();
+      send({ type: "run", plan });
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      const error = new TaskdError("internal", `The command's thread failed: ${event.message}`, {
+        hint: "This is a defect in taskd; please report it with this line",
+      });
+      reportFailure(error, processIo(plan, new AbortController().signal));
+      finish(EXIT_FAILURE);
+    };
+  });
+}
+
+/** The first Ctrl-C or SIGTERM asks the command to stop and clean up; the second ends the process. */
+function listenForSignals(on: { once(): void; again(code: number): void }): () => void {
+  let asked = false;
+  const listeners = ([["SIGINT", EXIT_INTERRUPTED], ["SIGTERM", EXIT_TERMINATED]] as const).map(([signal, code]) => {
+    const listener = () => {
+      if (asked) return on.again(code);
+      asked = true;
+      on.once();
+    };
+    Deno.addSignalListener(signal, listener);
+    return { signal, listener };
+  });
+  return () => {
+    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
+  };
+}
+
+/** Asks the store's directory who serves it. */
+async function daemonSocket(directory: string): Promise<string | undefined> {
+  const { readDaemonInfo } = await import("../lib/store/daemon_lock.ts");
+  return (await readDaemonInfo(directory))?.socket;
+}

@@ -1,0 +1,125 @@
+/**
+ * The streams of a command: results on stdout, everything about the work on
+ * stderr, colour and progress only on a terminal.
+ *
+ * @module
+ */
+
+import { sanitizeText } from "../lib/text/sanitize.ts";
+import type { OnProgress } from "../lib/store/results.ts";
+import { Progress } from "./progress.ts";
+
+/** Where bytes go: stdout, stderr, or a test's buffer. */
+export interface Sink {
+  writeSync(bytes: Uint8Array): number;
+  isTerminal(): boolean;
+}
+
+/** What a command's surroundings are. */
+export interface IoOptions {
+  stdout: Sink;
+  stderr: Sink;
+  json: boolean;
+  quiet: boolean;
+  /** Whether NO_COLOR is set. */
+  no_color: boolean;
+  /** Aborted by Ctrl-C. */
+  signal: AbortSignal;
+  /** Monotonic milliseconds. */
+  now(): number;
+}
+
+/** What one command writes to and listens to. */
+export class Io {
+  /** Whether results are for programs. */
+  readonly json: boolean;
+  /** Whether only results and errors are wanted. */
+  readonly quiet: boolean;
+  /** Aborted by Ctrl-C. */
+  readonly signal: AbortSignal;
+  readonly #options: IoOptions;
+  #progress: Progress | undefined;
+
+  /** Writes to the given streams. */
+  constructor(options: IoOptions) {
+    this.json = options.json;
+    this.quiet = options.quiet;
+    this.signal = options.signal;
+    this.#options = options;
+  }
+
+  /** Writes a line, or lines, of results. Control characters in it are made visible. */
+  out(text: string): void {
+    this.clearProgress();
+    write(this.#options.stdout, `${sanitizeText(text)}\n`);
+  }
+
+  /** Writes one JSON value as a line. JSON escapes every control character below U+0020 itself. */
+  outJson(value: object): void {
+    this.clearProgress();
+    write(this.#options.stdout, `${JSON.stringify(value)}\n`);
+  }
+
+  /** Writes a line of errors. */
+  error(text: string): void {
+    this.clearProgress();
+    write(this.#options.stderr, `${sanitizeText(text)}\n`);
+  }
+
+  /** Tells the person what is going on; silent under -quiet. */
+  note(text: string): void {
+    if (!this.quiet) this.error(text);
+  }
+
+  /** `text` in bold on a terminal. Call it on text that was sanitised, and write the result with {@linkcode styled}. */
+  heading(text: string): string {
+    const colours = this.#options.stdout.isTerminal() && !this.#options.no_color;
+    return colours ? `\x1b[1m${text}\x1b[22m` : text;
+  }
+
+  /** Writes a line of the program's own words, styled by {@linkcode heading}. */
+  styled(text: string): void {
+    this.clearProgress();
+    write(this.#options.stdout, `${text}\n`);
+  }
+
+  /** Columns of the terminal that stdout is, undefined off one: then nothing is cut. */
+  get columns(): number | undefined {
+    return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
+  }
+
+  /** A progress bar for long work: drawn on stderr on a terminal, nothing anywhere else. */
+  progress(label: string): OnProgress {
+    if (this.quiet || !this.#options.stderr.isTerminal()) return () => {};
+    const bar = new Progress({
+      label,
+      now: this.#options.now,
+      columns: consoleColumns(),
+      write: (text) => write(this.#options.stderr, text),
+    });
+    this.#progress = bar;
+    return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
+  }
+
+  /** Removes the progress bar, if one is drawn. */
+  clearProgress(): void {
+    this.#progress?.clear();
+    this.#progress = undefined;
+  }
+}
+
+const encoder = new TextEncoder();
+
+function write(sink: Sink, text: string): void {
+  let bytes = encoder.encode(text);
+  while (bytes.length > 0) bytes = bytes.subarray(sink.writeSync(bytes));
+}
+
+function consoleColumns(): number {
+  try {
+    return Deno.consoleSize().columns;
+  } catch {
+    // Only one of the streams is a terminal, and not the one that is asked.
+    return 80;
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * The permissions of a command, as one plain value: lists of exactly what may be
+ * touched, per kind. An empty list means nothing.
+ *
+ * @module
+ */
+
+import type { Plan } from "./command.ts";
+
+/** The kinds of Deno's permissions, in the order they are shown. */
+export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi"] as const;
+/** A kind of permission. */
+export type PermissionKind = typeof PERMISSION_KINDS[number];
+
+/** What may be touched, per kind. */
+export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
+
+/** Nothing at all. */
+export const NO_PERMISSIONS: PermissionSet = { read: [], write: [], net: [], run: [], env: [], sys: [], ffi: [] };
+
+/**
+ * The one program that is ever started: it clones blocks where the file system can. Absolute, because a grant
+ * matches one spelling only.
+ */
+export const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
+
+/** What direct work on a store needs: its directory, the cloning program, and the type of the store's file system. */
+export function storeNeeds(plan: Plan): PermissionSet {
+  return { ...NO_PERMISSIONS, read: [plan.store], write: [plan.store], run: [CLONE_PROGRAM], sys: ["statfs"] };
+}
+
+/** What a client of the daemon needs: its socket. Unix sockets need read, write and net on the very path. */
+export function socketNeeds(plan: Plan): PermissionSet {
+  return { ...NO_PERMISSIONS, read: [plan.socket], write: [plan.socket], net: [`unix:${plan.socket}`] };
+}
+
+/** What a command of branches needs, by who does the work. */
+export function branchNeeds(plan: Plan): PermissionSet {
+  return plan.route === "socket" ? socketNeeds(plan) : storeNeeds(plan);
+}
+
+/** The union of two sets, without repetition. */
+export function unionOf(a: PermissionSet, b: PermissionSet): PermissionSet {
+  const union = { ...a };
+  for (const kind of PERMISSION_KINDS) union[kind] = [...new Set([...a[kind], ...b[kind]])];
+  return union;
+}
+
+/** The set as the runtime takes it. False rather than an empty list, which older runtimes read as everything. */
+export function toDenoPermissions(set: PermissionSet): Deno.PermissionOptionsObject {
+  const list = (kind: PermissionKind): string[] | false => set[kind].length === 0 ? false : [...set[kind]];
+  return {
+    read: list("read"),
+    write: list("write"),
+    net: list("net"),
+    run: list("run"),
+    env: list("env"),
+    sys: list("sys") as Deno.PermissionOptionsObject["sys"] & (string[] | false),
+    ffi: list("ffi"),
+    import: false,
+  };
+}
+
+/** Gives up every permission of this thread. One way. */
+export function revokeAll(): void {
+  for (const name of PERMISSION_KINDS) Deno.permissions.revokeSync({ name });
+}

@@ -1,0 +1,74 @@
+/**
+ * Runs one planned command: loads its module, does the work, prints the result,
+ * and turns whatever happens into an exit status. The same inside a Worker and
+ * inline.
+ *
+ * @module
+ */
+
+import { Args } from "./args.ts";
+import type { CommandModule, CommandSpec, LocalModule, Plan } from "./command.ts";
+import { EXIT_OK } from "./exit_codes.ts";
+import { reportFailure } from "./failure.ts";
+import { Io } from "./io.ts";
+import { openOperations } from "./operations.ts";
+
+/** A module of a command, already loaded, with what it needs. */
+export type LoadedCommand =
+  | { local: true; module: LocalModule }
+  | { local: false; module: CommandModule };
+
+/** Loads the module of a command; a test may answer with another. */
+export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
+
+/** Loads what the table names. */
+export const loadFromTable: Load = async (spec) => {
+  if (spec.uses === "nothing" || spec.uses === "serve") return { local: true, module: await spec.load() };
+  return { local: false, module: await spec.load() };
+};
+
+/** The process's streams for a plan. */
+export function processIo(plan: Pick<Plan, "flags">, signal: AbortSignal): Io {
+  return new Io({
+    stdout: Deno.stdout,
+    stderr: Deno.stderr,
+    json: plan.flags.json === true,
+    quiet: plan.flags.quiet === true,
+    no_color: Deno.noColor,
+    signal,
+    now: () => performance.now(),
+  });
+}
+
+/** Runs a command and returns its exit status. Never throws. */
+export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Load): Promise<number> {
+  try {
+    const args = new Args(plan);
+    const loaded = await load(spec);
+    if (loaded.local) {
+      const result = await loaded.module.run(args, io);
+      if (result !== undefined) print(spec, result, io, () => loaded.module.render(result, io, args));
+      return EXIT_OK;
+    }
+    const { module } = loaded;
+    const ops = await openOperations(plan, io.signal);
+    let result: object | undefined;
+    try {
+      result = await module.run(args, io, ops);
+    } finally {
+      await ops.close();
+      io.clearProgress();
+    }
+    if (result === undefined) return EXIT_OK;
+    const shown = result;
+    print(spec, shown, io, () => module.render(shown, io, args));
+    return module.exitCode?.(shown) ?? EXIT_OK;
+  } catch (error) {
+    return reportFailure(error, io);
+  }
+}
+
+function print(spec: CommandSpec, result: object, io: Io, render: () => string): void {
+  if (io.json) io.outJson({ ok: true, ...result });
+  else if (spec.output === "data" || !io.quiet) io.out(render());
+}

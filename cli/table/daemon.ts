@@ -1,0 +1,153 @@
+/**
+ * The daemon, the commands of its sessions, and the program's own.
+ *
+ * @module
+ */
+
+import type { CommandSpec } from "../command.ts";
+import { NO_PERMISSIONS, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
+import { BRANCH } from "./_shared.ts";
+
+/** Where the program's modules are, when they are files: a Worker's module is read under the permissions of its maker. */
+const PROGRAM_FILES = import.meta.url.startsWith("file:") ? [new URL("../../", import.meta.url).pathname] : [];
+
+/** Commands of the groups Daemon and Program. */
+export const DAEMON_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "serve",
+    group: "Daemon",
+    summary: "Run the branch-store daemon",
+    details: "It serves live sessions on a unix socket until it is told to stop (Ctrl-C or SIGTERM); then it flushes " +
+      "and closes every session.",
+    positionals: [],
+    flags: [
+      {
+        name: "flush-every",
+        kind: "duration",
+        value: "DURATION",
+        default: "30s",
+        help: "How often live sessions are made durable; 0 leaves it to session flush",
+      },
+      {
+        name: "snapshot-every",
+        kind: "integer",
+        minimum: 1,
+        value: "N",
+        default: "16",
+        help: "Segments after which a whole snapshot is stored",
+      },
+    ],
+    examples: [{ words: "serve -flush-every 10s", why: "A dying daemon loses ten seconds at most" }],
+    output: "data",
+    uses: "serve",
+    needs(plan) {
+      const socket = socketNeeds({ ...plan, route: "socket" });
+      // The umask keeps others from the socket from its first moment on.
+      return unionOf(unionOf(storeNeeds(plan), socket), { ...NO_PERMISSIONS, read: PROGRAM_FILES, sys: ["umask"] });
+    },
+    load: () => import("../commands/serve.ts"),
+  },
+  {
+    name: "session open",
+    group: "Daemon",
+    summary: "Open a live session and print the path of its database file",
+    positionals: [BRANCH],
+    flags: [],
+    examples: [{ words: "session open shop@try", why: "What any SQLite client writes there is captured" }],
+    output: "data",
+    uses: "daemon",
+    needs: socketNeeds,
+    load: () => import("../commands/session_open.ts"),
+  },
+  {
+    name: "session flush",
+    group: "Daemon",
+    summary: "Make a live session durable now",
+    positionals: [BRANCH],
+    flags: [],
+    examples: [{ words: "session flush shop@try", why: "Every commit made so far is stored" }],
+    output: "note",
+    uses: "daemon",
+    needs: socketNeeds,
+    load: () => import("../commands/session_flush.ts"),
+  },
+  {
+    name: "session status",
+    group: "Daemon",
+    summary: "Show live sessions",
+    positionals: [{ ...BRANCH, optional: true }],
+    flags: [],
+    examples: [{ words: "session status", why: "Every open session, its lag and its last flush" }],
+    output: "data",
+    uses: "daemon",
+    needs: socketNeeds,
+    load: () => import("../commands/session_status.ts"),
+  },
+  {
+    name: "session close",
+    group: "Daemon",
+    summary: "Flush and close a live session",
+    positionals: [BRANCH],
+    flags: [],
+    examples: [{ words: "session close shop@try", why: "Flush, release the lease, close" }],
+    output: "note",
+    uses: "daemon",
+    needs: socketNeeds,
+    load: () => import("../commands/session_close.ts"),
+  },
+  {
+    name: "watch",
+    group: "Daemon",
+    summary: "Print the daemon's events as they happen",
+    details: "With --json each event is one line of JSON.",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "watch --json", why: "Events for a program" }],
+    output: "data",
+    uses: "daemon",
+    needs: socketNeeds,
+    load: () => import("../commands/watch.ts"),
+  },
+  {
+    name: "version",
+    group: "Program",
+    summary: "Show the version",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "version", why: "The program's version and its runtime's" }],
+    output: "data",
+    uses: "nothing",
+    needs: () => NO_PERMISSIONS,
+    load: () => import("../commands/version.ts"),
+  },
+  {
+    name: "help",
+    group: "Program",
+    summary: "Explain the program or one command",
+    positionals: [
+      { name: "command", kind: "word", optional: true, help: "The command" },
+      { name: "subcommand", kind: "word", optional: true, help: "Its second word" },
+    ],
+    flags: [],
+    examples: [{ words: "help session open", why: "The same as session open --help" }],
+    output: "data",
+    uses: "nothing",
+    needs: () => NO_PERMISSIONS,
+    load: () => import("../commands/help.ts"),
+  },
+  {
+    name: "completion",
+    group: "Program",
+    summary: "Print a completion script for a shell",
+    positionals: [{ name: "shell", kind: "word", help: "bash, zsh or fish" }],
+    flags: [],
+    examples: [
+      { words: "completion bash > /etc/bash_completion.d/taskd", why: "For every user of bash" },
+      { words: "completion fish > ~/.config/fish/completions/taskd.fish", why: "For one user of fish" },
+    ],
+    output: "data",
+    uses: "nothing",
+    needs: () => NO_PERMISSIONS,
+    load: () => import("../commands/completion.ts"),
+  },
+];

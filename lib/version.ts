@@ -1,0 +1,15 @@
+/**
+ * Which build is running.
+ *
+ * @module
+ */
+
+import config from "../deno.json" with { type: "json" };
+
+/** Whether these modules are a release: packed into a program of their own, or served by the registry. */
+function isRelease(): boolean {
+  return Deno.build.standalone || import.meta.url.startsWith("https://jsr.io/");
+}
+
+/** The version of a release, `dev` for everything else. */
+export const VERSION: string = isRelease() ? config.version : "dev";
