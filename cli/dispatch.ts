@@ -11,7 +11,7 @@
 
 import { TaskdError } from "../lib/errors.ts";
 import type { CommandSpec, Plan } from "./command.ts";
-import { COMMANDS, findCommand, GLOBAL_FLAGS } from "./commands.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import { absolutePath, type LaunchContext, planCall } from "./launch.ts";
