@@ -89,6 +89,17 @@ export function removeIfPresent(path: string): void {
   }
 }
 
+/** Whether `path` still names the open `file`: a person may have removed a lock file before it was locked. */
+export function isStillAt(file: Deno.FsFile, path: string): boolean {
+  try {
+    const [mine, there] = [file.statSync(), Deno.lstatSync(path)];
+    return mine.ino === there.ino && mine.dev === there.dev;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
+}
+
 /**
  * Replaces or creates the file at `path` durably. Not for a database that SQLite has open.
  *

@@ -13,7 +13,7 @@
 
 import { createHash } from "node:crypto";
 import type { Clock, RandomBytes } from "../clock.ts";
-import { fileErrorCode } from "../fs.ts";
+import { fileErrorCode, isStillAt } from "../fs.ts";
 import { BackendError } from "./backend.ts";
 
 const STRIPES = 64;
@@ -70,16 +70,5 @@ export class StripeLocks {
       Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
       return Deno.openSync(path, options);
     }
-  }
-}
-
-/** Whether `path` names the open `file`: a person may have removed the lock files under us. */
-function isStillAt(file: Deno.FsFile, path: string): boolean {
-  try {
-    const [mine, there] = [file.statSync(), Deno.lstatSync(path)];
-    return mine.ino === there.ino && mine.dev === there.dev;
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw error;
   }
 }

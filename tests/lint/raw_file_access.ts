@@ -19,6 +19,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/sqlite/checkout_file.ts": "owns every byte of access to checkouts",
   "lib/backend/": "the objects of a store, which SQLite never opens in place",
   "lib/fs.ts": "durable writes of small files, none of them a database",
+  "lib/store/daemon_lock.ts": "the daemon's lock file, which no database is",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };
 

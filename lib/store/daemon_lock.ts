@@ -1,0 +1,214 @@
+/**
+ * One daemon per store: a lock of the operating system on `<store>/daemon.lock`, held
+ * for the daemon's life and freed by the kernel however it dies. The file itself says
+ * who holds it, for messages and for clients; it is never removed, and what it says
+ * counts only while the lock is held.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { fileError, fileErrorCode, isStillAt, writeAllSync } from "../fs.ts";
+
+/** Who serves a store. */
+export interface DaemonInfo {
+  /** Its process id, on {@linkcode DaemonInfo.host}. */
+  pid: number;
+  /** The machine or container it runs on; empty when it may not know. */
+  host: string;
+  /** Absolute path of its socket; absent until it listens. */
+  socket?: string;
+  /** ISO 8601 UTC. */
+  started_at: string;
+}
+
+/** What {@linkcode acquireDaemonLock} accepts. */
+export interface DaemonLockOptions {
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Randomness, by default the system's. */
+  random?: RandomBytes;
+}
+
+/** The lock's file is of one size, so that each update is a single write that no reader sees in part. */
+const FILE_BYTES = 2048;
+/** Clients that look hold the lock shared for microseconds; this is far more than they need to be done. */
+const MAX_WAIT_MS = 5_000;
+const PAUSE_MS = 2;
+
+const lockPath = (directory: string): string => `${directory}/daemon.lock`;
+
+/** The lock on a store, while it is held. */
+export class DaemonLock implements Disposable {
+  #file: Deno.FsFile;
+  #path: string;
+  #info: DaemonInfo;
+  #released = false;
+
+  /** Takes over `file`, which is locked. Made by {@linkcode acquireDaemonLock}. */
+  constructor(file: Deno.FsFile, path: string, info: DaemonInfo) {
+    this.#file = file;
+    this.#path = path;
+    this.#info = info;
+    this.#write(info);
+  }
+
+  /** What the file says of this daemon. */
+  get info(): DaemonInfo {
+    return { ...this.#info };
+  }
+
+  /**
+   * Says where the daemon listens, once it does.
+   *
+   * @throws {TaskdError} `no_space`, `denied` or `unavailable`; `too_large` for a path over about 1,800 bytes.
+   */
+  update(change: { socket: string }): void {
+    const info = { ...this.#info, ...change };
+    this.#write(info);
+    this.#info = info;
+  }
+
+  /** Gives the lock up. May be called twice. */
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#file.close();
+  }
+
+  /** The same as {@linkcode DaemonLock.release}. */
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  #write(info: DaemonInfo): void {
+    const json = new TextEncoder().encode(JSON.stringify(info));
+    if (json.length >= FILE_BYTES) {
+      throw new TaskdError("too_large", `Cannot write ${this.#path}: the socket's path is too long`, {
+        hint: "Use a socket with a shorter path",
+      });
+    }
+    const bytes = new Uint8Array(FILE_BYTES).fill(0x20);
+    bytes.set(json);
+    bytes[FILE_BYTES - 1] = 0x0a;
+    try {
+      this.#file.seekSync(0, Deno.SeekMode.Start);
+      writeAllSync(this.#file, bytes);
+    } catch (error) {
+      throw fileError(error, `Cannot write ${this.#path}`);
+    }
+  }
+}
+
+/**
+ * Makes this process the daemon of the store in `directory`, which must exist.
+ *
+ * @throws {TaskdError} `daemon_running`, naming the other's pid and socket; `not_found` when there is no such directory;
+ * `denied`, `no_space` or `unavailable`.
+ */
+export async function acquireDaemonLock(directory: string, options: DaemonLockOptions = {}): Promise<DaemonLock> {
+  const { clock = systemClock, random = systemRandom } = options;
+  const path = lockPath(directory);
+  const deadline = clock.monotonic() + MAX_WAIT_MS;
+  while (true) {
+    const file = openLock(path);
+    try {
+      if (file.tryLockSync(true) && isStillAt(file, path)) {
+        const started_at = new Date(clock.now()).toISOString();
+        return new DaemonLock(file, path, { pid: Deno.pid, host: hostName(), started_at });
+      }
+      // A client that looks holds the lock shared, a daemon alone: so a shared lock tells which one it is.
+      if (!file.tryLockSync(false)) throw alreadyRunning(directory, parseInfo(readSlot(file)));
+    } catch (error) {
+      file.close();
+      throw fileError(error, `Cannot lock ${path}`);
+    }
+    file.close();
+    if (clock.monotonic() >= deadline) {
+      throw new TaskdError("unavailable", `Cannot lock ${path}: other processes keep it busy`, { hint: "Try again" });
+    }
+    await clock.sleep(PAUSE_MS * (1 + random(1)[0]! / 255));
+  }
+}
+
+/**
+ * The daemon that serves the store in `directory`, if one does now. Never waits, and takes nothing from a daemon.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
+export async function readDaemonInfo(
+  directory: string,
+  options: DaemonLockOptions = {},
+): Promise<DaemonInfo | undefined> {
+  const { clock = systemClock } = options;
+  const path = lockPath(directory);
+  const deadline = clock.monotonic() + 1_000;
+  while (true) {
+    const info = readHeld(path);
+    if (info !== "unreadable") return info;
+    // Its holder has locked it and not yet written it.
+    if (clock.monotonic() >= deadline) {
+      throw new TaskdError("unavailable", `Cannot read ${path}: a process holds it but does not say who it is`, {
+        hint: "Find it with fuser and end it",
+      });
+    }
+    await clock.sleep(PAUSE_MS);
+  }
+}
+
+function readHeld(path: string): DaemonInfo | undefined | "unreadable" {
+  try {
+    using file = Deno.openSync(path);
+    // Shared, so that two clients never take each other for a daemon.
+    if (file.tryLockSync(false)) return undefined;
+    return parseInfo(readSlot(file)) ?? "unreadable";
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return undefined;
+    throw fileError(error, `Cannot read ${path}`);
+  }
+}
+
+function openLock(path: string): Deno.FsFile {
+  try {
+    return Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
+  } catch (error) {
+    throw fileError(error, `Cannot open ${path}`);
+  }
+}
+
+function readSlot(file: Deno.FsFile): string {
+  const bytes = new Uint8Array(FILE_BYTES);
+  file.seekSync(0, Deno.SeekMode.Start);
+  return new TextDecoder().decode(bytes.subarray(0, file.readSync(bytes) ?? 0));
+}
+
+function parseInfo(text: string): DaemonInfo | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  const { pid, host, socket, started_at } = value as Record<string, unknown>;
+  if (typeof pid !== "number" || typeof host !== "string" || typeof started_at !== "string") return undefined;
+  return { pid, host, started_at, ...(typeof socket === "string" ? { socket } : {}) };
+}
+
+function alreadyRunning(directory: string, info: DaemonInfo | undefined): TaskdError {
+  const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
+  const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
+  return new TaskdError("daemon_running", `Cannot serve ${directory}: another daemon does so already${who}`, {
+    hint: "Use that daemon, or stop it first",
+  });
+}
+
+function hostName(): string {
+  try {
+    return Deno.hostname();
+  } catch {
+    // Without --allow-sys=hostname: it only makes the message clearer.
+    return "";
+  }
+}
