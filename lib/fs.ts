@@ -211,18 +211,28 @@ const probes = new Map<string, Promise<boolean>>();
  * a small file there; false when that cannot be tried (nothing may be written or run).
  */
 export function clonable(directory: string, options: CloneOptions = {}): Promise<boolean> {
-  let device = 0;
+  let device: number;
   try {
     device = Deno.lstatSync(directory).dev;
-    if (!DARWIN && NEVER_CLONE.has(statfsSync(directory).type)) return Promise.resolve(false);
   } catch {
-    // Without the permission to ask, the clone below answers.
+    return Promise.resolve(false);
   }
+  if (neverClones(directory)) return Promise.resolve(false);
   // The device is part of the name: another file system may be mounted here later.
   const name = JSON.stringify([device, directory, options.cp_path]);
   let probe = probes.get(name);
   if (probe === undefined) probes.set(name, probe = probeClone(directory, options));
   return probe;
+}
+
+function neverClones(directory: string): boolean {
+  if (DARWIN) return false;
+  try {
+    return NEVER_CLONE.has(statfsSync(directory).type);
+  } catch {
+    // Without --allow-sys=statfs a probe answers instead.
+    return false;
+  }
 }
 
 async function probeClone(directory: string, options: CloneOptions): Promise<boolean> {

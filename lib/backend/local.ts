@@ -89,8 +89,9 @@ export class LocalBackend implements Backend {
     const root = resolve(directory);
     try {
       await makeRoot(root);
-      sweepStaged(`${root}/${RESERVED_PART}/tmp`, (options.clock ?? systemClock).now());
-      return new LocalBackend(root, await clonable(root, options), options);
+      const staging = `${root}/${RESERVED_PART}/tmp`;
+      sweepStaged(staging, (options.clock ?? systemClock).now());
+      return new LocalBackend(root, await canClone(staging, options), options);
     } catch (error) {
       throw backendError(error, "", `open the store ${root}`);
     }
@@ -341,6 +342,18 @@ async function fsyncUnlessGone(directory: string): Promise<void> {
     // Removed with all that was in it: nothing is left to make durable.
     if (fileErrorCode(error) !== "not_found") throw error;
   }
+}
+
+/** Whether objects can be clones. Asked where temporary files are, so that no listing shows the probe. */
+async function canClone(staging: string, options: CloneOptions): Promise<boolean> {
+  try {
+    Deno.mkdirSync(staging, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    // A store that may only be read is still one.
+    if (fileErrorCode(error) === "denied") return false;
+    throw error;
+  }
+  return await clonable(staging, options);
 }
 
 /** Makes the store's own directory, durable up to the first ancestor that was there. */

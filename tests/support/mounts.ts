@@ -25,41 +25,57 @@ async function unmount(path: string): Promise<void> {
   }
 }
 
-/** Mounts by `args` at a new directory, runs `fn` with it, and takes all of it away again. */
-async function mounted<T>(
-  prepare: (directory: string) => Promise<string[]>,
-  fn: (directory: string) => Promise<T>,
-): Promise<T> {
-  const place = await Deno.makeTempDir({ prefix: "mount-" });
-  try {
-    const directory = `${place}/root`;
-    await Deno.mkdir(directory);
-    await run("mount", ...await prepare(place), directory);
-    try {
-      return await fn(directory);
-    } finally {
-      await unmount(directory);
-    }
-  } finally {
-    await Deno.remove(place, { recursive: true });
-  }
+/** A mounted file system; disposing of it unmounts it and removes all traces. */
+export interface Mounted extends AsyncDisposable {
+  /** Its root. */
+  directory: string;
 }
 
-/** Runs `fn` with the root of an empty file system of `kind` and `size_mb` MiB, unmounted whatever happens. */
-export function withMount<T>(kind: MountKind, size_mb: number, fn: (directory: string) => Promise<T>): Promise<T> {
-  return mounted(async (place) => {
+async function mountAt(prepare: (place: string) => Promise<string[]>): Promise<Mounted> {
+  const place = await Deno.makeTempDir({ prefix: "mount-" });
+  const directory = `${place}/root`;
+  const remove = () => Deno.remove(place, { recursive: true });
+  try {
+    await Deno.mkdir(directory);
+    await run("mount", ...await prepare(place), directory);
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  return {
+    directory,
+    [Symbol.asyncDispose]: async () => {
+      await unmount(directory);
+      await remove();
+    },
+  };
+}
+
+/** Mounts an empty file system of `kind` and `size_mb` MiB. */
+export function mount(kind: MountKind, size_mb: number): Promise<Mounted> {
+  return mountAt(async (place) => {
     if (kind === "tmpfs") return ["-t", "tmpfs", "-o", `size=${size_mb}m`, "tmpfs"];
     const image = `${place}/image`;
     await Deno.writeFile(image, new Uint8Array());
     await Deno.truncate(image, size_mb * 1024 * 1024);
     await run(`mkfs.${kind}`, "-q", image);
     return ["-t", kind, "-o", "loop", image];
-  }, fn);
+  });
 }
 
-/** Runs `fn` with a second path to `directory` through which nothing may be written: permission bits do not bind root. */
-export function withReadOnlyView<T>(directory: string, fn: (view: string) => Promise<T>): Promise<T> {
-  return mounted(() => Promise.resolve(["--bind", "-o", "ro", directory]), fn);
+/** Runs `fn` with the root of an empty file system of `kind` and `size_mb` MiB, unmounted whatever happens. */
+export async function withMount<T>(
+  kind: MountKind,
+  size_mb: number,
+  fn: (directory: string) => Promise<T>,
+): Promise<T> {
+  await using mounted = await mount(kind, size_mb);
+  return await fn(mounted.directory);
+}
+
+/** A second path to `directory` through which nothing may be written: permission bits do not bind root. */
+export function mountReadOnlyView(directory: string): Promise<Mounted> {
+  return mountAt(() => Promise.resolve(["--bind", "-o", "ro", directory]));
 }
 
 /**
