@@ -1,0 +1,77 @@
+/**
+ * Opens a database image that may come from anybody, to be looked at and nothing
+ * else: no locks, no -wal, no code that its schema brings along.
+ *
+ * @module
+ */
+
+import { DatabaseSync } from "node:sqlite";
+import { TaskdError } from "../errors.ts";
+import { uriPath } from "./header.ts";
+
+/** SQLite's primary result codes that say what a file is; https://sqlite.org/rescode.html. */
+const SQLITE_CORRUPT = 11;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_NOTADB = 26;
+
+/** What an authorizer answers. */
+const SQLITE_OK = 0;
+const SQLITE_DENY = 1;
+
+const OPTIONS = { readOnly: true, readBigInts: true, returnArrays: true, defensive: true };
+
+/** A method of Deno's DatabaseSync that its types do not list yet. */
+interface Authorizing {
+  setAuthorizer(
+    callback: (action: number, a: string | null, b: string | null, c: string | null, inside: string | null) => number,
+  ): void;
+}
+
+/**
+ * Opens a whole image that nobody changes, such as a cache entry. Statements answer arrays, with
+ * integers as bigint. Views and triggers cannot run, also not from inside a virtual table.
+ *
+ * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
+ */
+export function openImage(path: string): DatabaseSync {
+  return attempt(path, () => {
+    const db = new DatabaseSync(uriPath(path, { mode: "ro", immutable: true }), OPTIONS) as DatabaseSync & Authorizing;
+    try {
+      db.exec("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
+      // The last argument names the view or trigger that asks.
+      db.setAuthorizer((_action, _a, _b, _c, inside) => inside === null ? SQLITE_OK : SQLITE_DENY);
+      db.prepare("SELECT count(*) FROM sqlite_schema").get(); // the first look at the file
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+    return db;
+  });
+}
+
+/** Runs `work` on the image at `path` and gives SQLite's errors their code. */
+export function attempt<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw imageError(path, error);
+  }
+}
+
+function imageError(path: string, error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof TaskdError) return error;
+  const errcode = (error as { errcode?: unknown }).errcode;
+  const code = typeof errcode === "number" ? errcode & 0xff : undefined;
+  const failed = `Cannot read the database ${path}: ${error.message}`;
+  if (code === SQLITE_NOTADB) return new TaskdError("not_a_database", failed, { cause: error });
+  if (code === SQLITE_CORRUPT) return new TaskdError("corrupt", failed, { cause: error });
+  if (code === SQLITE_CANTOPEN || error.message.includes("unable to open database file")) {
+    return new TaskdError("not_found", failed, { cause: error });
+  }
+  return error;
+}
+
+/** An identifier as SQL. */
+export function quoteName(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}

@@ -1,0 +1,281 @@
+/**
+ * What differs between two database images, table by table and row by row. Compares stored
+ * types and bytes exactly, runs nothing that the schemas bring along, and keeps no more than the rows shown in
+ * memory. Both files must be whole images that nobody changes, such as cache entries.
+ *
+ * @module
+ */
+
+import type { DatabaseSync } from "node:sqlite";
+import { systemClock } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
+import { attempt, openImage, quoteName } from "./_image.ts";
+import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
+
+/** Rows between two breaks, in which aborts and the process's other work get their turn. */
+const ROWS_PER_TURN = 10_000;
+
+/** What to compare and to show. */
+export interface RowDiffOptions {
+  /** Only these tables; absent means all. */
+  tables?: string[];
+  /** Rows to show of each table, default 0. */
+  rows?: number;
+  /** Ends the comparison with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+interface Column {
+  name: string;
+  type: string;
+  primary_key: number;
+  /** 0 ordinary, 1 hidden in a virtual table, 2 and 3 generated. */
+  hidden: number;
+}
+
+interface Table {
+  name: string;
+  virtual: boolean;
+  without_rowid: boolean;
+  columns: Column[];
+  /** Whether the primary key has an index of its own, that is, is not the rowid. */
+  key_index: boolean;
+}
+
+/** How rows of the two sides find each other. */
+interface Plan {
+  /** SQL that yields the key: one integer, or exact texts. */
+  key: string[];
+  key_columns: string[];
+  by_rowid: boolean;
+  /** The columns that are compared. */
+  columns: string[];
+}
+
+type Row = (bigint | string)[];
+
+class Side {
+  readonly path: string;
+  readonly db: DatabaseSync;
+  readonly encoding: string;
+  readonly tables: Map<string, Table>;
+
+  constructor(path: string) {
+    this.path = path;
+    this.db = openImage(path);
+    try {
+      this.encoding = this.#query("PRAGMA encoding")[0]![0] as string;
+      this.tables = new Map(this.#readTables().map((table) => [table.name, table]));
+    } catch (error) {
+      this.db.close();
+      throw error;
+    }
+  }
+
+  #query(sql: string, ...parameters: string[]): Row[] {
+    return attempt(this.path, () => this.db.prepare(sql).all(...parameters)) as unknown as Row[];
+  }
+
+  #readTables(): Table[] {
+    const list = this.#query(
+      "SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'virtual')" +
+        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
+    );
+    const tables: Table[] = [];
+    for (const [name, type, without_rowid] of list as [string, string, bigint][]) {
+      const virtual = type === "virtual";
+      try {
+        const columns = this.#query("SELECT name, type, pk, hidden FROM pragma_table_xinfo(?)", name)
+          .map(([name, type, pk, hidden]) => ({
+            name: String(name),
+            type: String(type),
+            primary_key: Number(pk),
+            hidden: Number(hidden),
+          }));
+        const key_index = this.#query("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", name).length > 0;
+        tables.push({ name, virtual, without_rowid: without_rowid === 1n, columns, key_index });
+      } catch (error) {
+        if (!virtual) throw error; // its module may not exist here
+      }
+    }
+    return tables;
+  }
+
+  count(table: string): number {
+    return Number(this.#query(`SELECT count(*) FROM main.${quoteName(table)}`)[0]![0]);
+  }
+
+  /** The rows in key order; throws `corrupt` rather than end early. */
+  *rows(table: Table, plan: Plan): Generator<Row, undefined> {
+    const expressions = [...plan.key, ...exactColumnsSql(plan.columns)];
+    // A row's key by rowid is unique and sorted already; others may repeat (NULLs), so all columns order them.
+    const order = plan.by_rowid ? plan.key[0]! : expressions.map((_, i) => i + 1).join(", ");
+    // Not through an index: it could be damaged where the table is not.
+    const from = `main.${quoteName(table.name)}${table.virtual ? "" : " NOT INDEXED"}`;
+    const sql = `SELECT ${expressions.join(", ")} FROM ${from} ORDER BY ${order}`;
+    const statement = attempt(this.path, () => this.db.prepare(sql));
+    let seen = 0;
+    for (const row of statement.iterate() as Iterable<unknown> as Iterable<Row>) {
+      seen++;
+      yield row;
+    }
+    // Deno 2.9's iterate() takes an error of SQLite for the end of the rows.
+    const expected = this.count(table.name);
+    if (seen !== expected) {
+      throw new TaskdError(
+        "corrupt",
+        `Cannot read the database ${this.path}: ${seen} of ${expected} rows of the table ${table.name} can be read`,
+      );
+    }
+  }
+}
+
+/**
+ * Compares two database images.
+ *
+ * Rows are paired by primary key, or by rowid where a table has none. Tables named `sqlite_*`, the
+ * tables in which virtual tables keep their data, and virtual tables that cannot be read are left out; a
+ * virtual table that can be read is compared by what it shows. Generated columns follow from the others and are not compared.
+ * If the text encodings differ, every table of both sides is `schema`.
+ *
+ * @returns The tables that differ, by name. Of a changed row, `before` and `after` hold the columns that differ.
+ * Text is cut after 200 characters, blobs after 64 bytes.
+ * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
+ */
+export async function diffRows(path_a: string, path_b: string, options: RowDiffOptions = {}): Promise<TableDiff[]> {
+  const a = new Side(path_a);
+  try {
+    const b = new Side(path_b);
+    try {
+      const names = [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
+      const diffs: TableDiff[] = [];
+      for (const name of names) {
+        if (options.tables !== undefined && !options.tables.includes(name)) continue;
+        options.signal?.throwIfAborted();
+        const diff = await diffTable(name, a, b, options);
+        if (diff !== undefined) diffs.push(diff);
+      }
+      return diffs;
+    } finally {
+      b.db.close();
+    }
+  } finally {
+    a.db.close();
+  }
+}
+
+async function diffTable(name: string, a: Side, b: Side, options: RowDiffOptions): Promise<TableDiff | undefined> {
+  const before = a.tables.get(name);
+  const after = b.tables.get(name);
+  const diff: TableDiff = { table: name, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0 };
+  try {
+    if (before === undefined) return { ...diff, change: "added", rows_added: b.count(name) };
+    if (after === undefined) return { ...diff, change: "removed", rows_removed: a.count(name) };
+    if (a.encoding !== b.encoding || JSON.stringify(before) !== JSON.stringify(after)) {
+      return { ...diff, change: "schema" };
+    }
+    const shown = await mergeRows({ a, b, before, after, diff, options });
+    if (diff.rows_added + diff.rows_removed + diff.rows_changed === 0) return undefined;
+    return shown.length > 0 ? { ...diff, rows: shown } : diff;
+  } catch (error) {
+    if ((before ?? after)!.virtual && !options.signal?.aborted) return undefined; // cannot be read here
+    throw error;
+  }
+}
+
+/** Walks both sides in key order, counts into `diff` and returns the first rows that differ. */
+async function mergeRows(
+  { a, b, before, after, diff, options }: {
+    a: Side;
+    b: Side;
+    before: Table;
+    after: Table;
+    diff: TableDiff;
+    options: RowDiffOptions;
+  },
+): Promise<RowDiff[]> {
+  const plan = planOf(before);
+  const shown: RowDiff[] = [];
+  const wanted = options.rows ?? 0;
+  const show = (change: RowDiff["change"], row_a: Row | undefined, row_b: Row | undefined) => {
+    if (shown.length < wanted) shown.push(showRow(plan, change, { before: row_a, after: row_b, encoding: a.encoding }));
+  };
+  const rows_a = a.rows(before, plan);
+  const rows_b = b.rows(after, plan);
+  try {
+    let row_a = rows_a.next().value;
+    let row_b = rows_b.next().value;
+    for (let turn = 1; row_a !== undefined || row_b !== undefined; turn++) {
+      const order = row_a === undefined ? 1 : row_b === undefined ? -1 : compareKeys(row_a, row_b, plan.key.length);
+      if (order < 0) {
+        diff.rows_removed++;
+        show("removed", row_a, undefined);
+      } else if (order > 0) {
+        diff.rows_added++;
+        show("added", undefined, row_b);
+      } else if (row_a!.some((value, i) => value !== row_b![i])) {
+        diff.rows_changed++;
+        show("changed", row_a, row_b);
+      }
+      if (order <= 0) row_a = rows_a.next().value;
+      if (order >= 0) row_b = rows_b.next().value;
+      if (turn % ROWS_PER_TURN === 0) {
+        await systemClock.sleep(0, options.signal);
+      }
+    }
+    return shown;
+  } finally {
+    rows_a.return(undefined);
+    rows_b.return(undefined);
+  }
+}
+
+function planOf(table: Table): Plan {
+  const columns = table.columns.filter((column) => column.hidden === 0).map((column) => column.name);
+  const key_columns = table.columns.filter((column) => column.primary_key > 0)
+    .sort((x, y) => x.primary_key - y.primary_key).map((column) => column.name);
+  if (table.without_rowid || table.key_index) {
+    return { key: exactColumnsSql(key_columns), key_columns, by_rowid: false, columns };
+  }
+  if (key_columns.length === 1) {
+    return { key: [quoteName(key_columns[0]!)], key_columns, by_rowid: true, columns };
+  }
+  const taken = new Set(table.columns.map((column) => column.name.toLowerCase()));
+  const rowid = ["rowid", "_rowid_", "oid"].find((name) => !taken.has(name));
+  if (rowid !== undefined) return { key: [rowid], key_columns: ["rowid"], by_rowid: true, columns };
+  // Columns hide every name of the rowid: the whole row is its own key.
+  return { key: exactColumnsSql(columns), key_columns: columns, by_rowid: false, columns };
+}
+
+function compareKeys(a: Row, b: Row, length: number): number {
+  for (let i = 0; i < length; i++) {
+    if (a[i] !== b[i]) return a[i]! < b[i]! ? -1 : 1;
+  }
+  return 0;
+}
+
+function showRow(
+  plan: Plan,
+  change: RowDiff["change"],
+  { before, after, encoding }: { before: Row | undefined; after: Row | undefined; encoding: string },
+): RowDiff {
+  const key_length = plan.key.length;
+  const key_parts = (before ?? after)!.slice(0, key_length);
+  const keys = plan.by_rowid ? [`I${key_parts[0]}`] : splitExact(key_parts as string[]);
+  const key = Object.fromEntries(plan.key_columns.map((name, i) => [name, showValue(keys[i]!, encoding)]));
+  const values_before = before && splitExact(before.slice(key_length) as string[]);
+  const values_after = after && splitExact(after.slice(key_length) as string[]);
+  const side = (values: string[]): Record<string, JsonValue> =>
+    Object.fromEntries(
+      plan.columns.map((name, i) => [name, i] as const)
+        .filter(([, i]) => values_before?.[i] !== values_after?.[i])
+        .map(([name, i]) => [name, showValue(values[i]!, encoding)]),
+    );
+  return {
+    change,
+    key,
+    ...(values_before && { before: side(values_before) }),
+    ...(values_after && { after: side(values_after) }),
+  };
+}

@@ -1,0 +1,280 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { DatabaseSync } from "node:sqlite";
+import { TaskdError } from "../errors.ts";
+import type { TableDiff } from "../store/results.ts";
+import { integrityCheck } from "./integrity.ts";
+import { diffRows, type RowDiffOptions } from "./row_diff.ts";
+
+/** Makes two databases from a common start and compares them. */
+async function diff(start: string, a: string, b: string, options?: RowDiffOptions): Promise<TableDiff[]> {
+  const dir = await Deno.makeTempDir();
+  try {
+    for (const [name, sql] of [["a", a], ["b", b]] as const) {
+      const db = new DatabaseSync(`${dir}/${name}?.db`);
+      db.exec(start);
+      db.exec(sql);
+      db.close();
+    }
+    return await diffRows(`${dir}/a?.db`, `${dir}/b?.db`, options);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+}
+
+function changed(table: string, counts: Partial<TableDiff> = {}): TableDiff {
+  return { table, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0, ...counts };
+}
+
+Deno.test("diffRows() of equal databases is empty, whatever their pages look like", async () => {
+  const start = "CREATE TABLE t(id INTEGER PRIMARY KEY, x); INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, x'00')";
+  assertEquals(await diff(start, "", "DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (2, NULL); VACUUM"), []);
+});
+
+Deno.test("diffRows() counts and shows added, removed and changed rows", async () => {
+  const diffs = await diff(
+    `CREATE TABLE t(id INTEGER PRIMARY KEY, x, y); INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3);
+     CREATE TABLE same(x); INSERT INTO same VALUES (1)`,
+    "",
+    "DELETE FROM t WHERE id = 1; UPDATE t SET x = 'B' WHERE id = 2; INSERT INTO t VALUES (9, 'z', 2.5)",
+    { rows: 10 },
+  );
+  assertEquals(diffs, [changed("t", {
+    rows_added: 1,
+    rows_removed: 1,
+    rows_changed: 1,
+    rows: [
+      { change: "removed", key: { id: 1 }, before: { id: 1, x: "a", y: 1 } },
+      { change: "changed", key: { id: 2 }, before: { x: "b" }, after: { x: "B" } },
+      { change: "added", key: { id: 9 }, after: { id: 9, x: "z", y: 2.5 } },
+    ],
+  })]);
+});
+
+Deno.test("diffRows() tells types, NULLs, and bytes that drivers blur", async () => {
+  const pairs = [
+    ["NULL", "''"],
+    ["1", "1.0"],
+    ["1", "'1'"],
+    ["'a'", "x'61'"],
+    ["x''", "NULL"],
+    ["9007199254740992", "9007199254740993"],
+    ["0.1", "0.10000000000000002"],
+    ["CAST(x'610062' AS TEXT)", "CAST(x'610063' AS TEXT)"],
+    ["CAST(x'ff41' AS TEXT)", "CAST(x'fe41' AS TEXT)"],
+    ["'a,I1'", "'a'"],
+  ] as const;
+  const insert = (side: 0 | 1) => pairs.map((pair, i) => `INSERT INTO t VALUES (${i}, ${pair[side]})`).join(";");
+  const [table] = await diff("CREATE TABLE t(id INTEGER PRIMARY KEY, x)", insert(0), insert(1), { rows: 100 });
+  assertEquals(table?.rows_changed, pairs.length);
+  assertEquals(table?.rows?.[5], {
+    change: "changed",
+    key: { id: 5 },
+    before: { x: "9007199254740992" },
+    after: { x: "9007199254740993" },
+  });
+  assertEquals(table?.rows?.[3], {
+    change: "changed",
+    key: { id: 3 },
+    before: { x: "a" },
+    after: { x: { hex: "61", bytes: 1 } },
+  });
+});
+
+Deno.test("diffRows() pairs rows by any kind of primary key", async () => {
+  const tables: Record<string, string> = {
+    text_key: "k TEXT PRIMARY KEY, v",
+    text_nocase: "k TEXT COLLATE NOCASE PRIMARY KEY, v",
+    descending: "k INTEGER PRIMARY KEY DESC, v",
+    unique_only: "k UNIQUE, v",
+    "odd \"na'me": "k INT PRIMARY KEY, v",
+  };
+  for (const [name, columns] of Object.entries(tables)) {
+    const table = `"${name.replaceAll('"', '""')}"`;
+    const insert = [3, 1, 2].map((k) => `INSERT INTO ${table} VALUES (${k}, 'v${k}')`).join(";");
+    const [found, ...more] = await diff(
+      `CREATE TABLE ${table}(${columns}); ${insert}`,
+      "",
+      `UPDATE ${table} SET v = 'new' WHERE k = 1; DELETE FROM ${table} WHERE k = 2; INSERT INTO ${table} VALUES (7, 7)`,
+    );
+    assertEquals(more, []);
+    // A freed rowid at the end is taken again, so that without a key the last row has changed twice.
+    const expected = name === "unique_only" ? { rows_changed: 2 } : { rows_added: 1, rows_removed: 1, rows_changed: 1 };
+    assertEquals(found, changed(name, expected));
+  }
+});
+
+Deno.test("diffRows() reads WITHOUT ROWID tables, composite keys and keys that repeat NULL", async () => {
+  const [composite, nulls] = await diff(
+    `CREATE TABLE c(a, b TEXT, v, PRIMARY KEY (b, a)) WITHOUT ROWID; INSERT INTO c VALUES (1, 'x', 1), (2, 'x', 2), (1, 'y', 3);
+     CREATE TABLE n(k TEXT PRIMARY KEY, v); INSERT INTO n VALUES (NULL, 1), (NULL, 2), ('a', 3)`,
+    "",
+    "UPDATE c SET v = 9 WHERE a = 1 AND b = 'y'; DELETE FROM n WHERE v = 2; VACUUM",
+    { rows: 5 },
+  );
+  assertEquals(
+    composite,
+    changed("c", {
+      rows_changed: 1,
+      rows: [{ change: "changed", key: { b: "y", a: 1 }, before: { v: 3 }, after: { v: 9 } }],
+    }),
+  );
+  assertEquals(
+    nulls,
+    changed("n", {
+      rows_removed: 1,
+      rows: [{ change: "removed", key: { k: null }, before: { k: null, v: 2 } }],
+    }),
+  );
+});
+
+Deno.test("diffRows() pairs rows by rowid where there is no key, even if columns hide its name", async () => {
+  const diffs = await diff(
+    `CREATE TABLE plain(x); INSERT INTO plain VALUES (1), (2);
+     CREATE TABLE h1(rowid TEXT, _rowid_ TEXT); INSERT INTO h1 VALUES ('a', 'b');
+     CREATE TABLE h3(rowid, oid, _rowid_); INSERT INTO h3 VALUES (1, 1, 1), (1, 1, 1), (2, 2, 2)`,
+    "",
+    "UPDATE plain SET x = 5 WHERE rowid = 2; UPDATE h1 SET _rowid_ = 'c'; DELETE FROM h3 WHERE oid = 2; INSERT INTO h3 VALUES (1, 1, 1)",
+    { rows: 1 },
+  );
+  assertEquals(diffs.map(({ rows: _, ...rest }) => rest), [
+    changed("h1", { rows_changed: 1 }),
+    changed("h3", { rows_added: 1, rows_removed: 1 }),
+    changed("plain", { rows_changed: 1 }),
+  ]);
+  assertEquals(diffs[2]?.rows, [{ change: "changed", key: { rowid: 2 }, before: { x: 2 }, after: { x: 5 } }]);
+});
+
+Deno.test("diffRows() counts the rows of tables on one side and does not compare changed columns", async () => {
+  const diffs = await diff(
+    "CREATE TABLE t(x); INSERT INTO t VALUES (1); CREATE TABLE seq(id INTEGER PRIMARY KEY AUTOINCREMENT)",
+    "CREATE TABLE old(x); INSERT INTO old VALUES (1), (2)",
+    "CREATE TABLE new(x); INSERT INTO new VALUES (3); ALTER TABLE t ADD COLUMN y; INSERT INTO seq VALUES (7); DELETE FROM seq",
+  );
+  assertEquals(diffs, [
+    changed("new", { change: "added", rows_added: 1 }),
+    changed("old", { change: "removed", rows_removed: 2 }),
+    changed("t", { change: "schema" }),
+  ]);
+  const encodings = await diff("", "PRAGMA encoding='UTF-16le'; CREATE TABLE t(x)", "CREATE TABLE t(x)");
+  assertEquals(encodings, [changed("t", { change: "schema" })]);
+});
+
+Deno.test("diffRows() bounds what it shows and can be kept to some tables", async () => {
+  const [table, ...more] = await diff(
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, text, blob); CREATE TABLE u(x)",
+    "",
+    `WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 50)
+     INSERT INTO t SELECT v, printf('%.*c', 5000, 'ä'), zeroblob(5000) FROM n; INSERT INTO u VALUES (1)`,
+    { rows: 2, tables: ["t", "none"] },
+  );
+  assertEquals([table?.rows_added, table?.rows?.length, more], [50, 2, []]);
+  assertEquals(table?.rows?.[0]?.after, {
+    id: 1,
+    text: `${"ä".repeat(200)}…`,
+    blob: { hex: "00".repeat(64), bytes: 5000 },
+  });
+});
+
+Deno.test("diffRows() shows text of a UTF-16 database", async () => {
+  const [table] = await diff(
+    "PRAGMA encoding='UTF-16be'; CREATE TABLE t(k TEXT PRIMARY KEY, v)",
+    "INSERT INTO t VALUES ('ключ', '🙂')",
+    "INSERT INTO t VALUES ('ключ', '🙃')",
+    { rows: 1 },
+  );
+  assertEquals(table?.rows, [{ change: "changed", key: { k: "ключ" }, before: { v: "🙂" }, after: { v: "🙃" } }]);
+});
+
+Deno.test("diffRows() reads virtual tables by what they show and leaves their storage out", async () => {
+  const diffs = await diff(
+    `CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('one'), ('two');
+     CREATE VIRTUAL TABLE r USING rtree(id, x0, x1); INSERT INTO r VALUES (1, 2, 3)`,
+    "",
+    "INSERT INTO f VALUES ('three'); UPDATE r SET x1 = 4",
+    { rows: 1 },
+  );
+  assertEquals(diffs, [
+    changed("f", { rows_added: 1, rows: [{ change: "added", key: { rowid: 3 }, after: { x: "three" } }] }),
+    changed("r", {
+      rows_changed: 1,
+      rows: [{ change: "changed", key: { rowid: 1 }, before: { x1: 3 }, after: { x1: 4 } }],
+    }),
+  ]);
+});
+
+Deno.test("diffRows() runs no view, not even one that feeds a full-text index", async () => {
+  const start = `CREATE TABLE t(x); INSERT INTO t VALUES ('one');
+     CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, 'x' AS x FROM n;
+     CREATE VIRTUAL TABLE f USING fts5(x, content='v', content_rowid='id');
+     CREATE TABLE g(a, b AS (abs(a)), c INT CHECK (c > 0)); INSERT INTO g(a, c) VALUES (-1, 1)`;
+  assertEquals(await diff(start, "", "UPDATE t SET x = 'two'"), [changed("t", { rows_changed: 1 })]);
+});
+
+Deno.test("diffRows() agrees with the obvious comparison on random tables", async () => {
+  const value = fc.constantFrom("NULL", "0", "1", "-5", "1.5", "'a'", "'b'", "'é'", "x'01'", "''");
+  const rows = fc.uniqueArray(fc.tuple(fc.constantFrom("1", "2", "-3", "'a'", "'B'", "'b'", "'é'", "x'00'"), value), {
+    selector: ([key]) => key,
+    maxLength: 8,
+  });
+  await fc.assert(
+    fc.asyncProperty(rows, rows, fc.constantFrom("", "WITHOUT ROWID"), async (a, b, tail) => {
+      const insert = (rows: string[][]) => rows.map(([k, v]) => `INSERT INTO t VALUES (${k}, ${v})`).join(";");
+      const [table] = await diff(`CREATE TABLE t(k PRIMARY KEY, v) ${tail}`, insert(a), insert(b));
+      const find = (rows: string[][], key: string) => rows.find(([k]) => k === key)?.[1];
+      const expected = {
+        rows_added: b.filter(([k]) => find(a, k) === undefined).length,
+        rows_removed: a.filter(([k]) => find(b, k) === undefined).length,
+        rows_changed: a.filter(([k, v]) => find(b, k) !== undefined && find(b, k) !== v).length,
+      };
+      const any = Object.values(expected).some((count) => count > 0);
+      assertEquals(table, any ? changed("t", expected) : undefined);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+Deno.test("diffRows() ends when its signal does", async () => {
+  const many =
+    "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 60000) INSERT INTO t SELECT v FROM n";
+  const stop = new AbortController();
+  const done = diff(`CREATE TABLE t(x); ${many}`, "", "", { signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assertRejects(() => done, Error, "enough");
+  const later = new AbortController();
+  setTimeout(() => later.abort(new Error("later")));
+  await assertRejects(() => diff(`CREATE TABLE t(x); ${many}`, "", "", { signal: later.signal }), Error, "later");
+});
+
+Deno.test("diffRows() and integrityCheck() name what a file is that they cannot read", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    const good = `${dir}/good.db`;
+    const db = new DatabaseSync(good);
+    db.exec(`CREATE TABLE t(id INTEGER PRIMARY KEY, x);
+      WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 3000) INSERT INTO t SELECT v, 'row ' || v FROM n`);
+    db.close();
+    assertEquals(integrityCheck(good), []);
+    await Deno.writeTextFile(`${dir}/text.db`, "not a database ".repeat(100));
+    const damaged = await Deno.readFile(good);
+    damaged.fill(0xff, 4096, 8192);
+    await Deno.writeFile(`${dir}/damaged.db`, damaged);
+    const code = async (path: string) => (await assertRejects(() => diffRows(good, path), TaskdError)).code;
+    assertEquals(await code(`${dir}/missing.db`), "not_found");
+    assertEquals(await code(`${dir}/text.db`), "not_a_database");
+    assertEquals(await code(`${dir}/damaged.db`), "corrupt");
+    // In its last rows only, so that most can be read before.
+    const late = await Deno.readFile(good);
+    const at = late.toHex().indexOf(new TextEncoder().encode("row 2999").toHex()) / 2;
+    late.fill(0xff, at - at % 4096, at - at % 4096 + 8);
+    await Deno.writeFile(`${dir}/damaged.db`, late);
+    assertEquals(await code(`${dir}/damaged.db`), "corrupt");
+    assertEquals(integrityCheck(`${dir}/text.db`).length, 1);
+    assert(integrityCheck(`${dir}/damaged.db`).length > 0);
+    await assertRejects(() => Promise.try(() => integrityCheck(`${dir}/missing.db`)), TaskdError, "unable to open");
+    // Nothing was left beside the images.
+    assertEquals([...Deno.readDirSync(dir)].map((entry) => entry.name).sort(), ["damaged.db", "good.db", "text.db"]);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
