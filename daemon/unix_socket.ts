@@ -13,8 +13,11 @@ export const MAX_SOCKET_PATH_BYTES = 107;
 /** A listening socket. */
 export interface BoundSocket {
   listener: Deno.UnixListener;
-  /** Closes the listener and removes the socket file; if another has taken its place, only stops waiting. */
-  close(): void;
+  /**
+   * Removes the socket file and closes the listener; then true. If another socket has taken its place, the listener
+   * stays open, but keeps the process no longer; then false. May be called twice.
+   */
+  close(): boolean;
 }
 
 /**
@@ -73,12 +76,21 @@ function listen(path: string): BoundSocket {
     Deno.umask(umask);
   }
   const mine = Deno.lstatSync(path).ino;
+  let closed = false;
   return {
     listener,
     close: () => {
-      // Closing the listener also unlinks whatever stands at its path, so it must not happen once that is another's.
-      if (inodeOf(path) === mine) listener.close();
-      else listener.unref();
+      // Closing the listener unlinks whatever stands at its path, but only once no accept() waits any more. So it must
+      // not happen when that is another's by now, and cannot be relied on otherwise.
+      if (closed) return true;
+      if (inodeOf(path) !== mine) {
+        listener.unref();
+        return false;
+      }
+      closed = true;
+      Deno.removeSync(path);
+      listener.close();
+      return true;
     },
   };
 }

@@ -1,0 +1,82 @@
+/**
+ * What the daemon asks of the engine: operations on the store, and sessions.
+ *
+ * The handlers know only this; {@linkcode ./pool.ts} answers it with workers, because
+ * SQLite is synchronous and must never hold up the thread that answers clients.
+ *
+ * @module
+ */
+
+import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";
+import type { TaskdError } from "../lib/errors.ts";
+import type { OpenAnswer } from "../lib/protocol/messages.ts";
+import type { Address } from "../lib/store/names.ts";
+import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
+import type { Store } from "../lib/store/store.ts";
+
+/** The methods of a store that the daemon uses, and whether each may take long. */
+export const STORE_METHODS = {
+  create: "long",
+  checkout: "long",
+  checkpoint: "long",
+  fork: "short",
+  rollback: "long",
+  promote: "long",
+  compact: "long",
+  destroy: "short",
+  touch: "short",
+  protect: "short",
+  export: "long",
+  diff: "long",
+  verify: "long",
+  status: "long",
+  branches: "long",
+  databases: "short",
+  lease: "short",
+} as const;
+
+/** A method of a store that the daemon uses. */
+export type StoreMethod = keyof typeof STORE_METHODS;
+/** What a method takes: what can cross to a worker, so neither callbacks nor signals. */
+export type StoreArgs<M extends StoreMethod> = Parameters<Store[M]>;
+/** What a method answers. */
+export type StoreAnswer<M extends StoreMethod> = Awaited<ReturnType<Store[M]>>;
+
+/** Files outside the store that one call may use. */
+export interface OutsidePaths {
+  read?: string[];
+  write?: string[];
+}
+
+/** An open session. Every method rejects with `session_failed` once {@linkcode EngineSession.lost} is set. */
+export interface EngineSession {
+  readonly opened: OpenAnswer;
+  /** Set when the worker that ran the session is gone. */
+  readonly lost: TaskdError | undefined;
+  flush(): Promise<FlushResult>;
+  checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult>;
+  status(): Promise<SessionStatus>;
+  close(): Promise<void>;
+}
+
+/** The methods of a session that cross to its worker. */
+export type SessionMethod = "flush" | "checkpoint" | "status" | "close";
+/** What a session's method takes. */
+export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>;
+/** What a session's method answers. */
+export type SessionAnswer<M extends SessionMethod> = Awaited<ReturnType<CaptureSession[M]>>;
+
+/** Told what a session sees. */
+export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
+
+/** The engine. */
+export interface Engine {
+  /** The SQLite library's version. */
+  readonly sqlite_version: string;
+  /** Runs a store operation. */
+  store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
+  /** Opens a session. Leases of a daemon's earlier life are broken: only one daemon serves a store. */
+  openSession(address: Address): Promise<EngineSession>;
+  /** Ends all workers, at once. Sessions that are open are left as a crash would leave them. */
+  terminate(): void;
+}

@@ -1,0 +1,260 @@
+/**
+ * What each operation does: locks, live sessions, and then the engine.
+ *
+ * Operations that change a branch's ref or checkout hold its lock. Those that read a
+ * branch flush its live session first, so that everything committed is included;
+ * those that would pull the ground from under a live session are refused.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../lib/errors.ts";
+import type { BranchArgs, OpenAnswer, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
+import { type Address, DEFAULT_BRANCH, parseAddress } from "../lib/store/names.ts";
+import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
+import type { Handlers } from "./dispatch.ts";
+import type { Engine } from "./engine.ts";
+import type { KeyedMutex } from "./locks.ts";
+import { keyOf, type Sessions } from "./sessions.ts";
+
+/** What the handlers work with. */
+export interface HandlerContext {
+  engine: Engine;
+  sessions: Sessions;
+  locks: KeyedMutex;
+  /** Where the store is, for people. */
+  location: string;
+  pid: number;
+  /** Begins a shutdown; does not wait for it. */
+  onShutdown: () => void;
+}
+
+/** The handlers of every operation. */
+export function createHandlers(context: HandlerContext): Handlers {
+  const { engine, sessions, locks } = context;
+  const locked = <T>(addresses: Address[], work: () => Promise<T>) => locks.run(addresses.map(keyOf), work);
+
+  /** Flushes the live session of a branch, if there is one: what is read of the branch then includes every commit. */
+  const flushLive = async (address: Address) => {
+    await sessions.live(address)?.flush();
+  };
+  const flushLocked = (addresses: Address[]) =>
+    Promise.all(addresses.map((address) => locked([address], () => flushLive(address))));
+
+  /** Changes what a branch points to: not under a live session, unless that may be closed meanwhile. */
+  const repoint = async (target: Address, args: RepointArgs, what: string, work: () => Promise<RepointResult>) => {
+    const reopen = args.reopen === true && sessions.has(target);
+    if (!reopen) {
+      sessions.refuseLive(target, what);
+      return await work();
+    }
+    const { error } = await sessions.close(target);
+    let answer: RepointAnswer | undefined;
+    let session: OpenAnswer | undefined;
+    try {
+      if (error !== undefined) throw new TaskdError("session_failed", `Cannot ${what}: ${error.message}`);
+      answer = await work();
+    } finally {
+      // The application had a session before: it gets one again, whatever became of the operation.
+      session = await sessions.open(target);
+    }
+    return { ...answer, session };
+  };
+
+  const branchState = async (info: BranchInfo): Promise<BranchInfo> => merged(info, await sessions.info(info));
+
+  return {
+    create: (args) => {
+      const address = { db: args.db, branch: DEFAULT_BRANCH };
+      const from = args.from === undefined ? {} : { from: args.from };
+      const outside = args.from === undefined ? undefined : { read: [args.from], write: [args.from] };
+      return locked([address], () => engine.store("create", [args.db, from], outside));
+    },
+
+    open: (args) => {
+      const address = branchOf(args);
+      // Told at once, not after the wait for whoever opens it now.
+      sessions.refuseLive(address, "open");
+      return locked([address], () => sessions.open(address));
+    },
+
+    flush: (args) => {
+      const address = branchOf(args);
+      return locked([address], () => sessions.require(address).flush());
+    },
+
+    close: (args) => {
+      const address = branchOf(args);
+      return locked([address], () => sessions.close(address));
+    },
+
+    status: async ({ db, branch }) => {
+      if (branch !== undefined && db === undefined) {
+        throw new TaskdError("invalid_request", 'Cannot run status: field "branch" needs field "db"');
+      }
+      const wanted = (address: Address) =>
+        (db === undefined || address.db === db) && (branch === undefined || address.branch === branch);
+      const common = { store: context.location, sqlite_version: engine.sqlite_version, pid: context.pid };
+      const infos = await sessions.infos(wanted);
+      if (db === undefined || branch === undefined) return { sessions: infos, ...common };
+      const address = { db, branch };
+      const ask = () => engine.store("status", [address]);
+      const status = sessions.has(address) ? await ask() : await locked([address], ask);
+      return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
+    },
+
+    branches: async ({ db }) => {
+      const branches = await engine.store("branches", db === undefined ? [] : [db]);
+      return { branches: await Promise.all(branches.map(branchState)) };
+    },
+
+    databases: async () => ({ databases: await engine.store("databases", []) }),
+
+    checkpoint: (args) => {
+      const address = branchOf(args);
+      const options = args.note === undefined ? {} : { note: args.note };
+      return locked([address], async () => {
+        const session = sessions.live(address);
+        if (session !== undefined) return await session.checkpoint(args.name, options);
+        return await engine.store("checkpoint", [address, args.name, options]);
+      });
+    },
+
+    checkout: (args) => {
+      const address = branchOf(args);
+      return locked([address], async () => {
+        if (args.force === true) sessions.refuseLive(address, "check out anew");
+        const session = sessions.live(address);
+        if (session === undefined) return await engine.store("checkout", [address, flag("force", args.force)]);
+        const { durable_txid } = await session.status();
+        const { checkout } = session.opened;
+        return { ...address, path: checkout, txid: durable_txid, read_only: false, source: "kept" as const };
+      });
+    },
+
+    "checkout-at": (args) => engine.store("checkout", [{ ...branchOf(args), checkpoint: args.checkpoint }]),
+
+    fork: (args) => {
+      const source = branchOf(args);
+      const from = args.at === undefined ? source : { ...source, checkpoint: args.at };
+      const ttl = args.ttl_ms === undefined ? {} : { ttl_ms: args.ttl_ms };
+      const options = { ...ttl, ...flag("materialize", args.materialize) };
+      return locked([source, { db: source.db, branch: args.new_branch }], async () => {
+        if (args.at === undefined) await flushLive(source);
+        return await engine.store("fork", [from, args.new_branch, options]);
+      });
+    },
+
+    rollback: (args) => {
+      const address = branchOf(args);
+      const to = { ...address, checkpoint: args.to };
+      return locked(
+        [address],
+        () => repoint(address, args, "roll back", () => engine.store("rollback", [to, repointOptions(args)])),
+      );
+    },
+
+    promote: (args) => {
+      const from = branchOf(args);
+      const onto = { db: from.db, branch: args.onto };
+      return locked([from, onto], async () => {
+        await flushLive(from);
+        return await repoint(
+          onto,
+          args,
+          "promote onto",
+          () => engine.store("promote", [from, onto, repointOptions(args)]),
+        );
+      });
+    },
+
+    compact: (args) => {
+      const address = branchOf(args);
+      return locked([address], () => {
+        sessions.refuseLive(address, "compact");
+        return engine.store("compact", [address]);
+      });
+    },
+
+    destroy: (args) => {
+      const address = branchOf(args);
+      return locked([address], () => {
+        sessions.refuseLive(address, "destroy");
+        return engine.store("destroy", [address, flag("force", args.force)]);
+      });
+    },
+
+    touch: (args) => {
+      const address = branchOf(args);
+      const options = args.ttl_ms === undefined ? {} : { ttl_ms: args.ttl_ms };
+      return locked([address], () => engine.store("touch", [address, options]));
+    },
+
+    protect: (args) => {
+      const address = branchOf(args);
+      return locked([address], () => engine.store("protect", [address, args.on]));
+    },
+
+    export: async (args) => {
+      const address = pointOf(args);
+      if (address.checkpoint === undefined) await flushLocked([address]);
+      const outside = { write: [folderOf(args.path)] };
+      return await engine.store("export", [address, args.path, flag("force", args.force)], outside);
+    },
+
+    diff: async (args) => {
+      const [a, b] = [parseAddress(args.a), parseAddress(args.b)];
+      await flushLocked([a, b].filter((address) => address.checkpoint === undefined));
+      const options = {
+        ...(args.tables === undefined ? {} : { tables: args.tables }),
+        ...(args.rows === undefined ? {} : { rows: args.rows }),
+      };
+      return await engine.store("diff", [a, b, options]);
+    },
+
+    verify: async (args) => {
+      const address = pointOf(args);
+      if (address.checkpoint === undefined) await flushLocked([address]);
+      const { ok, ...found } = await engine.store("verify", [address]);
+      return { ...found, intact: ok };
+    },
+
+    lease: (args) => engine.store("lease", [branchOf(args)]),
+
+    shutdown: () => {
+      context.onShutdown();
+      return Promise.resolve({ sessions: sessions.size });
+    },
+  };
+}
+
+function branchOf({ db, branch }: BranchArgs): Address {
+  return { db, branch: branch ?? DEFAULT_BRANCH };
+}
+
+function pointOf(args: BranchArgs & { checkpoint?: string }): Address {
+  return args.checkpoint === undefined ? branchOf(args) : { ...branchOf(args), checkpoint: args.checkpoint };
+}
+
+function repointOptions(args: RepointArgs) {
+  return {
+    ...flag("materialize", args.materialize),
+    ...flag("safety", args.safety),
+    ...(args.safety_ttl_ms === undefined ? {} : { safety_ttl_ms: args.safety_ttl_ms }),
+  };
+}
+
+function flag<K extends string>(name: K, value: boolean | undefined): { [N in K]?: boolean } {
+  return value === undefined ? {} : { [name]: value } as { [N in K]?: boolean };
+}
+
+function folderOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
+}
+
+/** A branch's state with its session in mind: error, pending and active take precedence over what is seen at rest. */
+function merged<B extends BranchInfo>(info: B, session: SessionInfo | undefined): B {
+  if (session === undefined) return info;
+  const error = session.error === undefined ? {} : { error: session.error.message };
+  return { ...info, state: session.state, ...error };
+}

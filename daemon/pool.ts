@@ -1,0 +1,204 @@
+/**
+ * The engine as a fixed pool of workers.
+ *
+ * Half of the workers host sessions, half run what may take long: an integrity check
+ * of gigabytes is one synchronous call into SQLite, and would keep the sessions beside it
+ * from renewing their leases. Short operations go wherever least is running. A worker
+ * that dies is replaced, its calls are rejected and its sessions are lost, which their
+ * callers are told.
+ *
+ * @module
+ */
+
+import type { SessionEvent } from "../lib/capture/session.ts";
+import { TaskdError } from "../lib/errors.ts";
+import type { OpenAnswer } from "../lib/protocol/messages.ts";
+import { type Address, formatAddress } from "../lib/store/names.ts";
+import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
+import {
+  type Engine,
+  type EngineSession,
+  type OnSessionEvent,
+  type OutsidePaths,
+  type SessionAnswer,
+  type SessionArgs,
+  type SessionMethod,
+  STORE_METHODS,
+  type StoreAnswer,
+  type StoreArgs,
+  type StoreMethod,
+} from "./engine.ts";
+import type { Log } from "./log.ts";
+import type { WorkerSetup } from "./worker_messages.ts";
+import { WorkerThread } from "./worker_thread.ts";
+
+/** Workers unless told otherwise: as many sessions' as others'. */
+export const DEFAULT_WORKERS = 4;
+
+/** Options of {@linkcode WorkerPool.start}. */
+export interface WorkerPoolOptions {
+  setup: WorkerSetup;
+  /** The store's directory, and others whose files belong to it: all that workers may read and write. */
+  directories: string[];
+  /** At least 2; {@linkcode DEFAULT_WORKERS} when absent. */
+  workers?: number;
+  log: Log;
+  onEvent: OnSessionEvent;
+}
+
+/** A place in the pool; its thread changes when it dies. */
+interface Slot {
+  for_sessions: boolean;
+  thread: WorkerThread;
+  sessions: Set<PooledSession>;
+}
+
+class PooledSession implements EngineSession {
+  readonly id: number;
+  readonly address: Address;
+  readonly #slot: Slot;
+  readonly #thread: WorkerThread;
+  opened!: OpenAnswer;
+  lost: TaskdError | undefined;
+
+  constructor(id: number, address: Address, slot: Slot) {
+    this.id = id;
+    this.address = address;
+    this.#slot = slot;
+    this.#thread = slot.thread;
+  }
+
+  async open(): Promise<void> {
+    this.#slot.sessions.add(this);
+    try {
+      this.opened = await this.#thread.call({ kind: "open", session: this.id, address: this.address }) as OpenAnswer;
+    } catch (error) {
+      this.#slot.sessions.delete(this);
+      throw error;
+    }
+  }
+
+  flush(): Promise<FlushResult> {
+    return this.#call("flush", ["manual"]);
+  }
+
+  checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult> {
+    return this.#call("checkpoint", [name, options]);
+  }
+
+  status(): Promise<SessionStatus> {
+    return this.#call("status", []);
+  }
+
+  async close(): Promise<void> {
+    try {
+      await this.#call("close", []);
+    } finally {
+      this.#slot.sessions.delete(this);
+    }
+  }
+
+  #call<M extends SessionMethod>(method: M, args: SessionArgs<M>): Promise<SessionAnswer<M>> {
+    if (this.lost !== undefined) return Promise.reject(this.lost);
+    return this.#thread.call({ kind: "session", session: this.id, method, args }) as Promise<SessionAnswer<M>>;
+  }
+}
+
+/** An engine of workers. */
+export class WorkerPool implements Engine {
+  readonly #options: WorkerPoolOptions;
+  readonly #slots: Slot[] = [];
+  #last_session = 0;
+  #terminated = false;
+  /** The SQLite library's version. */
+  sqlite_version = "";
+
+  private constructor(options: WorkerPoolOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the workers; resolves once each has opened the store. */
+  static async start(options: WorkerPoolOptions): Promise<WorkerPool> {
+    const pool = new WorkerPool(options);
+    const count = Math.max(2, options.workers ?? DEFAULT_WORKERS);
+    try {
+      // The first opens the store alone: it may have to be made.
+      for (let index = 0; index < count; index++) {
+        const slot: Slot = { for_sessions: index % 2 === 0, thread: pool.#thread(() => slot), sessions: new Set() };
+        pool.#slots.push(slot);
+        if (index === 0) pool.sqlite_version = await slot.thread.ready;
+      }
+      await Promise.all(pool.#slots.map((slot) => slot.thread.ready));
+    } catch (error) {
+      pool.terminate();
+      throw error;
+    }
+    return pool;
+  }
+
+  async store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>> {
+    const work = { kind: "store", method, args } as const;
+    if (outside !== undefined) return await this.#aside(outside, (thread) => thread.call(work)) as StoreAnswer<M>;
+    const fit = STORE_METHODS[method] === "short" ? this.#slots : this.#slots.filter((slot) => !slot.for_sessions);
+    const { thread } = least(fit, (slot) => slot.thread.running);
+    return await thread.call(work) as StoreAnswer<M>;
+  }
+
+  async openSession(address: Address): Promise<EngineSession> {
+    const slot = least(this.#slots.filter((one) => one.for_sessions), (one) => one.sessions.size);
+    const session = new PooledSession(++this.#last_session, address, slot);
+    await session.open();
+    return session;
+  }
+
+  terminate(): void {
+    this.#terminated = true;
+    for (const slot of this.#slots) slot.thread.terminate();
+  }
+
+  #thread(slot: () => Slot): WorkerThread {
+    const { setup, directories, log } = this.#options;
+    return new WorkerThread(setup, { read: directories, write: directories }, {
+      onEvent: (session, event) => this.#event(slot(), session, event),
+      onLog: log,
+      onLost: () => this.#replace(slot()),
+    });
+  }
+
+  /** A call that needs files outside the store gets a worker of its own, which may use exactly those. */
+  async #aside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
+    const { setup, directories, log } = this.#options;
+    const access = {
+      read: [...directories, ...outside.read ?? [], ...outside.write ?? []],
+      write: [...directories, ...outside.write ?? []],
+    };
+    const thread = new WorkerThread(setup, access, { onEvent: () => {}, onLog: log, onLost: () => {} });
+    try {
+      await thread.ready;
+      return await work(thread);
+    } finally {
+      thread.terminate();
+    }
+  }
+
+  #event(slot: Slot, id: number, event: SessionEvent): void {
+    for (const session of slot.sessions) {
+      if (session.id === id) return this.#options.onEvent(session.address, event);
+    }
+  }
+
+  #replace(slot: Slot): void {
+    for (const session of slot.sessions) {
+      const address = formatAddress(session.address);
+      session.lost = new TaskdError("session_failed", `The session of ${address} died with its worker`, {
+        hint: "Close it and open it again: what was committed is still in the checkout",
+      });
+    }
+    slot.sessions = new Set();
+    if (!this.#terminated) slot.thread = this.#thread(() => slot);
+  }
+}
+
+function least<T>(from: readonly T[], cost: (one: T) => number): T {
+  return from.reduce((best, one) => cost(one) < cost(best) ? one : best);
+}

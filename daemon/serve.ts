@@ -1,0 +1,221 @@
+/**
+ * The branch-store daemon: one process that serves the branches of one store.
+ *
+ * It starts in an order that cannot hurt another daemon (the store's lock, the socket,
+ * then the workers) and stops in an order that loses nothing (no new requests, running
+ * ones finish, every session is flushed, released and closed, subscribers hear of it).
+ *
+ * @module
+ */
+
+import type { SessionEvent } from "../lib/capture/session.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
+import { TaskdError } from "../lib/errors.ts";
+import { fileError } from "../lib/fs.ts";
+import { type Address, formatAddress } from "../lib/store/names.ts";
+import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
+import { storeDirectory } from "../lib/store/open.ts";
+import { Connections } from "./connections.ts";
+import { withDeadline } from "./deadline.ts";
+import { Dispatcher } from "./dispatch.ts";
+import { createHandlers } from "./handlers.ts";
+import { KeyedMutex } from "./locks.ts";
+import { type Log, oneLineLog } from "./log.ts";
+import { WorkerPool } from "./pool.ts";
+import { Publisher } from "./publisher.ts";
+import { keyOf, Sessions } from "./sessions.ts";
+import { bindSocket } from "./unix_socket.ts";
+
+/** Default of -flush-every, the contract's number. */
+export const DEFAULT_FLUSH_EVERY_MS = 30_000;
+/** Default of -snapshot-every, the contract's number. */
+export const DEFAULT_SNAPSHOT_EVERY = 16;
+/** How long a shutdown waits for running operations, and then for sessions to be flushed and closed. */
+export const SHUTDOWN_DEADLINE_MS = 60_000;
+/** How long a shutdown waits for subscribers to read what they were sent. */
+const GOODBYE_DEADLINE_MS = 2_000;
+
+/** Options of {@linkcode serve}. */
+export interface ServeOptions {
+  /** Location of the store: a directory or a file:// URL. */
+  store: string;
+  /** Absolute path of the unix socket. */
+  socket: string;
+  /** Milliseconds between timer flushes; 0 turns them off. {@linkcode DEFAULT_FLUSH_EVERY_MS} when absent. */
+  flush_every_ms?: number;
+  /** Segments past the last snapshot before a flush writes a snapshot, >= 1. {@linkcode DEFAULT_SNAPSHOT_EVERY} when absent. */
+  snapshot_every?: number;
+  /** Worker threads, >= 2. */
+  workers?: number;
+  /** Takes entries of the log. */
+  log?: Log;
+  /** Begins a shutdown. */
+  signal?: AbortSignal;
+  clock?: Clock;
+  /** Deadline of a write to a client; for tests. */
+  write_deadline_ms?: number;
+  /** Connections at once; for tests. */
+  max_connections?: number;
+  /** How long a shutdown may take; for tests. */
+  shutdown_deadline_ms?: number;
+}
+
+/** A daemon that serves. */
+export interface RunningDaemon {
+  /** The store's directory. */
+  readonly store: string;
+  readonly socket: string;
+  /** Resolves once it has stopped, with the sessions that could not be flushed and closed: none, if all went well. */
+  readonly finished: Promise<UnclosedSession[]>;
+  /** Begins a shutdown and resolves with {@linkcode RunningDaemon.finished}. */
+  shutdown(): Promise<UnclosedSession[]>;
+}
+
+/** A session that a shutdown could not close. */
+export interface UnclosedSession {
+  /** Its branch. */
+  address: string;
+  error: string;
+}
+
+/**
+ * Serves a store until it is told to stop.
+ *
+ * Requires read and write on the store and the socket, `--allow-net=unix:<socket>`, `--allow-run` of cp and
+ * `--allow-sys=umask,statfs`.
+ *
+ * @throws {TaskdError} `daemon_running` when the store or the socket is another daemon's; else what is wrong with them.
+ */
+export async function serve(options: ServeOptions): Promise<RunningDaemon> {
+  const store = storeDirectory(options.store);
+  const snapshot_every = options.snapshot_every ?? DEFAULT_SNAPSHOT_EVERY;
+  const flush_every_ms = options.flush_every_ms ?? DEFAULT_FLUSH_EVERY_MS;
+  checkNumbers(flush_every_ms, snapshot_every);
+  const clock = options.clock ?? systemClock;
+  const log = oneLineLog(options.log ?? (() => {}));
+  await using cleanup = new AsyncDisposableStack();
+
+  await makeDirectory(store);
+  const lock = await acquireDaemonLock(store);
+  cleanup.defer(() => lock.release());
+  const socket = await bindSocket(options.socket);
+  cleanup.defer(() => void socket.close());
+  lock.update({ socket: options.socket });
+  const publisher = new Publisher({ clock, ...deadlineOf(options) });
+  const engine = await WorkerPool.start({
+    setup: { store: options.store, flush_every_ms, snapshot_every },
+    directories: directoriesOf(store),
+    ...(options.workers === undefined ? {} : { workers: options.workers }),
+    log,
+    onEvent: (address, event) => publish(publisher, log, address, event),
+  });
+  cleanup.defer(() => engine.terminate());
+
+  const sessions = new Sessions(engine);
+  const locks = new KeyedMutex();
+  const stopped = Promise.withResolvers<void>();
+  const onShutdown = () => stopped.resolve();
+  const handlers = createHandlers({ engine, sessions, locks, location: store, pid: Deno.pid, onShutdown });
+  const dispatcher = new Dispatcher(handlers, log);
+  const connections = new Connections({
+    dispatcher,
+    publisher,
+    clock,
+    log,
+    ...deadlineOf(options),
+    ...limitOf(options),
+  });
+  options.signal?.addEventListener("abort", onShutdown, { once: true });
+  if (options.signal?.aborted) onShutdown();
+  const accepting = connections.accept(socket.listener);
+  log(`taskd: serving ${store} on ${options.socket}`);
+
+  const resources = cleanup.move();
+  const deadline_ms = options.shutdown_deadline_ms ?? SHUTDOWN_DEADLINE_MS;
+  const finished = stopped.promise.then(async () => {
+    await using _resources = resources;
+    log(`stopping: sessions=${sessions.size}`);
+    await withDeadline(dispatcher.stop(), clock, deadline_ms).catch(() =>
+      log("stopping: operations still run; they are cut off")
+    );
+    const unclosed = await closeSessions(sessions, locks, { clock, deadline_ms, log });
+    await publisher.close(GOODBYE_DEADLINE_MS);
+    connections.close();
+    if (socket.close()) await accepting;
+    log(`stopped: unclosed=${unclosed.length}`);
+    return unclosed;
+  });
+  return {
+    store,
+    socket: options.socket,
+    finished,
+    shutdown: () => {
+      onShutdown();
+      return finished;
+    },
+  };
+}
+
+function checkNumbers(flush_every_ms: number, snapshot_every: number): void {
+  if (!Number.isSafeInteger(snapshot_every) || snapshot_every < 1) {
+    throw new TaskdError(
+      "usage",
+      `Cannot serve with -snapshot-every ${snapshot_every}: it must be an integer of at least 1`,
+    );
+  }
+  if (!Number.isFinite(flush_every_ms) || flush_every_ms < 0) {
+    throw new TaskdError("usage", `Cannot serve with -flush-every ${flush_every_ms} ms: it must be 0 or more`);
+  }
+}
+
+/** The lock stands in the store's directory, so that has to be there first. */
+async function makeDirectory(store: string): Promise<void> {
+  try {
+    await Deno.mkdir(store, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw fileError(error, `Cannot make the store's directory ${store}`);
+  }
+}
+
+/** The store's directory as it is spelled and as it really is: a permission must cover both. */
+function directoriesOf(store: string): string[] {
+  return [...new Set([store, Deno.realPathSync(store)])];
+}
+
+function deadlineOf({ write_deadline_ms }: ServeOptions): { write_deadline_ms?: number } {
+  return write_deadline_ms === undefined ? {} : { write_deadline_ms };
+}
+
+function limitOf({ max_connections }: ServeOptions): { max_connections?: number } {
+  return max_connections === undefined ? {} : { max_connections };
+}
+
+function publish(publisher: Publisher, log: Log, address: Address, event: SessionEvent): void {
+  publisher.publish(event.type, address, event.detail);
+  // Timer flushes are routine: on a busy daemon they would bury everything else.
+  if (event.type !== "flushed") log(`${event.type}: ${formatAddress(address)} ${JSON.stringify(event.detail)}`);
+}
+
+async function closeSessions(
+  sessions: Sessions,
+  locks: KeyedMutex,
+  { clock, deadline_ms, log }: { clock: Clock; deadline_ms: number; log: Log },
+): Promise<UnclosedSession[]> {
+  const unclosed = new Map<string, UnclosedSession>();
+  const addresses = sessions.addresses();
+  for (const address of addresses) {
+    unclosed.set(keyOf(address), { address: formatAddress(address), error: "it was not closed in time" });
+  }
+  const closing = addresses.map(async (address) => {
+    try {
+      const { error } = await locks.run([keyOf(address)], () => sessions.close(address));
+      if (error === undefined) unclosed.delete(keyOf(address));
+      else unclosed.get(keyOf(address))!.error = error.message;
+    } catch (error) {
+      unclosed.get(keyOf(address))!.error = error instanceof Error ? error.message : String(error);
+    }
+  });
+  await withDeadline(Promise.all(closing), clock, deadline_ms).catch(() => {});
+  for (const { address, error } of unclosed.values()) log(`stopping: ${address}: ${error}`);
+  return [...unclosed.values()];
+}

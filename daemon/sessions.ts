@@ -1,0 +1,156 @@
+/**
+ * The session map: at most one entry for each branch, from the moment an open begins.
+ *
+ * Whoever calls what changes a branch holds the branch's lock (locks.ts).
+ *
+ * @module
+ */
+
+import { TaskdError } from "../lib/errors.ts";
+import type { CloseAnswer, OpenAnswer, SessionInfo } from "../lib/protocol/messages.ts";
+import { type Address, formatAddress } from "../lib/store/names.ts";
+import type { Engine, EngineSession } from "./engine.ts";
+
+type Entry = { address: Address; session: EngineSession | "pending" };
+
+/** The sessions of the daemon. */
+export class Sessions {
+  readonly #engine: Engine;
+  readonly #entries = new Map<string, Entry>();
+
+  /** Sessions are opened in `engine`. */
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /** Sessions that are open or being opened. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Branches with a session, open or being opened. */
+  addresses(): Address[] {
+    return [...this.#entries.values()].map((entry) => entry.address);
+  }
+
+  /** Whether the branch has a session, open or being opened. */
+  has(address: Address): boolean {
+    return this.#entries.has(keyOf(address));
+  }
+
+  /** The open session of a branch, if there is one. */
+  live(address: Address): EngineSession | undefined {
+    const session = this.#entries.get(keyOf(address))?.session;
+    return session === "pending" ? undefined : session;
+  }
+
+  /** The open session of a branch; `no_session` when there is none. */
+  require(address: Address): EngineSession {
+    const session = this.live(address);
+    if (session !== undefined) return session;
+    const text = formatAddress(address);
+    throw new TaskdError("no_session", `There is no open session of ${text}`, {
+      hint: `Open one with: taskd session open ${text}`,
+    });
+  }
+
+  /** Refuses what cannot be done under a session: `lease_held`, saying who. */
+  refuseLive(address: Address, attempted: string): void {
+    const entry = this.#entries.get(keyOf(address));
+    if (entry === undefined) return;
+    const text = formatAddress(address);
+    if (entry.session === "pending") {
+      throw new TaskdError("lease_held", `Cannot ${attempted} ${text}: a session of it is being opened`, {
+        hint: "Try again in a moment",
+      });
+    }
+    if (entry.session.lost !== undefined) {
+      throw new TaskdError("session_failed", `Cannot ${attempted} ${text}: ${entry.session.lost.message}`, {
+        hint: `Close it first: taskd session close ${text}`,
+      });
+    }
+    const { holder } = entry.session.opened;
+    throw new TaskdError("lease_held", `Cannot ${attempted} ${text}: this daemon's session ${holder} holds it`, {
+      hint: `Close it first: taskd session close ${text}`,
+    });
+  }
+
+  /** Opens a session; `lease_held` when there is one. */
+  async open(address: Address): Promise<OpenAnswer> {
+    this.refuseLive(address, "open");
+    const key = keyOf(address);
+    this.#entries.set(key, { address, session: "pending" });
+    try {
+      const session = await this.#engine.openSession(address);
+      this.#entries.set(key, { address, session });
+      return session.opened;
+    } catch (error) {
+      this.#entries.delete(key);
+      throw error;
+    }
+  }
+
+  /**
+   * Flushes and closes a session. A session that had failed is given up, and the answer says why; one whose last
+   * flush fails stays open, so that the flush can be tried again.
+   */
+  async close(address: Address): Promise<CloseAnswer> {
+    const session = this.require(address);
+    const failed = await failureOf(session);
+    const { db, branch } = address;
+    if (failed === undefined) {
+      const { txid } = await session.flush();
+      await session.close();
+      this.#entries.delete(keyOf(address));
+      return { db, branch, txid };
+    }
+    await session.close().catch(() => {});
+    this.#entries.delete(keyOf(address));
+    return { db, branch, error: failed };
+  }
+
+  /** What `status` tells of each session that `wanted` accepts, sorted. */
+  async infos(wanted: (address: Address) => boolean): Promise<SessionInfo[]> {
+    const entries = [...this.#entries.values()].filter((entry) => wanted(entry.address));
+    const infos = await Promise.all(entries.map(infoOf));
+    return infos.filter((info) => info !== undefined).sort((a, b) =>
+      a.db < b.db || (a.db === b.db && a.branch < b.branch) ? -1 : 1
+    );
+  }
+
+  /** What `status` tells of a branch's session; undefined when it has none. */
+  async info(address: Address): Promise<SessionInfo | undefined> {
+    const entry = this.#entries.get(keyOf(address));
+    return entry === undefined ? undefined : await infoOf(entry);
+  }
+}
+
+/** A branch's key in the session map and among the locks. */
+export function keyOf({ db, branch }: Address): string {
+  return `${db}@${branch}`;
+}
+
+async function infoOf({ address: { db, branch }, session }: Entry): Promise<SessionInfo | undefined> {
+  if (session === "pending") return { db, branch, state: "pending" };
+  const { checkout, epoch, holder } = session.opened;
+  const lost = () => {
+    const { code, message } = session.lost!;
+    return { db, branch, checkout, epoch, holder, state: "error", error: { code, message } } as const;
+  };
+  if (session.lost !== undefined) return lost();
+  try {
+    return await session.status();
+  } catch (error) {
+    if (session.lost !== undefined) return lost();
+    // It was closed while it was asked.
+    if (error instanceof TaskdError && error.code === "no_session") return undefined;
+    throw error;
+  }
+}
+
+async function failureOf(session: EngineSession): Promise<CloseAnswer["error"]> {
+  if (session.lost !== undefined) return { code: session.lost.code, message: session.lost.message };
+  const status = await session.status();
+  if (status.state !== "error") return undefined;
+  return status.error ?? { code: "session_failed", message: "The session failed" };
+}

@@ -1,0 +1,59 @@
+/**
+ * What passes between the daemon's main thread and its workers.
+ *
+ * @module
+ */
+
+import type { SessionEvent } from "../lib/capture/session.ts";
+import { type ErrorCode, TaskdError } from "../lib/errors.ts";
+import type { Address } from "../lib/store/names.ts";
+import type { SessionMethod, StoreMethod } from "./engine.ts";
+
+/** What a worker needs to know first. */
+export interface WorkerSetup {
+  /** The store's location. */
+  store: string;
+  flush_every_ms: number;
+  snapshot_every: number;
+}
+
+/** Work for a worker. */
+export type Work =
+  | { kind: "setup"; setup: WorkerSetup }
+  | { kind: "store"; method: StoreMethod; args: unknown[] }
+  | { kind: "open"; session: number; address: Address }
+  | { kind: "session"; session: number; method: SessionMethod; args: unknown[] };
+
+/** Main to worker: every call is answered once. */
+export type Call = { call: number } & Work;
+
+/** Worker to main. Events and log entries come before the answer of the call that caused them. */
+export type Reply =
+  | { kind: "done"; call: number; result: unknown }
+  | { kind: "failed"; call: number; error: ErrorMessage }
+  | { kind: "event"; session: number; event: SessionEvent }
+  | { kind: "log"; entry: string };
+
+/** An error as it crosses between threads: one of the product's, or a defect with its stack. */
+export type ErrorMessage =
+  | { code: ErrorCode; message: string; hint?: string }
+  | { defect: string };
+
+/** `error` as it crosses. */
+export function packError(error: unknown): ErrorMessage {
+  if (!(error instanceof TaskdError)) {
+    return { defect: error instanceof Error ? `${error.stack ?? error.message}${causeOf(error)}` : String(error) };
+  }
+  const { code, message, hint } = error;
+  return hint === undefined ? { code, message } : { code, message, hint };
+}
+
+function causeOf(error: Error): string {
+  return error.cause instanceof Error ? `\ncaused by: ${error.cause.stack ?? error.cause.message}` : "";
+}
+
+/** The error that {@linkcode packError} packed. */
+export function unpackError(error: ErrorMessage): Error {
+  if ("defect" in error) return new Error(error.defect);
+  return new TaskdError(error.code, error.message, error.hint === undefined ? {} : { hint: error.hint });
+}

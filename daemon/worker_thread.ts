@@ -1,0 +1,115 @@
+/**
+ * One worker thread as the main thread sees it: calls that are always answered, also
+ * when the worker dies.
+ *
+ * @module
+ */
+
+import type { SessionEvent } from "../lib/capture/session.ts";
+import { TaskdError } from "../lib/errors.ts";
+import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
+
+/** What a worker may do besides opening the files it is given. */
+export interface WorkerAccess {
+  read: string[];
+  write: string[];
+}
+
+/** Told what comes from a worker by itself. */
+export interface WorkerListener {
+  onEvent(session: number, event: SessionEvent): void;
+  onLog(entry: string): void;
+  /** The worker is gone; its calls have been rejected. */
+  onLost(error: TaskdError): void;
+}
+
+/** Strict clones go through cp; one spelling, because a grant matches only that. */
+const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
+
+/** A running worker. */
+export class WorkerThread {
+  readonly #worker: Worker;
+  readonly #listener: WorkerListener;
+  readonly #calls = new Map<number, PromiseWithResolvers<unknown>>();
+  #last_call = 0;
+  #lost: TaskdError | undefined;
+  /** Resolves with the SQLite library's version once the store is open; rejects with why it is not. */
+  readonly ready: Promise<string>;
+
+  /** Starts a worker with the narrowest permissions that do. */
+  constructor(setup: WorkerSetup, access: WorkerAccess, listener: WorkerListener) {
+    this.#listener = listener;
+    this.#worker = new Worker(import.meta.resolve("./worker.ts"), {
+      type: "module",
+      deno: {
+        permissions: {
+          read: access.read,
+          write: access.write,
+          run: [CLONE_PROGRAM],
+          sys: ["statfs"],
+          env: false,
+          net: false,
+          ffi: false,
+          import: false,
+        },
+      },
+    });
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.onmessageerror = () => this.#lose("a message that could not be read");
+    this.#worker.onerror = (event) => {
+      // Else the error would end the whole daemon.
+      event.preventDefault();
+      this.#lose(event.message);
+    };
+    this.ready = this.call({ kind: "setup", setup }) as Promise<string>;
+    this.ready.catch(() => {});
+  }
+
+  /** Calls that have not been answered. */
+  get running(): number {
+    return this.#calls.size;
+  }
+
+  /** Has `work` done; rejects with the worker's error, or with `internal` when the worker is lost. */
+  call(work: Work): Promise<unknown> {
+    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    const answer = Promise.withResolvers<unknown>();
+    const call = ++this.#last_call;
+    this.#calls.set(call, answer);
+    this.#worker.postMessage({ call, ...work } satisfies Call);
+    return answer.promise;
+  }
+
+  /** Ends the worker at once. */
+  terminate(): void {
+    this.#end(new TaskdError("stopping", "The daemon ended the work: it is shutting down"));
+  }
+
+  #receive(reply: Reply): void {
+    if (this.#lost !== undefined) return;
+    if (reply.kind === "event") return this.#listener.onEvent(reply.session, reply.event);
+    if (reply.kind === "log") return this.#listener.onLog(reply.entry);
+    const answer = this.#calls.get(reply.call);
+    this.#calls.delete(reply.call);
+    if (reply.kind === "done") answer?.resolve(reply.result);
+    else answer?.reject(unpackError(reply.error));
+  }
+
+  #lose(why: string): void {
+    if (this.#lost !== undefined) return;
+    const lost = new TaskdError("internal", "A worker of the daemon died", {
+      hint: "The daemon's log has the details",
+    });
+    this.#end(lost);
+    this.#listener.onLog(`defect: a worker died: ${why}`);
+    this.#listener.onLost(lost);
+  }
+
+  #end(reason: TaskdError): void {
+    if (this.#lost !== undefined) return;
+    this.#lost = reason;
+    this.#worker.terminate();
+    for (const answer of this.#calls.values()) answer.reject(reason);
+    this.#calls.clear();
+  }
+}
