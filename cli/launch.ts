@@ -5,6 +5,8 @@
  * @module
  */
 
+import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
 import { resolve } from "@std/path/resolve";
 import { TaskdError } from "../lib/errors.ts";
 import type { CommandSpec, FlagValue, Plan, Route } from "./command.ts";
@@ -48,19 +50,24 @@ function routeOf(spec: CommandSpec, daemon: { live: boolean; named: boolean }): 
 
 /** The absolute directory that a store's location means. */
 export function storeDirectory(location: string, context: Pick<LaunchContext, "home" | "absolute">): string {
-  if (location.startsWith("file:")) {
-    const url = URL.canParse(location) ? new URL(location) : undefined;
-    if (url !== undefined && url.host === "" && url.search === "" && url.hash === "") {
-      return context.absolute(decodeURIComponent(url.pathname));
-    }
-    throw cannotUse(location, "it is not of the form file:///path");
-  }
+  if (location.startsWith("file:")) return context.absolute(pathOfUrl(location));
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(location)?.[1];
   if (scheme !== undefined) throw cannotUse(location, `${scheme}:// stores are not supported yet`);
   if (location === "" || location.includes("\0")) throw cannotUse(location, "it is not a path");
   if (location !== "~" && !location.startsWith("~/")) return context.absolute(location);
   if (context.home === undefined) throw cannotUse(location, "HOME is not set");
   return context.absolute(`${context.home}/${location.slice(2)}`);
+}
+
+function pathOfUrl(location: string): string {
+  try {
+    const url = new URL(location);
+    const path = decodeURIComponent(url.pathname);
+    if (location.startsWith("file:///") && url.search + url.hash === "" && !path.includes("\0")) return path;
+  } catch {
+    // Not a URL, or its escapes are not UTF-8.
+  }
+  throw cannotUse(location, "it is not of the form file:///path");
 }
 
 function cannotUse(location: string, why: string): TaskdError {
@@ -79,7 +86,18 @@ function checkSocketPath(path: string): void {
   );
 }
 
-/** A path as absolute, from the current directory. */
+/**
+ * A path as absolute, from the current directory, and without symbolic links: permissions are checked against both the
+ * spelling and the place, so there had better be one of them. What does not exist yet is kept as spelled.
+ */
 export function absolutePath(path: string): string {
-  return resolve(path);
+  const spelled = resolve(path);
+  for (let known = spelled;; known = dirname(known)) {
+    try {
+      const real = Deno.realPathSync(known);
+      return known === spelled ? real : join(real, spelled.slice(known.length));
+    } catch {
+      if (known === dirname(known)) return spelled;
+    }
+  }
 }

@@ -288,12 +288,12 @@ async function nearest(word: string, candidates: readonly string[]): Promise<str
   const text = word.toLowerCase().slice(0, 64);
   let best: { candidate: string; distance: number } | undefined;
   for (const candidate of candidates) {
-    // Two swapped letters are two edits; of equals, the one that begins alike.
-    const limit = candidate.length <= 3 ? 1 : Math.max(2, Math.floor(candidate.length / 3));
-    const distance = levenshteinDistance(text, candidate) + (candidate[0] === text[0] ? 0 : 0.5);
     const isPrefix = text.length >= 3 && candidate.startsWith(text);
-    if (!isPrefix && distance > limit + 0.5) continue;
-    if (best === undefined || distance < best.distance) best = { candidate, distance };
+    // Of equals, the one that begins alike.
+    const distance = isPrefix ? 0 : levenshteinDistance(text, candidate) + (candidate[0] === text[0] ? 0 : 0.5);
+    // Two swapped letters are two edits.
+    const limit = candidate.length <= 3 ? 1.5 : Math.max(2.5, candidate.length / 3);
+    if (distance <= limit && (best === undefined || distance < best.distance)) best = { candidate, distance };
   }
   return best?.candidate;
 }

@@ -36,14 +36,23 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
         default: "16",
         help: "Segments after which a whole snapshot is stored",
       },
+      {
+        name: "files",
+        kind: "file",
+        value: "DIRECTORY",
+        repeatable: true,
+        help: "A directory outside the store that create and export, asked over the socket, may use; may be repeated",
+      },
     ],
     examples: [{ words: "serve -flush-every 10s", why: "A dying daemon loses ten seconds at most" }],
     output: "data",
     uses: "serve",
     needs(plan) {
       const socket = socketNeeds({ ...plan, route: "socket" });
+      const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
       // The umask keeps others from the socket from its first moment on.
-      return unionOf(unionOf(storeNeeds(plan), socket), { ...NO_PERMISSIONS, read: PROGRAM_FILES, sys: ["umask"] });
+      const own = { ...NO_PERMISSIONS, read: [...PROGRAM_FILES, ...files], write: files, sys: ["umask"] };
+      return unionOf(unionOf(storeNeeds(plan), socket), own);
     },
     load: () => import("../commands/serve.ts"),
   },

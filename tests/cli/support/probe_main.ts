@@ -1,0 +1,11 @@
+/**
+ * The program of `cli/main.ts`, real in everything but the commands' modules.
+ *
+ * @module
+ */
+
+import { dispatch } from "../../../cli/dispatch.ts";
+import { probeLoad } from "./probe_load.ts";
+import type {} from "./probe_worker.ts";
+
+Deno.exit(await dispatch(Deno.args, { worker: new URL("./probe_worker.ts", import.meta.url), load: probeLoad }));

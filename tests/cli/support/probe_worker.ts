@@ -1,0 +1,10 @@
+/**
+ * The Worker of `cli/worker.ts` with the probe in place of every command.
+ *
+ * @module
+ */
+
+import { hostCommand } from "../../../cli/worker_host.ts";
+import { probeLoad } from "./probe_load.ts";
+
+hostCommand(probeLoad);
