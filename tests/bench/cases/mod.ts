@@ -5,7 +5,12 @@
  */
 
 import type { BenchCase } from "../bench.ts";
-import { copies } from "./copies.ts";
+import { capture, commits } from "./capture.ts";
+import { checkout } from "./checkout.ts";
+import { idle, startup } from "./daemon.ts";
+import { fork } from "./fork.ts";
+import { flush, open } from "./session.ts";
+import { stored } from "./stored.ts";
 
 /** Every case. */
-export const CASES: readonly BenchCase[] = [copies];
+export const CASES: readonly BenchCase[] = [fork, checkout, open, flush, capture, commits, stored, idle, startup];

@@ -1,0 +1,104 @@
+/**
+ * What the daemon and the program cost as processes.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { DaemonProcess, ownCommand } from "../../../cli/demo/daemon_process.ts";
+import type { BenchCase } from "../bench.ts";
+import { run } from "../process.ts";
+import { elapsed, interleave, type Measure } from "../stats.ts";
+import { DB, shopStore } from "./_store.ts";
+
+// As Linux counts processor time, on every architecture Deno runs on.
+const TICKS_PER_SECOND = 100;
+const MIB = 2 ** 20;
+
+/** Many sessions that do nothing. */
+export const idle: BenchCase = {
+  name: "idle",
+  title: "Idle sessions in one daemon",
+  method:
+    "Each session has a branch and a 12 MB file of its own. The daemon runs with its defaults; its processor time is read over half a minute.",
+  places: "once",
+  async run(bench, place) {
+    const sessions = bench.pick(500, 20);
+    if (!place.clones && sessions > 100) {
+      return bench.skip(`${sessions} sessions`, "their files cannot share blocks here");
+    }
+    const shop = await shopStore(bench, place, 12);
+    if (shop === undefined) return;
+    const signal = new AbortController().signal;
+    await using daemon = await DaemonProcess.start({ store: shop.dir, socket: join(place.dir, "d.sock"), signal });
+    const bare_mb = await residentBytes(daemon.pid) / MIB;
+    const names = Array.from({ length: sessions }, (_, index) => `idle-${index}`);
+    const opening = await elapsed(async () => {
+      for (const branch of names) {
+        await daemon.client.call("fork", { db: DB, new_branch: branch });
+        await daemon.client.call("open", { db: DB, branch });
+      }
+    });
+    await pause(3_000);
+    const seconds = bench.pick(30, 3);
+    const before = await processorSeconds(daemon.pid);
+    await pause(seconds * 1_000);
+    const share = 100 * (await processorSeconds(daemon.pid) - before) / seconds;
+    bench.add(place, "memory, no session", "MB", [bare_mb]);
+    const resident_mb = await residentBytes(daemon.pid) / MIB;
+    bench.add(place, `memory, ${sessions} sessions`, "MB", [resident_mb], { target: { value: 1_024, is: "at_most" } });
+    bench.add(place, `one core, ${sessions} sessions`, "%", [share], { target: { value: 5, is: "at_most" } });
+    bench.add(place, "fork + open of each", "ms", [opening / sessions]);
+    const closing = await elapsed(() => daemon.stop());
+    bench.add(place, "stop, of each", "ms", [closing / sessions]);
+  },
+};
+
+/** Starting up. */
+export const startup: BenchCase = {
+  name: "startup",
+  title: "Start the program",
+  method: "`deno, empty` is Deno running an empty module; `taskd session status` asks a daemon over its socket.",
+  places: "once",
+  async run(bench, place) {
+    const shop = await shopStore(bench, place, 12);
+    if (shop === undefined) return;
+    const empty = join(place.dir, "empty.ts");
+    await Deno.writeTextFile(empty, "export {};\n");
+    const socket = join(place.dir, "d.sock");
+    const signal = new AbortController().signal;
+    await using daemon = await DaemonProcess.start({ store: shop.dir, socket, signal });
+    await daemon.client.call("open", { db: DB });
+    const taskd = (...words: string[]): Measure => {
+      const [program, args] = ownCommand([...words, "--store", shop.dir, "--socket", socket]);
+      return () => elapsed(() => run(program, args));
+    };
+    const fork = (round: number) => taskd("fork", DB, `start-${round + 10}`)(round);
+    const subjects: Record<string, Measure> = {
+      "deno, empty": () => elapsed(() => run(Deno.execPath(), ["run", "--no-prompt", "--quiet", empty])),
+      "taskd version": taskd("version"),
+      "taskd session status": taskd("session", "status"),
+      "taskd fork": fork,
+      "status over the socket": () => elapsed(() => daemon.client.call("status", {})),
+    };
+    const taken = await interleave(subjects, { samples: bench.pick(40, 5) });
+    for (const [subject, samples] of Object.entries(taken)) bench.add(place, subject, "ms", samples);
+    await daemon.stop();
+  },
+};
+
+async function residentBytes(pid: number): Promise<number> {
+  const status = await Deno.readTextFile(`/proc/${pid}/status`);
+  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)![1]) * 1_024;
+}
+
+async function processorSeconds(pid: number): Promise<number> {
+  const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
+  // The name, field 2, may hold anything; what follows its last parenthesis begins with field 3.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
