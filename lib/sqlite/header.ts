@@ -87,9 +87,8 @@ export interface UriOptions {
 /**
  * Writes a path as an SQLite URI, with the characters quoted that would end or change it.
  *
- * Under a scoped `--allow-read` or `--allow-write` Deno 2.9 checks the URI as if it
- * were a relative path, so a process that opens one needs the directory granted in
- * both spellings, `/srv/db` and `file:///srv/db`.
+ * Deno 2.9 hands a URI to SQLite only in a process that has every permission. Under any
+ * narrower grant it takes the URI for a relative path, and the open fails.
  *
  * @param path An absolute or relative path, never a URI.
  */

@@ -62,6 +62,8 @@ export interface WalCommit {
   pages: Map<number, number>;
   /** Pages of the database after the last of the transactions. */
   page_count: number;
+  /** The fewest pages after any of the transactions: whatever is above was dropped, and counts only if in `pages`. */
+  low_page_count: number;
   /** Frames that were read. */
   frames: number;
   /** Transactions. */
@@ -216,6 +218,7 @@ export function readCommits(
       open_offset = offset + at + frame_bytes;
       result = {
         page_count,
+        low_page_count: Math.min(result?.low_page_count ?? page_count, page_count),
         frames: (result?.frames ?? 0) + open.length,
         commits: (result?.commits ?? 0) + 1,
         end: { offset: open_offset, checksum1: sum.s1 >>> 0, checksum2: sum.s2 >>> 0 },

@@ -343,6 +343,7 @@ Deno.test("pages past a smaller end are dropped at that commit and are back only
         const states = reference(wal);
         assertEquals(states.length, transactions.length);
         assertSame(readAll(wal), states.at(-1));
+        assertEquals(readAll(wal)?.low_page_count, Math.min(...states.map((state) => state.page_count)));
       },
     ),
     { numRuns: 300 },

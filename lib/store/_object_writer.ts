@@ -185,7 +185,7 @@ export function encodeObject(
  * Asserts that a transaction that made the database grow holds every page it grew by, so that
  * no page is ever made up; a missing one is `capture_failed`.
  *
- * @param previous_page_count Pages before.
+ * @param previous_page_count Pages before; if the database was smaller in between, pages at its smallest.
  * @param pages The pages that the transaction holds.
  * @param after The database after it.
  */
