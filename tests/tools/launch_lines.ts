@@ -1,0 +1,58 @@
+/**
+ * The lines that start the program, each with exactly the permissions that the
+ * command table asks for. deno.json and the README carry them; a test compares.
+ *
+ *     deno task launch-lines    # writes them where they belong, after the table has changed
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { launchFlags } from "../../cli/commands.ts";
+
+/** The lines, by where they stand. */
+export interface LaunchLines {
+  /** Task name to command, in deno.json. */
+  tasks: Record<string, string>;
+  /** Lines of the README. */
+  readme: string[];
+}
+
+/** The lines as the command table has them now. */
+export function launchLines(): LaunchLines {
+  const flags = launchFlags().join(" ");
+  return {
+    tasks: {
+      taskd: `deno run ${flags} cli/main.ts`,
+      compile: `deno compile ${flags} --output dist/taskd cli/main.ts`,
+    },
+    readme: [
+      `deno install --global --name taskd ${flags} jsr:@taskd/taskd/cli`,
+      `deno install --global --name taskd --config deno.json ${flags} cli/main.ts`,
+    ],
+  };
+}
+
+/** `source` with every line that begins like one of `lines`, up to its first permission, replaced by it. */
+function replaceLines(source: string, lines: string[]): string {
+  return source.split("\n").map((line) =>
+    lines.find((wanted) =>
+      line.startsWith(wanted.slice(0, wanted.indexOf("--no-prompt"))) && line.endsWith(wanted.split(" ").at(-1)!)
+    ) ?? line
+  ).join("\n");
+}
+
+if (import.meta.main) {
+  const root = join(import.meta.dirname!, "../..");
+  const { tasks, readme } = launchLines();
+  const config = join(root, "deno.json");
+  let text = await Deno.readTextFile(config);
+  const before: Record<string, { command: string }> = JSON.parse(text).tasks;
+  // In the text, so that the layout of the file stays as it is.
+  for (const [name, command] of Object.entries(tasks)) {
+    text = text.replace(JSON.stringify(before[name]!.command), JSON.stringify(command));
+  }
+  await Deno.writeTextFile(config, text);
+  const file = join(root, "README.md");
+  await Deno.writeTextFile(file, replaceLines(await Deno.readTextFile(file), readme));
+}
