@@ -1,0 +1,147 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { SHELLS } from "../../cli/completion.ts";
+import { COMMANDS } from "../../cli/commands.ts";
+import { makePlace } from "./support/taskd.ts";
+
+Deno.test("taskd version says which build runs on what", async () => {
+  await using place = await makePlace();
+  const { code, stdout } = await place.taskd("version");
+  assertEquals(code, 0);
+  assertMatch(stdout, /^taskd dev \(deno \d+\.\d+\.\d+, [\w-]+\)\n$/);
+  assertEquals(await place.json(["version"]), {
+    ok: true,
+    version: "dev",
+    deno: Deno.version.deno,
+    target: Deno.build.target,
+  });
+});
+
+Deno.test("taskd without words, taskd help and taskd --help show the same overview", async () => {
+  await using place = await makePlace();
+  const outcomes = await Promise.all([place.taskd(), place.taskd("help"), place.taskd("--help")]);
+  for (const outcome of outcomes) assertEquals(outcome, outcomes[0]);
+  assertEquals(outcomes[0]!.code, 0);
+  for (const command of COMMANDS) assertStringIncludes(outcomes[0]!.stdout, `  ${command.name} `);
+});
+
+Deno.test("help of a command, of a group and of nothing", async () => {
+  await using place = await makePlace();
+  assertEquals(await place.taskd("help", "fork"), await place.taskd("fork", "--help"));
+  assertStringIncludes((await place.taskd("help", "session")).stdout, "taskd session open <branch>");
+  assertEquals((await place.taskd("help", "nonsense")).code, 2);
+  assertEquals((await place.json(["help", "nonsense"], 2)).code, "usage");
+});
+
+Deno.test("a call that makes no sense exits with 2, on stderr for people and on stdout for programs", async () => {
+  await using place = await makePlace();
+  assertEquals(await place.taskd("frok", "shop"), {
+    code: 2,
+    stdout: "",
+    stderr: 'taskd: Unknown command "frok"\n  Did you mean fork? See taskd help\n',
+  });
+  const { code, stdout, stderr } = await place.taskd("frok", "--json");
+  assertEquals([code, stderr], [2, ""]);
+  assertEquals(JSON.parse(stdout), {
+    ok: false,
+    code: "usage",
+    error: 'Unknown command "frok"',
+    hint: "Did you mean fork? See taskd help",
+  });
+  assertEquals((await place.taskd("create", "Bad Name")).code, 2);
+});
+
+Deno.test("untrusted words come back without their escape sequences", async () => {
+  await using place = await makePlace();
+  const { stderr } = await place.taskd("\x1b[2J\u202e\x9b31m");
+  // deno-lint-ignore no-control-regex
+  assertEquals(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]/.test(stderr), false);
+});
+
+Deno.test("--print-permissions shows a call's own set and does nothing", async () => {
+  await using place = await makePlace();
+  const { code, stdout } = await place.taskd("create", "shop", "--from", "a.db", "--print-permissions");
+  assertEquals(code, 0);
+  const files = ["", "-wal", "-shm", "-journal"].map((suffix) => `${place.base}/a.db${suffix}`).join(" ");
+  assertEquals(
+    stdout,
+    [
+      `read  ${place.store} ${files}`,
+      `write ${place.store} ${files}`,
+      "net   nothing",
+      "run   /usr/bin/cp",
+      "env   nothing",
+      "sys   statfs",
+      "ffi   nothing",
+      "",
+    ].join("\n"),
+  );
+  const { permissions } = await place.json(["session", "status", "--print-permissions"]);
+  const socket = `${place.store}/taskd.sock`;
+  assertEquals(permissions, {
+    read: [socket],
+    write: [socket],
+    net: [`unix:${socket}`],
+    run: [],
+    env: [],
+    sys: [],
+    ffi: [],
+  });
+  assertEquals([...Deno.readDirSync(place.base)], []);
+});
+
+Deno.test("a reader that has seen enough is no failure", async () => {
+  await using place = await makePlace();
+  const child = place.start("help");
+  await child.stdout.cancel();
+  const { code, stderr } = await child.output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+});
+
+for (const shell of SHELLS) {
+  const found = await isInstalled(shell);
+  Deno.test({
+    name: `the completion script for ${shell} is one to ${shell}${
+      found ? "" : ` (ignored: ${shell} is not installed)`
+    }`,
+    ignore: !found,
+    fn: async () => {
+      await using place = await makePlace();
+      const { stdout } = await place.taskd("completion", shell);
+      const file = `${place.base}/script`;
+      await Deno.writeTextFile(file, stdout);
+      const { code, stderr } = await new Deno.Command(shell, { args: ["-n", file] }).output();
+      assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+    },
+  });
+}
+
+Deno.test("bash completes commands, their second words and their flags", async () => {
+  await using place = await makePlace();
+  const { stdout } = await place.taskd("completion", "bash");
+  const complete = async (...words: string[]) => {
+    const list = words.map((word) => `'${word}'`).join(" ");
+    const script = `${stdout}\nCOMP_WORDS=(taskd ${list}); COMP_CWORD=${words.length}; _taskd; echo "\${COMPREPLY[@]}"`;
+    const result = await new Deno.Command("bash", { args: ["-c", script] }).output();
+    return new TextDecoder().decode(result.stdout).trim();
+  };
+  assertEquals(await complete("fo"), "fork");
+  assertEquals(await complete("session", "f"), "flush");
+  assertEquals(await complete("session", "open", "--js"), "--json");
+  assertEquals(await complete("fork", "shop", "try", "--t"), "--ttl");
+  assertEquals(await complete("rollback", "--no"), "--no-safety");
+  assertEquals(await complete("completion", "z"), "zsh");
+});
+
+Deno.test("completion refuses a shell it does not know", async () => {
+  await using place = await makePlace();
+  const { code, stderr } = await place.taskd("completion", "csh");
+  assertEquals([code, stderr], [2, 'taskd: There is no completion for "csh"\n  Shells: bash, zsh, fish\n']);
+});
+
+async function isInstalled(program: string): Promise<boolean> {
+  try {
+    return (await new Deno.Command(program, { args: ["-c", "true"] }).output()).success;
+  } catch {
+    return false;
+  }
+}

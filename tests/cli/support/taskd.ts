@@ -1,0 +1,63 @@
+/**
+ * Runs the real program, as installed: its own process, its own launch flags.
+ *
+ * @module
+ */
+
+import { launchFlags } from "../../../cli/commands.ts";
+
+/** What a call came to. */
+export interface Outcome {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A directory with a store in it. */
+export interface Place extends AsyncDisposable {
+  /** The directory. */
+  base: string;
+  /** The store's directory, which does not exist yet. */
+  store: string;
+  /** Runs `taskd <words>` there. */
+  taskd(...words: string[]): Promise<Outcome>;
+  /** Runs `taskd <words> --json` and returns its object; fails unless the exit status is `code`, 0 by default. */
+  json(words: string[], code?: number): Promise<Record<string, unknown>>;
+  /** Starts `taskd <words>` and leaves it running, its streams piped. */
+  start(...words: string[]): Deno.ChildProcess;
+}
+
+const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;
+
+/** Makes a place of its own for one test. */
+export async function makePlace(): Promise<Place> {
+  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
+  const store = `${base}/store`;
+  const command = (words: string[]) =>
+    new Deno.Command(Deno.execPath(), {
+      args: ["run", ...launchFlags(), MAIN, ...words],
+      cwd: base,
+      env: { BSTORE_STORE: store, NO_COLOR: "1" },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    });
+  const taskd = async (...words: string[]) => {
+    const { code, stdout, stderr } = await command(words).output();
+    return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+  };
+  return {
+    base,
+    store,
+    taskd,
+    json: async (words, code = 0) => {
+      const outcome = await taskd(...words, "--json");
+      if (outcome.code !== code) throw new Error(`taskd ${words.join(" ")}: ${JSON.stringify(outcome)}`);
+      return JSON.parse(outcome.stdout);
+    },
+    start: (...words) => command(words).spawn(),
+    [Symbol.asyncDispose]: async () => {
+      await Deno.remove(base, { recursive: true });
+    },
+  };
+}
