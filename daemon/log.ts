@@ -10,10 +10,10 @@ export type Log = (entry: string) => void;
 /** Longest entry in characters: a defect's stack, not a whole answer that went wrong. */
 const MAX_ENTRY_LENGTH = 4000;
 
-/** Makes sure that every entry `log` gets is one line of bounded length. */
+/** Makes sure that every entry `log` gets is one line of bounded length that says whose it is. */
 export function oneLineLog(log: Log): Log {
   return (entry) => {
     const text = entry.length > MAX_ENTRY_LENGTH ? `${entry.slice(0, MAX_ENTRY_LENGTH)}...` : entry;
-    log(text.replaceAll(/\s*\n\s*/g, " | "));
+    log(`taskd: ${text.replaceAll(/\s*\n\s*/g, " | ")}`);
   };
 }

@@ -30,7 +30,7 @@ import {
 } from "./engine.ts";
 import type { Log } from "./log.ts";
 import type { WorkerSetup } from "./worker_messages.ts";
-import { WorkerThread } from "./worker_thread.ts";
+import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
 /** Workers unless told otherwise: as many sessions' as others'. */
 export const DEFAULT_WORKERS = 4;
@@ -44,6 +44,8 @@ export interface WorkerPoolOptions {
   workers?: number;
   log: Log;
   onEvent: OnSessionEvent;
+  /** The workers' module; a test may put another in its place. */
+  module?: string;
 }
 
 /** A place in the pool; its thread changes when it dies. */
@@ -157,22 +159,33 @@ export class WorkerPool implements Engine {
   }
 
   #thread(slot: () => Slot): WorkerThread {
-    const { setup, directories, log } = this.#options;
-    return new WorkerThread(setup, { read: directories, write: directories }, {
+    return this.#start({}, {
       onEvent: (session, event) => this.#event(slot(), session, event),
-      onLog: log,
+      onLog: this.#options.log,
       onLost: () => this.#replace(slot()),
     });
   }
 
+  #start(outside: OutsidePaths, listener: WorkerListener): WorkerThread {
+    const { setup, directories, module } = this.#options;
+    const write = [...directories, ...outside.write ?? []];
+    const access = { read: [...write, ...outside.read ?? []], write };
+    return new WorkerThread(setup, { access, listener, ...(module === undefined ? {} : { module }) });
+  }
+
   /** A call that needs files outside the store gets a worker of its own, which may use exactly those. */
   async #aside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
-    const { setup, directories, log } = this.#options;
-    const access = {
-      read: [...directories, ...outside.read ?? [], ...outside.write ?? []],
-      write: [...directories, ...outside.write ?? []],
-    };
-    const thread = new WorkerThread(setup, access, { onEvent: () => {}, onLog: log, onLost: () => {} });
+    let thread: WorkerThread;
+    try {
+      thread = this.#start(outside, { onEvent: () => {}, onLog: this.#options.log, onLost: () => {} });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotCapable)) throw error;
+      const paths = [...new Set([...outside.read ?? [], ...outside.write ?? []])].join(", ");
+      throw new TaskdError("denied", `Cannot use ${paths}: the daemon was not given access to it`, {
+        cause: error,
+        hint: "Run the command on the store itself, which needs no daemon",
+      });
+    }
     try {
       await thread.ready;
       return await work(thread);
@@ -193,6 +206,8 @@ export class WorkerPool implements Engine {
       session.lost = new TaskdError("session_failed", `The session of ${address} died with its worker`, {
         hint: "Close it and open it again: what was committed is still in the checkout",
       });
+      // Nobody else is left to tell it.
+      this.#options.onEvent(session.address, { type: "session_closed", detail: { error: session.lost.message } });
     }
     slot.sessions = new Set();
     if (!this.#terminated) slot.thread = this.#thread(() => slot);

@@ -128,7 +128,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   options.signal?.addEventListener("abort", onShutdown, { once: true });
   if (options.signal?.aborted) onShutdown();
   const accepting = connections.accept(socket.listener);
-  log(`taskd: serving ${store} on ${options.socket}`);
+  log(`serving ${store} on ${options.socket}`);
 
   const resources = cleanup.move();
   const deadline_ms = options.shutdown_deadline_ms ?? SHUTDOWN_DEADLINE_MS;

@@ -9,10 +9,13 @@ import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
 
-/** What a worker may do besides opening the files it is given. */
-export interface WorkerAccess {
-  read: string[];
-  write: string[];
+/** How a worker is started. */
+export interface WorkerThreadOptions {
+  /** What it may read and write; nothing else, beside running cp to clone blocks. */
+  access: { read: string[]; write: string[] };
+  listener: WorkerListener;
+  /** The worker's module; a test may put another in its place. */
+  module?: string;
 }
 
 /** Told what comes from a worker by itself. */
@@ -37,9 +40,9 @@ export class WorkerThread {
   readonly ready: Promise<string>;
 
   /** Starts a worker with the narrowest permissions that do. */
-  constructor(setup: WorkerSetup, access: WorkerAccess, listener: WorkerListener) {
+  constructor(setup: WorkerSetup, { access, listener, module }: WorkerThreadOptions) {
     this.#listener = listener;
-    this.#worker = new Worker(import.meta.resolve("./worker.ts"), {
+    this.#worker = new Worker(module ?? import.meta.resolve("./worker.ts"), {
       type: "module",
       deno: {
         permissions: {

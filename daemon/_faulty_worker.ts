@@ -1,0 +1,26 @@
+/**
+ * A worker for tests that fails as no real one should: `lease` throws outside of any call, `databases` is
+ * never answered, everything else is answered at once.
+ *
+ * @module
+ */
+
+import type { Call, Reply } from "./worker_messages.ts";
+
+const scope = globalThis as unknown as {
+  onmessage: (event: MessageEvent<Call>) => void;
+  postMessage(reply: Reply): void;
+};
+
+scope.onmessage = ({ data }) => {
+  if (data.kind === "store" && data.method === "databases") return;
+  if (data.kind === "store" && data.method === "lease") {
+    throw new Error("staged crash");
+  }
+  const result = data.kind === "setup"
+    ? "3.0.0"
+    : data.kind === "open"
+    ? { holder: "daemon:a:b", epoch: 1 }
+    : undefined;
+  scope.postMessage({ kind: "done", call: data.call, result });
+};

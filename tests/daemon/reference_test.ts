@@ -1,0 +1,33 @@
+import { assertEquals } from "@std/assert";
+import type { DaemonEvent, EventType, OpName } from "../../lib/protocol/messages.ts";
+import { EVENT_TYPES } from "../../lib/protocol/events.ts";
+import { OPS, parseArgs } from "../../lib/protocol/ops.ts";
+import { PAGE, withReference } from "./reference.ts";
+
+/** A page without what the formatter puts into tables. */
+function unpadded(page: string): string {
+  return page.replaceAll(/ +/g, " ").replaceAll(/-{3,}/g, "---");
+}
+
+Deno.test("docs/protocol.md says what the tables say", async () => {
+  const page = await Deno.readTextFile(PAGE);
+  assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/daemon/reference.ts");
+});
+
+Deno.test("the examples in docs/protocol.md are requests and events that exist", async () => {
+  const page = await Deno.readTextFile(PAGE);
+  const types: EventType[] = [...EVENT_TYPES];
+  let examples = 0;
+  for (const [, block] of page.matchAll(/```json\n([^]*?)```/g)) {
+    for (const line of block!.trim().split("\n")) {
+      const value = JSON.parse(line) as { op?: OpName; id?: unknown } | DaemonEvent;
+      examples++;
+      if ("type" in value) assertEquals(types.includes(value.type) && value.v, 1);
+      if (!("op" in value) || value.op === undefined) continue;
+      const { op, id: _id, ...fields } = value;
+      assertEquals(op in OPS, true);
+      parseArgs(op, fields);
+    }
+  }
+  assertEquals(examples > 8, true);
+});
