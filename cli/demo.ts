@@ -1,5 +1,6 @@
 /**
- * `taskd demo`: the whole branch store on real input, in a quarter of a minute.
+ * `deno task demo`: the whole branch store on real input, in a quarter of a minute.
+ * A program of its own: it starts SQLite clients and daemons, and taskd itself may start nothing of the kind.
  *
  * It works in a temporary directory, with a daemon of its own, and leaves neither
  * behind: not when it ends, not when it fails, not on Ctrl-C.
@@ -7,7 +8,12 @@
  * @module
  */
 
+import { parseArgs } from "node:util";
+import { TaskdError } from "../lib/errors.ts";
+import { EXIT_OK } from "./exit_codes.ts";
+import { reportFailure } from "./failure.ts";
 import type { Io } from "./io.ts";
+import { processIo } from "./run.ts";
 import { formatMs, Narrator, type Step } from "./demo/narrator.ts";
 import { type StoryFacts, tellStory } from "./demo/story.ts";
 
@@ -51,7 +57,54 @@ export async function runDemo(
       `\nDone in ${formatMs(duration_ms)}.${options.keep ? ` Look around in ${dir}` : " Nothing is left behind."}`,
     );
     return { ok: true, duration_ms, ...(options.keep ? { directory: dir } : {}), steps: narrator.steps, facts };
+  } catch (error) {
+    if (!io.signal.aborted) throw error;
+    throw new TaskdError("interrupted", "The demo was interrupted", { cause: error });
   } finally {
     if (!options.keep) await Deno.remove(dir, { recursive: true });
   }
 }
+
+const HELP = `deno task demo [--json] [--keep] [--size MB]
+  --json      print one JSON object instead of the story
+  --keep      leave the directory, to look around
+  --size MB   size of the shop, 12 or more; 50 when absent`;
+
+async function main(words: string[]): Promise<number> {
+  const asks_json = words.includes("--json");
+  const stop = new AbortController();
+  const io = processIo({ flags: { json: asks_json } }, stop.signal);
+  for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
+  try {
+    const { size, keep, help } = readWords(words);
+    if (help) {
+      io.out(HELP);
+      return EXIT_OK;
+    }
+    const colour = Deno.stdout.isTerminal() && !Deno.noColor;
+    const result = await runDemo(io, { keep, size_mb: size, colour });
+    if (io.json) io.outJson(result);
+    return EXIT_OK;
+  } catch (error) {
+    return reportFailure(error, io);
+  }
+}
+
+function readWords(words: string[]): { size: number; keep: boolean; help: boolean } {
+  try {
+    const options = {
+      json: { type: "boolean" },
+      keep: { type: "boolean", default: false },
+      size: { type: "string", default: "50" },
+      help: { type: "boolean", default: false },
+    } as const;
+    const { keep, help, size } = parseArgs({ args: words, options }).values;
+    if (!/^\d{2,4}$/.test(size) || Number(size) < 12) throw new Error(`${size} is not a size from 12 to 9999 MB`);
+    return { size: Number(size), keep, help };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new TaskdError("usage", `Cannot run the demo: ${reason}`, { hint: HELP.split("\n")[0]! });
+  }
+}
+
+if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -25,9 +25,10 @@ const HELP = `deno task bench [options]
   --only a,b        only these cases: ${CASES.map((each) => each.name).join(", ")}
   --quick           small sizes and few rounds
   --out FILE        where the figures go, default tests/output/bench.json
-  --dir DIR         where to work, default the directory for temporary files
-  --write-docs      also write docs/benchmarks.md
-  --from FILE       run nothing: print, and with --write-docs write, the report in FILE`;
+  --write-docs      also write docs/benchmarks.md, from this run
+  --from FILE       run nothing: print, and with --write-docs write, the report in FILE
+
+It works in the directory for temporary files (TMPDIR) and takes up to 40 GB there for a while.`;
 
 async function main(args: string[]): Promise<number> {
   const { values } = parseArgs({
@@ -36,7 +37,6 @@ async function main(args: string[]): Promise<number> {
       "only": { type: "string" },
       "quick": { type: "boolean", default: false },
       "out": { type: "string", default: join(PROJECT, "tests/output/bench.json") },
-      "dir": { type: "string" },
       "write-docs": { type: "boolean", default: false },
       "from": { type: "string" },
       "help": { type: "boolean", default: false },
@@ -54,7 +54,7 @@ async function main(args: string[]): Promise<number> {
   }
   const cases = CASES.filter((each) => only === undefined || only.includes(each.name));
   const report = values.from === undefined
-    ? await measure(cases, values.quick, values.dir)
+    ? await measure(cases, values.quick)
     : JSON.parse(await Deno.readTextFile(values.from)) as Report;
   console.log(textReport(report, CASES));
   if (values.from === undefined) {
@@ -68,12 +68,12 @@ async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-async function measure(cases: readonly BenchCase[], quick: boolean, dir: string | undefined): Promise<Report> {
+async function measure(cases: readonly BenchCase[], quick: boolean): Promise<Report> {
   const started = new Date();
   const bench = new Bench({ quick, log: (line) => console.error(line) });
   const machine = await describeMachine();
   await using stack = new AsyncDisposableStack();
-  const root = await Deno.makeTempDir({ prefix: "taskd-bench-", ...(dir === undefined ? {} : { dir }) });
+  const root = await Deno.makeTempDir({ prefix: "taskd-bench-" });
   stack.defer(() => Deno.remove(root, { recursive: true }));
   stopOnSignal(stack);
   const places = await preparePlaces(root, bench, stack);
@@ -97,9 +97,10 @@ async function measure(cases: readonly BenchCase[], quick: boolean, dir: string 
 
 async function preparePlaces(root: string, bench: Bench, stack: AsyncDisposableStack): Promise<Place[]> {
   const plain = await plainPlace(join(root, "plain"));
-  const size = Math.min(bench.pick(XFS_BYTES, XFS_QUICK_BYTES), await freeBytes(root));
+  // The image may grow to its size: it must not fill the disk that the other place is on.
+  const size = Math.min(bench.pick(XFS_BYTES, XFS_QUICK_BYTES), await freeBytes(root) / 2);
   try {
-    return [plain, stack.use(await xfsPlace(join(root, "xfs"), size))];
+    return [plain, stack.use(await xfsPlace(size))];
   } catch (error) {
     bench.skip("a file system that shares blocks", error instanceof Error ? error.message : String(error));
     return [plain];

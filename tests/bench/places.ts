@@ -6,6 +6,7 @@
  */
 
 import { join } from "@std/path/join";
+import { mount } from "../support/mounts.ts";
 import { output, run } from "./process.ts";
 
 /** A directory on a file system of a known kind. */
@@ -48,25 +49,13 @@ export async function plainPlace(dir: string): Promise<Place> {
 /** A mounted image; unmounted when disposed. */
 export interface MountedPlace extends Place, AsyncDisposable {}
 
-/**
- * Mounts an XFS made in a sparse image beside `dir`. Needs root; throws with the
- * reason where it cannot be done.
- */
-export async function xfsPlace(dir: string, size_bytes: number): Promise<MountedPlace> {
-  const image = `${dir}.img`;
-  await Deno.mkdir(dir);
-  using file = await Deno.open(image, { write: true, createNew: true });
-  await file.truncate(size_bytes);
-  await run("mkfs.xfs", ["-q", "-m", "reflink=1", image]);
-  // Discard gives the image's blocks back as soon as a file in it goes.
-  await run("mount", ["-o", "loop,discard", image, dir]);
+/** Mounts an XFS made in a sparse image. Needs root; throws with the reason where it cannot be done. */
+export async function xfsPlace(size_bytes: number): Promise<MountedPlace> {
+  const mounted = await mount("xfs", Math.floor(size_bytes / 2 ** 20));
   return {
     kind: "xfs",
-    dir,
+    dir: mounted.directory,
     clones: true,
-    async [Symbol.asyncDispose]() {
-      await run("umount", [dir]);
-      await Deno.remove(image);
-    },
+    [Symbol.asyncDispose]: () => mounted[Symbol.asyncDispose](),
   };
 }

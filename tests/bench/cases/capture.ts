@@ -52,7 +52,7 @@ async function watchBurst(
   duration_ms: number,
   lag: number[],
 ): Promise<{ rate: number; settled_ms: number }> {
-  let watch: number | undefined;
+  let watch: ReturnType<typeof setInterval> | undefined;
   const committed = await commitOn(
     session.checkout,
     { synchronous: "NORMAL", duration_ms, per_second: PER_SECOND },
