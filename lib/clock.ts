@@ -5,6 +5,8 @@
  * @module
  */
 
+import { setImmediate } from "node:timers";
+
 /** A source of time. */
 export interface Clock {
   /** Wall-clock milliseconds since 1970; may jump. For stamps people read. */
@@ -33,6 +35,11 @@ export const systemClock: Clock = {
       signal?.addEventListener("abort", onAbort, { once: true });
     }),
 };
+
+/** Lets timers and sockets have their turn; for long loops that never wait. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
 
 /** A source of random bytes. */
 export type RandomBytes = (count: number) => Uint8Array;

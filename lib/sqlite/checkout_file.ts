@@ -14,7 +14,7 @@
 
 import { TaskdError } from "../errors.ts";
 import { Connection } from "./connection.ts";
-import { DATABASE_HEADER_BYTES, type DatabaseHeader, parseDatabaseHeader } from "./header.ts";
+import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
 
 /** Size and time of a file, as far as a look from outside can tell. */
 export interface FileStamp {
@@ -43,6 +43,20 @@ export function stampFile(path: string): FileStamp | undefined {
 /** Whether something may be in the -wal beside `path`. */
 export function hasWal(path: string): boolean {
   return (stampFile(`${path}-wal`)?.size ?? 0) > 0;
+}
+
+/**
+ * The change counter in a database's header; undefined when it has none. Opens and closes the file: no
+ * connection of this process may have it open.
+ */
+export function readChangeCounter(path: string): number | undefined {
+  const file = Deno.openSync(path, { read: true });
+  try {
+    const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
+    return readAt(file, 0, bytes) === bytes.length ? parseDatabaseHeader(bytes)?.change_counter : undefined;
+  } finally {
+    file.close();
+  }
 }
 
 /** Refuses anything but a plain file: a symlink could lead anywhere, and opening a FIFO would block for ever. */
@@ -218,11 +232,16 @@ export class ImageFile {
     }
   }
 
-  /** Fills `into` with whole pages. */
+  /** Fills `into` with whole pages; the lock page reads as zeros. */
   readPages(first: number, count: number, into: Uint8Array): void {
     const bytes = into.subarray(0, count * this.page_size);
     if (readAt(this.#file, (first - 1) * this.page_size, bytes) < bytes.length) {
       throw new TaskdError("corrupt", "A database image is shorter than it was");
+    }
+    const lock = lockPage(this.page_size);
+    // What the lock page holds is nobody's business: images are compared without it.
+    if (lock >= first && lock < first + count) {
+      into.fill(0, (lock - first) * this.page_size, (lock - first + 1) * this.page_size);
     }
   }
 

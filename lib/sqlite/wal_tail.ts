@@ -133,27 +133,28 @@ export class WalTail {
   resync(resume?: WalMark): boolean {
     return this.#behindBarrier(() => {
       this.#overlay.clear();
-      this.#changed.clear();
-      this.#commits = 0;
+      this.#forgetChanges();
       this.#position = undefined;
       this.#header = this.#readHeader();
-      if (this.#header?.page_size !== undefined && this.#header.page_size !== this.page_size) this.#header = undefined;
+      if (this.#header?.page_size !== this.page_size) this.#header = undefined;
+      this.#unpin();
+      const answer = this.file.checkpointPassive(this.#reader);
       let resumed = false;
       if (this.#header) {
         this.#position = walStart(this.#header);
+        // SQLite says how many frames count: past them may lie a commit that never happened. Of a log that it takes for
+        // empty every frame is in the main file already, and reading on starts behind them all.
+        const end = answer.log > 0 ? WAL_HEADER_BYTES + answer.log * walFrameBytes(this.#header) : Infinity;
         const known = resume?.salt1 === this.#header.salt1 && resume.salt2 === this.#header.salt2;
-        if (known) this.#merge(this.#commitsUpTo(resume.offset));
+        if (known) this.#merge(this.#commitsUpTo(Math.min(end, resume.offset)));
         resumed = known && this.#position.offset === resume.offset &&
           this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
-        this.#changed.clear();
-        this.#commits = 0;
-        this.#merge(this.#commitsUpTo(Infinity));
-        if (!resumed) {
-          this.#changed.clear();
-          this.#commits = 0;
-        }
+        this.#forgetChanges();
+        this.#merge(this.#commitsUpTo(end));
+        if (!resumed) this.#forgetChanges();
       }
-      this.#fold();
+      this.#settle(answer);
+      this.#pin();
       return resumed;
     });
   }
@@ -248,8 +249,7 @@ export class WalTail {
     const lock = lockPage(this.page_size);
     const pages = [...this.#changed].filter((pgno) => pgno !== lock).sort((a, b) => a - b);
     const changes = { pages, page_count: this.#page_count, commits: this.#commits };
-    this.#changed = new Set();
-    this.#commits = 0;
+    this.#forgetChanges();
     return changes;
   }
 
@@ -306,27 +306,44 @@ export class WalTail {
 
   /** Behind the barrier: lets go, checkpoints, pins again. Returns whether the main file now has every frame. */
   #fold(): boolean {
-    const consumed = this.#consumed();
-    if (this.#pinned) this.#reader.rollback();
-    this.#pinned = false;
-    let answer: CheckpointAnswer;
+    this.#unpin();
     try {
-      answer = this.file.checkpointPassive(this.#reader);
+      return this.#settle(this.file.checkpointPassive(this.#reader));
     } finally {
-      this.#reader.pin();
-      this.#pinned = true;
+      this.#pin();
     }
-    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer is at work.
-    const complete = answer.log === 0 || (answer.log === consumed && answer.checkpointed === consumed);
+  }
+
+  #settle(answer: CheckpointAnswer): boolean {
+    const consumed = this.#consumed();
     if (answer.log > 0 && answer.log !== consumed) {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
+    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer is at work.
+    const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
       this.#overlay.clear();
+      this.#page_count = this.#mainPageCount();
+    } else if (consumed === 0) {
       this.#page_count = this.#mainPageCount();
     }
     this.#reset_allowed = complete;
     return complete;
+  }
+
+  #pin(): void {
+    this.#reader.pin();
+    this.#pinned = true;
+  }
+
+  #unpin(): void {
+    if (this.#pinned) this.#reader.rollback();
+    this.#pinned = false;
+  }
+
+  #forgetChanges(): void {
+    this.#changed.clear();
+    this.#commits = 0;
   }
 
   /** Frames read of the current generation. */

@@ -17,7 +17,12 @@ import * as v from "valibot";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
 import { storeError, translated } from "./errors.ts";
-import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
+import {
+  baseKey,
+  lineagePrefix,
+  type ObjectKey,
+  parseObjectKey,
+} from "./keys.ts";
 import { formatTxid, type Txid } from "./names.ts";
 
 /** One object of a chain. */
@@ -86,7 +91,10 @@ export class Chains {
     let at: Base | undefined = { lineage, txid };
     while (at) {
       if (seen.has(at.lineage) || seen.size >= MAX_HOPS) {
-        throw new TaskdError("corrupt", `Cannot resolve lineage ${lineage}: its base pointers form a cycle`);
+        throw new TaskdError(
+          "corrupt",
+          `Cannot resolve lineage ${lineage}: its base pointers form a cycle`,
+        );
       }
       seen.add(at.lineage);
       at = await this.#walk(at, reversed);
@@ -112,16 +120,29 @@ export class Chains {
       bytes = (await this.#backend.get(baseKey(lineage))).bytes;
     } catch (error) {
       if (isBackendError(error, "not_found")) return undefined;
-      throw storeError(error, `Cannot read the base pointer of lineage ${lineage}`);
+      throw storeError(
+        error,
+        `Cannot read the base pointer of lineage ${lineage}`,
+      );
     }
     let parsed: v.SafeParseResult<typeof BaseSchema>;
     try {
-      parsed = v.safeParse(BaseSchema, JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)));
+      parsed = v.safeParse(
+        BaseSchema,
+        JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)),
+      );
     } catch (cause) {
-      throw new TaskdError("corrupt", `Cannot read ${baseKey(lineage)}: it is not JSON`, { cause });
+      throw new TaskdError(
+        "corrupt",
+        `Cannot read ${baseKey(lineage)}: it is not JSON`,
+        { cause },
+      );
     }
     if (!parsed.success) {
-      throw new TaskdError("corrupt", `Cannot read ${baseKey(lineage)}: ${parsed.issues[0].message}`);
+      throw new TaskdError(
+        "corrupt",
+        `Cannot read ${baseKey(lineage)}: ${parsed.issues[0].message}`,
+      );
     }
     remember(this.#bases, lineage, parsed.output);
     return parsed.output;
@@ -131,7 +152,9 @@ export class Chains {
   async objects(lineage: string): Promise<ChainObject[]> {
     const found: ChainObject[] = [];
     await translated(`Cannot list lineage ${lineage}`, async () => {
-      for await (const { key, size } of this.#backend.list(lineagePrefix(lineage))) {
+      for await (
+        const { key, size } of this.#backend.list(lineagePrefix(lineage))
+      ) {
         const parsed = parseObjectKey(key);
         if (parsed) found.push({ ...parsed, size });
       }
@@ -172,14 +195,25 @@ function outranks(a: ChainObject, b: ChainObject): boolean {
   return a.kind === "snapshot" && b.kind === "segment";
 }
 
-function gap(at: Base, txid: Txid, base: Base | undefined, newest: Map<Txid, ChainObject>): TaskdError {
-  const below = Math.max(base?.txid ?? 0, ...[...newest.keys()].filter((known) => known < txid));
+function gap(
+  at: Base,
+  txid: Txid,
+  base: Base | undefined,
+  newest: Map<Txid, ChainObject>,
+): TaskdError {
+  const below = Math.max(
+    base?.txid ?? 0,
+    ...[...newest.keys()].filter((known) => known < txid),
+  );
   return new TaskdError(
     "chain_gap",
-    `Cannot resolve lineage ${at.lineage} at ${formatTxid(at.txid)}: nothing covers (${formatTxid(below)}..${
-      formatTxid(txid)
-    }]`,
-    { hint: "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint" },
+    `Cannot resolve lineage ${at.lineage} at ${
+      formatTxid(at.txid)
+    }: nothing covers (${formatTxid(below)}..${formatTxid(txid)}]`,
+    {
+      hint:
+        "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint",
+    },
   );
 }
 

@@ -7,7 +7,12 @@
  * @module
  */
 
-import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
+import {
+  type Clock,
+  type RandomBytes,
+  systemClock,
+  systemRandom,
+} from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, fileErrorCode, isStillAt, writeAllSync } from "../fs.ts";
 
@@ -85,9 +90,13 @@ export class DaemonLock implements Disposable {
   #write(info: DaemonInfo): void {
     const json = new TextEncoder().encode(JSON.stringify(info));
     if (json.length >= FILE_BYTES) {
-      throw new TaskdError("too_large", `Cannot write ${this.#path}: the socket's path is too long`, {
-        hint: "Use a socket with a shorter path",
-      });
+      throw new TaskdError(
+        "too_large",
+        `Cannot write ${this.#path}: the socket's path is too long`,
+        {
+          hint: "Use a socket with a shorter path",
+        },
+      );
     }
     const bytes = new Uint8Array(FILE_BYTES).fill(0x20);
     bytes.set(json);
@@ -107,7 +116,10 @@ export class DaemonLock implements Disposable {
  * @throws {TaskdError} `daemon_running`, naming the other's pid and socket; `not_found` when there is no such directory;
  * `denied`, `no_space` or `unavailable`.
  */
-export async function acquireDaemonLock(directory: string, options: DaemonLockOptions = {}): Promise<DaemonLock> {
+export async function acquireDaemonLock(
+  directory: string,
+  options: DaemonLockOptions = {},
+): Promise<DaemonLock> {
   const { clock = systemClock, random = systemRandom } = options;
   const path = lockPath(directory);
   const deadline = clock.monotonic() + MAX_WAIT_MS;
@@ -116,17 +128,27 @@ export async function acquireDaemonLock(directory: string, options: DaemonLockOp
     try {
       if (file.tryLockSync(true) && isStillAt(file, path)) {
         const started_at = new Date(clock.now()).toISOString();
-        return new DaemonLock(file, path, { pid: Deno.pid, host: hostName(), started_at });
+        return new DaemonLock(file, path, {
+          pid: Deno.pid,
+          host: hostName(),
+          started_at,
+        });
       }
       // A client that looks holds the lock shared, a daemon alone: so a shared lock tells which one it is.
-      if (!file.tryLockSync(false)) throw alreadyRunning(directory, parseInfo(readSlot(file)));
+      if (!file.tryLockSync(false)) {
+        throw alreadyRunning(directory, parseInfo(readSlot(file)));
+      }
     } catch (error) {
       file.close();
       throw fileError(error, `Cannot lock ${path}`);
     }
     file.close();
     if (clock.monotonic() >= deadline) {
-      throw new TaskdError("unavailable", `Cannot lock ${path}: other processes keep it busy`, { hint: "Try again" });
+      throw new TaskdError(
+        "unavailable",
+        `Cannot lock ${path}: other processes keep it busy`,
+        { hint: "Try again" },
+      );
     }
     await clock.sleep(PAUSE_MS * (1 + random(1)[0]! / 255));
   }
@@ -149,9 +171,13 @@ export async function readDaemonInfo(
     if (info !== "unreadable") return info;
     // Its holder has locked it and not yet written it.
     if (clock.monotonic() >= deadline) {
-      throw new TaskdError("unavailable", `Cannot read ${path}: a process holds it but does not say who it is`, {
-        hint: "Find it with fuser and end it",
-      });
+      throw new TaskdError(
+        "unavailable",
+        `Cannot read ${path}: a process holds it but does not say who it is`,
+        {
+          hint: "Find it with fuser and end it",
+        },
+      );
     }
     await clock.sleep(PAUSE_MS);
   }
@@ -171,7 +197,12 @@ function readHeld(path: string): DaemonInfo | undefined | "unreadable" {
 
 function openLock(path: string): Deno.FsFile {
   try {
-    return Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
+    return Deno.openSync(path, {
+      read: true,
+      write: true,
+      create: true,
+      mode: 0o600,
+    });
   } catch (error) {
     throw fileError(error, `Cannot open ${path}`);
   }
@@ -192,16 +223,35 @@ function parseInfo(text: string): DaemonInfo | undefined {
   }
   if (typeof value !== "object" || value === null) return undefined;
   const { pid, host, socket, started_at } = value as Record<string, unknown>;
-  if (typeof pid !== "number" || typeof host !== "string" || typeof started_at !== "string") return undefined;
-  return { pid, host, started_at, ...(typeof socket === "string" ? { socket } : {}) };
+  if (
+    typeof pid !== "number" || typeof host !== "string" ||
+    typeof started_at !== "string"
+  ) return undefined;
+  return {
+    pid,
+    host,
+    started_at,
+    ...(typeof socket === "string" ? { socket } : {}),
+  };
 }
 
-function alreadyRunning(directory: string, info: DaemonInfo | undefined): TaskdError {
-  const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
-  const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
-  return new TaskdError("daemon_running", `Cannot serve ${directory}: another daemon does so already${who}`, {
-    hint: "Use that daemon, or stop it first",
-  });
+function alreadyRunning(
+  directory: string,
+  info: DaemonInfo | undefined,
+): TaskdError {
+  const host = info?.host === undefined || info.host === ""
+    ? ""
+    : ` on ${info.host}`;
+  const who = info === undefined
+    ? ""
+    : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
+  return new TaskdError(
+    "daemon_running",
+    `Cannot serve ${directory}: another daemon does so already${who}`,
+    {
+      hint: "Use that daemon, or stop it first",
+    },
+  );
 }
 
 function hostName(): string {

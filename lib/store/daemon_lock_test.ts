@@ -21,15 +21,27 @@ interface Daemon extends AsyncDisposable {
   child_pid: number;
 }
 
-async function startDaemon(directory: string, options: { child?: boolean } = {}): Promise<Daemon> {
+async function startDaemon(
+  directory: string,
+  options: { child?: boolean } = {},
+): Promise<Daemon> {
   const script = await Deno.makeTempFile({ suffix: ".ts" });
   await Deno.writeTextFile(script, DAEMON);
   const process = new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--no-prompt", `--config=${CONFIG}`, script, directory, "/run/test.sock"]
+    args: [
+      "run",
+      "-A",
+      "--no-prompt",
+      `--config=${CONFIG}`,
+      script,
+      directory,
+      "/run/test.sock",
+    ]
       .concat(options.child ? ["child"] : []),
     stdout: "piped",
   }).spawn();
-  const reader = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = process.stdout.pipeThrough(new TextDecoderStream())
+    .getReader();
   const { value = "" } = await reader.read();
   assert(value.startsWith("held "), `the daemon said ${JSON.stringify(value)}`);
   return {
@@ -48,7 +60,9 @@ async function startDaemon(directory: string, options: { child?: boolean } = {})
   };
 }
 
-async function inDirectory(fn: (directory: string) => Promise<void>): Promise<void> {
+async function inDirectory(
+  fn: (directory: string) => Promise<void>,
+): Promise<void> {
   const directory = await Deno.makeTempDir();
   try {
     await fn(directory);
@@ -60,7 +74,10 @@ async function inDirectory(fn: (directory: string) => Promise<void>): Promise<vo
 Deno.test("a second daemon is refused by name of the first, in this process and from another", () =>
   inDirectory(async (directory) => {
     await using daemon = await startDaemon(directory);
-    const error = await assertRejects(() => acquireDaemonLock(directory), TaskdError);
+    const error = await assertRejects(
+      () => acquireDaemonLock(directory),
+      TaskdError,
+    );
     assertEquals(error.code, "daemon_running");
     assert(error.message.includes(`pid ${daemon.process.pid}`), error.message);
     assert(error.message.includes("/run/test.sock"), error.message);
@@ -116,14 +133,24 @@ Deno.test("clients that look neither take the lock nor keep a daemon from it", (
     };
     using _lock = await acquireDaemonLock(directory, { clock });
     assert(met);
-    await Promise.all(Array.from({ length: 50 }, () => readDaemonInfo(directory)));
-    assertEquals((await assertRejects(() => acquireDaemonLock(directory), TaskdError)).code, "daemon_running");
+    await Promise.all(
+      Array.from({ length: 50 }, () => readDaemonInfo(directory)),
+    );
+    assertEquals(
+      (await assertRejects(() => acquireDaemonLock(directory), TaskdError))
+        .code,
+      "daemon_running",
+    );
   }));
 
 Deno.test("of many daemons that start at once exactly one serves", () =>
   inDirectory(async (directory) => {
-    const outcomes = await Promise.allSettled(Array.from({ length: 16 }, () => acquireDaemonLock(directory)));
-    const locks = outcomes.flatMap((outcome) => outcome.status === "fulfilled" ? [outcome.value] : []);
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 16 }, () => acquireDaemonLock(directory)),
+    );
+    const locks = outcomes.flatMap((outcome) =>
+      outcome.status === "fulfilled" ? [outcome.value] : []
+    );
     assertEquals(locks.length, 1);
     locks[0]!.release();
   }));
@@ -131,8 +158,17 @@ Deno.test("of many daemons that start at once exactly one serves", () =>
 Deno.test("the lock's file is private, and a directory that is missing is not_found", () =>
   inDirectory(async (directory) => {
     using _lock = await acquireDaemonLock(directory);
-    assertEquals((await Deno.stat(`${directory}/daemon.lock`)).mode! & 0o777, 0o600);
-    assertEquals((await assertRejects(() => acquireDaemonLock(`${directory}/none`), TaskdError)).code, "not_found");
+    assertEquals(
+      (await Deno.stat(`${directory}/daemon.lock`)).mode! & 0o777,
+      0o600,
+    );
+    assertEquals(
+      (await assertRejects(
+        () => acquireDaemonLock(`${directory}/none`),
+        TaskdError,
+      )).code,
+      "not_found",
+    );
     assertEquals(await readDaemonInfo(`${directory}/none`), undefined);
   }));
 
@@ -144,7 +180,21 @@ Deno.test("a file that says nothing useful does not hide that the lock is held",
     using holder = await Deno.open(path);
     assert(holder.tryLockSync(true));
     let now = 0;
-    const clock = { now: () => now, monotonic: () => now, sleep: (ms: number) => Promise.resolve(void (now += ms)) };
-    assertEquals((await assertRejects(() => readDaemonInfo(directory, { clock }), TaskdError)).code, "unavailable");
-    assertEquals((await assertRejects(() => acquireDaemonLock(directory), TaskdError)).code, "daemon_running");
+    const clock = {
+      now: () => now,
+      monotonic: () => now,
+      sleep: (ms: number) => Promise.resolve(void (now += ms)),
+    };
+    assertEquals(
+      (await assertRejects(
+        () => readDaemonInfo(directory, { clock }),
+        TaskdError,
+      )).code,
+      "unavailable",
+    );
+    assertEquals(
+      (await assertRejects(() => acquireDaemonLock(directory), TaskdError))
+        .code,
+      "daemon_running",
+    );
   }));

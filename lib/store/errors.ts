@@ -19,7 +19,8 @@ const CODES: Record<BackendErrorCode, ErrorCode> = {
 };
 
 const HINTS: Partial<Record<BackendErrorCode, string>> = {
-  denied: "Check the owner, the permissions and whether the file system is mounted read-only",
+  denied:
+    "Check the owner, the permissions and whether the file system is mounted read-only",
   no_space: "Free some space; nothing was changed",
   unavailable: "Try again; nothing is known to have changed",
   ambiguous: "Look at the branch before trying again",
@@ -37,7 +38,10 @@ export function storeError(error: unknown, attempted: string): unknown {
 }
 
 /** Runs `work` and translates a backend's error. */
-export async function translated<T>(attempted: string, work: () => Promise<T>): Promise<T> {
+export async function translated<T>(
+  attempted: string,
+  work: () => Promise<T>,
+): Promise<T> {
   try {
     return await work();
   } catch (error) {

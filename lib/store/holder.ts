@@ -24,7 +24,11 @@ export class Holder {
   #file: Deno.FsFile | undefined;
 
   /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
-  constructor(workspace: string, prefix: string, options: { random: RandomBytes; clock: Clock }) {
+  constructor(
+    workspace: string,
+    prefix: string,
+    options: { random: RandomBytes; clock: Clock },
+  ) {
     const { random, clock } = options;
     this.#clock = clock;
     this.#directory = join(workspace, "holders");
@@ -37,7 +41,11 @@ export class Holder {
   next(): string {
     if (!this.#file) {
       Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-      const file = Deno.openSync(join(this.#directory, this.#id), { createNew: true, write: true, mode: 0o600 });
+      const file = Deno.openSync(join(this.#directory, this.#id), {
+        createNew: true,
+        write: true,
+        mode: 0o600,
+      });
       file.lockSync(true);
       this.#file = file;
       this.#sweep();
@@ -71,11 +79,15 @@ export class Holder {
     for (const entry of Deno.readDirSync(this.#directory)) {
       const path = join(this.#directory, entry.name);
       try {
-        if (!entry.isFile || !this.isDead(`dead:${entry.name}:00000000`)) continue;
+        if (!entry.isFile || !this.isDead(`dead:${entry.name}:00000000`)) {
+          continue;
+        }
         const { size, mtime } = Deno.statSync(path);
         // The first to find it dead writes into it, so that its age counts from its death.
         if (size === 0) Deno.writeTextFileSync(path, "dead\n");
-        else if (mtime && this.#clock.now() - mtime.getTime() > SWEEP_AFTER_MS) Deno.removeSync(path);
+        else if (
+          mtime && this.#clock.now() - mtime.getTime() > SWEEP_AFTER_MS
+        ) Deno.removeSync(path);
       } catch {
         // Another process sweeps too.
       }

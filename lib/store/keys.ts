@@ -37,7 +37,9 @@ export function refKey(db: string, branch: string): string {
 }
 
 /** The inverse of {@linkcode refKey}; undefined for any other key. */
-export function parseRefKey(key: string): { db: string; branch: string } | undefined {
+export function parseRefKey(
+  key: string,
+): { db: string; branch: string } | undefined {
   const match = /^refs\/([^/]+)\/([^/]+)\.json$/.exec(key);
   return match ? { db: match[1]!, branch: match[2]! } : undefined;
 }
@@ -53,8 +55,15 @@ export function baseKey(lineage: string): string {
 }
 
 /** Key of a snapshot of the whole database at `txid`. */
-export function snapshotKey(lineage: string, epoch: number, txid: Txid, codec: Codec): string {
-  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${formatTxid(txid)}.${codec}`;
+export function snapshotKey(
+  lineage: string,
+  epoch: number,
+  txid: Txid,
+  codec: Codec,
+): string {
+  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${
+    formatTxid(txid)
+  }.${codec}`;
 }
 
 /** Key of the checksums of a plain-image snapshot. */
@@ -63,8 +72,15 @@ export function imageIndexKey(raw_snapshot_key: string): string {
 }
 
 /** Key of the pages changed in (first..last]. */
-export function segmentKey(lineage: string, epoch: number, first: Txid, last: Txid): string {
-  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/segment-${formatTxid(last)}-${formatTxid(first)}.zst`;
+export function segmentKey(
+  lineage: string,
+  epoch: number,
+  first: Txid,
+  last: Txid,
+): string {
+  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/segment-${
+    formatTxid(last)
+  }-${formatTxid(first)}.zst`;
 }
 
 const OBJECT =
@@ -78,7 +94,9 @@ export function parseObjectKey(key: string): ObjectKey | undefined {
   const snapshot = match[3] !== undefined;
   const last = parseTxid(match[snapshot ? 3 : 5]!);
   const first = snapshot ? 0 : parseTxid(match[6]!);
-  if (epoch === undefined || last === undefined || first === undefined) return undefined;
+  if (epoch === undefined || last === undefined || first === undefined) {
+    return undefined;
+  }
   if (!snapshot && first >= last) return undefined;
   return {
     key,

@@ -30,7 +30,10 @@ export interface LeaseContext {
 }
 
 /** Whether somebody holds the branch now. */
-export function isLeased(ref: Ref, context: Pick<LeaseContext, "clock" | "holder">): boolean {
+export function isLeased(
+  ref: Ref,
+  context: Pick<LeaseContext, "clock" | "holder">,
+): boolean {
   return ref.lease !== undefined &&
     Date.parse(ref.lease.expires_at) > context.clock.now() &&
     !context.holder.isDead(ref.lease.holder);
@@ -40,9 +43,13 @@ export function isLeased(ref: Ref, context: Pick<LeaseContext, "clock" | "holder
 export function refuseClaimed(ref: Ref): void {
   if (!ref.claim) return;
   const reap = ref.claim.kind === "reap";
-  throw new TaskdError(reap ? "branch_reaping" : "branch_deleting", `branch is being ${reap ? "reaped" : "deleted"}`, {
-    hint: "Try again shortly",
-  });
+  throw new TaskdError(
+    reap ? "branch_reaping" : "branch_deleting",
+    `branch is being ${reap ? "reaped" : "deleted"}`,
+    {
+      hint: "Try again shortly",
+    },
+  );
 }
 
 /** A lease that is held. */
@@ -74,7 +81,10 @@ export class Lease {
   }
 
   /** Takes the lease of a branch, or refuses with `lease_held`, `branch_deleting` or `branch_reaping`. */
-  static async acquire(context: LeaseContext, address: Address): Promise<Lease> {
+  static async acquire(
+    context: LeaseContext,
+    address: Address,
+  ): Promise<Lease> {
     const { refs, clock } = context;
     const holder = context.holder.next();
     const asked_ms = clock.monotonic();
@@ -84,7 +94,9 @@ export class Lease {
       if (isLeased(ref, context)) {
         throw new TaskdError(
           "lease_held",
-          `Cannot take ${address.db}@${address.branch}: ${ref.lease!.holder} holds it until ${ref.lease!.expires_at}`,
+          `Cannot take ${address.db}@${address.branch}: ${
+            ref.lease!.holder
+          } holds it until ${ref.lease!.expires_at}`,
           { hint: "Close the session or wait for the other command to end" },
         );
       }
@@ -92,7 +104,10 @@ export class Lease {
       return {
         ...ref,
         epoch: ref.epoch + 1,
-        lease: { holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
+        lease: {
+          holder,
+          expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString(),
+        },
       };
     });
     return new Lease(context, address, {
@@ -116,31 +131,47 @@ export class Lease {
   /** Throws `fenced` unless the holder can prove that it is well inside its lease. */
   assertHeld(): void {
     if (this.left_ms < LEASE_MARGIN_MS) {
-      throw new TaskdError("fenced", `The lease of ${this.address.db}@${this.address.branch} ran out`);
+      throw new TaskdError(
+        "fenced",
+        `The lease of ${this.address.db}@${this.address.branch} ran out`,
+      );
     }
   }
 
   /** Changes the ref under the lease and renews it in the same write; throws `fenced` when it is lost. */
-  async write(change: (ref: Ref) => Ref | undefined = (ref) => ref): Promise<Ref> {
+  async write(
+    change: (ref: Ref) => Ref | undefined = (ref) => ref,
+  ): Promise<Ref> {
     this.assertHeld();
     const { refs, clock } = this.#context;
     const asked_ms = clock.monotonic();
     let renewed = false;
     try {
-      this.#current = await refs.update(this.address.db, this.address.branch, (ref) => {
-        this.#refuseForeign(ref);
-        const next = change(ref);
-        renewed = next !== undefined;
-        return next && {
-          ...next,
-          lease: { holder: this.holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
-        };
-      });
+      this.#current = await refs.update(
+        this.address.db,
+        this.address.branch,
+        (ref) => {
+          this.#refuseForeign(ref);
+          const next = change(ref);
+          renewed = next !== undefined;
+          return next && {
+            ...next,
+            lease: {
+              holder: this.holder,
+              expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString(),
+            },
+          };
+        },
+      );
     } catch (error) {
       if (hasCode(error, "not_found")) {
-        throw new TaskdError("fenced", `The branch ${this.address.db}@${this.address.branch} is gone`, {
-          cause: error,
-        });
+        throw new TaskdError(
+          "fenced",
+          `The branch ${this.address.db}@${this.address.branch} is gone`,
+          {
+            cause: error,
+          },
+        );
       }
       throw error;
     }
@@ -151,11 +182,15 @@ export class Lease {
   /** Gives the lease back, together with a last change; a lease that is lost already is left alone. */
   async release(change: (ref: Ref) => Ref = (ref) => ref): Promise<void> {
     try {
-      await this.#context.refs.update(this.address.db, this.address.branch, (ref) => {
-        this.#refuseForeign(ref);
-        const { lease: _, ...rest } = change(ref);
-        return rest;
-      });
+      await this.#context.refs.update(
+        this.address.db,
+        this.address.branch,
+        (ref) => {
+          this.#refuseForeign(ref);
+          const { lease: _, ...rest } = change(ref);
+          return rest;
+        },
+      );
     } catch (error) {
       if (!hasCode(error, "fenced", "not_found")) throw error;
     }
@@ -165,7 +200,9 @@ export class Lease {
     if (ref.lease?.holder === this.holder && ref.epoch === this.epoch) return;
     throw new TaskdError(
       "fenced",
-      `The lease of ${this.address.db}@${this.address.branch} was lost to ${ref.lease?.holder ?? "another holder"}`,
+      `The lease of ${this.address.db}@${this.address.branch} was lost to ${
+        ref.lease?.holder ?? "another holder"
+      }`,
     );
   }
 }

@@ -31,26 +31,38 @@ const Manifest = v.object({
 /** What `bstore.json` holds. */
 export type Manifest = v.InferOutput<typeof Manifest>;
 
-const encode = (manifest: Manifest) => new TextEncoder().encode(JSON.stringify(manifest));
+const encode = (manifest: Manifest) =>
+  new TextEncoder().encode(JSON.stringify(manifest));
 
 function parse(bytes: Uint8Array, url: string): Manifest {
   let json: unknown;
   try {
     json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (cause) {
-    throw new TaskdError("not_a_store", `Cannot use ${url} as a store: ${MANIFEST_KEY} is not JSON`, { cause });
+    throw new TaskdError(
+      "not_a_store",
+      `Cannot use ${url} as a store: ${MANIFEST_KEY} is not JSON`,
+      { cause },
+    );
   }
   const result = v.safeParse(Manifest, json);
   if (!result.success) {
-    throw new TaskdError("not_a_store", `Cannot use ${url} as a store: ${MANIFEST_KEY} is of another kind`, {
-      hint: "Point -store at a branch store, or at an empty or new directory",
-    });
+    throw new TaskdError(
+      "not_a_store",
+      `Cannot use ${url} as a store: ${MANIFEST_KEY} is of another kind`,
+      {
+        hint: "Point -store at a branch store, or at an empty or new directory",
+      },
+    );
   }
   if (result.output.layout_version > LAYOUT_SHARED) {
     throw new TaskdError(
       "unsupported_layout",
       `Cannot use ${url}: its layout version is ${result.output.layout_version}, this program knows ${LAYOUT_SHARED}`,
-      { hint: "Use the newer program that wrote it; there is no way back to an older layout" },
+      {
+        hint:
+          "Use the newer program that wrote it; there is no way back to an older layout",
+      },
     );
   }
   return result.output;
@@ -64,14 +76,21 @@ export async function openManifest(
   try {
     return parse((await backend.get(MANIFEST_KEY)).bytes, backend.url);
   } catch (error) {
-    if (!isBackendError(error, "not_found")) throw storeError(error, `Cannot open the store ${backend.url}`);
+    if (!isBackendError(error, "not_found")) {
+      throw storeError(error, `Cannot open the store ${backend.url}`);
+    }
   }
   // Without a manifest only an empty place is a new store: anything else may be somebody's other data.
   for (const prefix of ["refs/", "data/"]) {
     for await (const { key } of backend.list(prefix)) {
-      throw new TaskdError("not_a_store", `Cannot use ${backend.url} as a store: it has ${key} but no manifest`, {
-        hint: `Restore ${MANIFEST_KEY} from a backup, or use another location`,
-      });
+      throw new TaskdError(
+        "not_a_store",
+        `Cannot use ${backend.url} as a store: it has ${key} but no manifest`,
+        {
+          hint:
+            `Restore ${MANIFEST_KEY} from a backup, or use another location`,
+        },
+      );
     }
   }
   const manifest: Manifest = {
@@ -84,7 +103,10 @@ export async function openManifest(
     await backend.create(MANIFEST_KEY, encode(manifest));
     return manifest;
   } catch (error) {
-    if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+    if (
+      !isBackendError(error, "precondition_failed") &&
+      !isBackendError(error, "ambiguous")
+    ) {
       throw storeError(error, `Cannot make a store at ${backend.url}`);
     }
     return await translated(
@@ -95,7 +117,10 @@ export async function openManifest(
 }
 
 /** Raises the layout to at least `layout_version`, durably, before anything that needs it is written. */
-export async function raiseLayout(backend: Backend, layout_version: number): Promise<Manifest> {
+export async function raiseLayout(
+  backend: Backend,
+  layout_version: number,
+): Promise<Manifest> {
   for (let attempt = 0; attempt < 16; attempt++) {
     const { bytes, etag } = await translated(
       `Cannot read the manifest of ${backend.url}`,
@@ -104,13 +129,23 @@ export async function raiseLayout(backend: Backend, layout_version: number): Pro
     const manifest = parse(bytes, backend.url);
     if (manifest.layout_version >= layout_version) return manifest;
     try {
-      await backend.replace(MANIFEST_KEY, encode({ ...manifest, layout_version }), etag);
+      await backend.replace(
+        MANIFEST_KEY,
+        encode({ ...manifest, layout_version }),
+        etag,
+      );
     } catch (error) {
       // Whoever won, or whether we did, the next read tells.
-      if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+      if (
+        !isBackendError(error, "precondition_failed") &&
+        !isBackendError(error, "ambiguous")
+      ) {
         throw storeError(error, `Cannot raise the layout of ${backend.url}`);
       }
     }
   }
-  throw new TaskdError("conflict", `Cannot raise the layout of ${backend.url}: its manifest keeps changing`);
+  throw new TaskdError(
+    "conflict",
+    `Cannot raise the layout of ${backend.url}: its manifest keeps changing`,
+  );
 }

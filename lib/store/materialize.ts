@@ -8,11 +8,17 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
+import { fileError, writeAllSync } from "../fs.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import { storeError } from "./errors.ts";
 import { imageIndexKey } from "./keys.ts";
-import { decodePages, type ObjectHeader, readIndex, verifyImage } from "./object_file.ts";
+import {
+  decodePages,
+  type ObjectHeader,
+  readIndex,
+  verifyImage,
+} from "./object_file.ts";
 import type { LongOptions } from "./results.ts";
 
 /** Bytes read at once when an image is checked. */
@@ -40,7 +46,10 @@ export async function materialize(
   try {
     const image = await build(backend, chain, target, options);
     if (image.digest !== digest) {
-      throw corrupt(chain.objects.at(-1)!, "it is not the object that the branch was left with");
+      throw corrupt(
+        chain.objects.at(-1)!,
+        "it is not the object that the branch was left with",
+      );
     }
     return {
       page_size: image.page_size,
@@ -49,7 +58,15 @@ export async function materialize(
     };
   } catch (error) {
     await Deno.remove(target).catch(() => {});
-    throw fileError(storeError(error, "Cannot read the store"), target);
+    if (options.signal?.aborted) {
+      throw new TaskdError("interrupted", "The operation was interrupted", {
+        cause: error,
+      });
+    }
+    throw fileError(
+      storeError(error, "Cannot read the store"),
+      `Cannot write ${target}`,
+    );
   }
 }
 
@@ -60,7 +77,12 @@ interface Built {
   digest: string;
 }
 
-async function build(backend: Backend, chain: Chain, target: string, options: LongOptions): Promise<Built> {
+async function build(
+  backend: Backend,
+  chain: Chain,
+  target: string,
+  options: LongOptions,
+): Promise<Built> {
   const [snapshot, ...segments] = chain.objects;
   let done = 0;
   const onBytes = (count: number) => {
@@ -70,12 +92,19 @@ async function build(backend: Backend, chain: Chain, target: string, options: Lo
   };
   const cloned = snapshot!.codec === "raw" && backend.clone !== undefined;
   if (cloned) await backend.clone!.cloneOut(snapshot!.key, target);
-  using file = await Deno.open(target, { read: true, write: true, createNew: !cloned, mode: 0o600 });
+  using file = await Deno.open(target, {
+    read: true,
+    write: true,
+    createNew: !cloned,
+    mode: 0o600,
+  });
   if (cloned) await Deno.chmod(target, 0o600);
   let built = snapshot!.codec === "raw"
     ? await rawSnapshot(backend, snapshot!, file, cloned, onBytes)
     : await applyPages(backend, snapshot!, file, undefined, onBytes);
-  for (const segment of segments) built = await applyPages(backend, segment, file, built, onBytes);
+  for (const segment of segments) {
+    built = await applyPages(backend, segment, file, built, onBytes);
+  }
   await file.truncate(built.page_size * built.page_count);
   await file.syncData();
   return built;
@@ -97,15 +126,23 @@ async function rawSnapshot(
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
-    throw corrupt(object, `it has ${object.size} bytes instead of ${page_size * page_count}`);
+    throw corrupt(
+      object,
+      `it has ${object.size} bytes instead of ${page_size * page_count}`,
+    );
   }
   if (!cloned) {
-    for await (const chunk of (await backend.getStream(object.key)).chunks) writeAll(file, chunk);
+    for await (const chunk of (await backend.getStream(object.key)).chunks) {
+      writeAllSync(file, chunk);
+    }
   }
   const buffer = new Uint8Array(Math.max(CHECK_BYTES, page_size));
   file.seekSync(0, Deno.SeekMode.Start);
   for (let pgno = 1; pgno <= page_count;) {
-    const count = Math.min(Math.floor(buffer.length / page_size), page_count - pgno + 1);
+    const count = Math.min(
+      Math.floor(buffer.length / page_size),
+      page_count - pgno + 1,
+    );
     const bytes = buffer.subarray(0, count * page_size);
     for (let filled = 0; filled < bytes.length;) {
       const got = await file.read(bytes.subarray(filled));
@@ -142,28 +179,51 @@ async function applyPages(
       const { header, digest } = next.value;
       checkHeader(object, header, object.kind);
       if (before) {
-        if (header.prev !== before.digest) throw corrupt(object, "it does not follow the object before it");
-        if (header.page_size !== before.page_size) throw corrupt(object, "its page size is another");
+        if (header.prev !== before.digest) {
+          throw corrupt(object, "it does not follow the object before it");
+        }
+        if (header.page_size !== before.page_size) {
+          throw corrupt(object, "its page size is another");
+        }
         const missing = pagesIn(before.page_count, header) - grown;
-        if (missing > 0) throw corrupt(object, `${missing} pages of the grown database are missing`);
+        if (missing > 0) {
+          throw corrupt(
+            object,
+            `${missing} pages of the grown database are missing`,
+          );
+        }
       }
-      return { page_size: header.page_size, page_count: header.page_count, digest };
+      return {
+        page_size: header.page_size,
+        page_count: header.page_count,
+        digest,
+      };
     }
     const { pgno, bytes } = next.value;
-    page_size ??= object.kind === "snapshot" && pgno === 1 ? pageSizeOf(bytes) : undefined;
-    if (page_size === undefined) throw corrupt(object, "it does not begin with page 1");
+    page_size ??= object.kind === "snapshot" && pgno === 1
+      ? pageSizeOf(bytes)
+      : undefined;
+    if (page_size === undefined) {
+      throw corrupt(object, "it does not begin with page 1");
+    }
     const end = pgno + bytes.length / page_size;
-    if (before) grown += Math.max(0, end - Math.max(pgno, before.page_count + 1));
+    if (before) {
+      grown += Math.max(0, end - Math.max(pgno, before.page_count + 1));
+    }
     file.seekSync((pgno - 1) * page_size, Deno.SeekMode.Start);
-    writeAll(file, bytes);
+    writeAllSync(file, bytes);
   }
 }
 
 /** Pages that a segment must hold because the database grew, the lock page not among them. */
-function pagesIn(previous_count: number, { page_size, page_count }: ObjectHeader): number {
+function pagesIn(
+  previous_count: number,
+  { page_size, page_count }: ObjectHeader,
+): number {
   if (page_count <= previous_count) return 0;
   const lock = lockPage(page_size);
-  return page_count - previous_count - (lock > previous_count && lock <= page_count ? 1 : 0);
+  return page_count - previous_count -
+    (lock > previous_count && lock <= page_count ? 1 : 0);
 }
 
 /** The page size that page 1 states. */
@@ -172,17 +232,23 @@ function pageSizeOf(page: Uint8Array): number {
   return stored === 1 ? 65536 : stored;
 }
 
-function checkHeader(object: ChainObject, header: ObjectHeader, kind: ObjectHeader["kind"]): void {
-  if (header.kind !== kind || header.first_txid !== object.first || header.last_txid !== object.last) {
+function checkHeader(
+  object: ChainObject,
+  header: ObjectHeader,
+  kind: ObjectHeader["kind"],
+): void {
+  if (
+    header.kind !== kind || header.first_txid !== object.first ||
+    header.last_txid !== object.last
+  ) {
     throw corrupt(object, "what it says of itself is not what its key says");
   }
 }
 
-function writeAll(file: Deno.FsFile, bytes: Uint8Array): void {
-  for (let written = 0; written < bytes.length;) written += file.writeSync(bytes.subarray(written));
-}
-
-async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
+async function* counted(
+  chunks: AsyncIterable<Uint8Array>,
+  onBytes: (count: number) => void,
+) {
   for await (const chunk of chunks) {
     onBytes(chunk.length);
     yield chunk;
@@ -191,7 +257,8 @@ async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: numb
 
 function corrupt(object: ChainObject, problem: string): TaskdError {
   return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, {
-    hint: "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
+    hint:
+      "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
   });
 }
 
@@ -199,7 +266,11 @@ function corrupt(object: ChainObject, problem: string): TaskdError {
 function withKey(object: ChainObject, error: unknown): unknown {
   if (!(error instanceof TaskdError)) return error;
   if (error.code === "corrupt") return corrupt(object, error.message);
-  return new TaskdError(error.code, `Cannot use ${object.key}: ${error.message}`, { cause: error });
+  return new TaskdError(
+    error.code,
+    `Cannot use ${object.key}: ${error.message}`,
+    { cause: error },
+  );
 }
 
 function named(object: ChainObject, work: () => void): void {
@@ -208,29 +279,4 @@ function named(object: ChainObject, work: () => void): void {
   } catch (error) {
     throw withKey(object, error);
   }
-}
-
-/** A file system's error about `path` as a {@linkcode TaskdError}; anything else as it is. */
-export function fileError(error: unknown, path: string): unknown {
-  if (error instanceof TaskdError || !(error instanceof Error)) return error;
-  if (error instanceof Deno.errors.NotFound) {
-    return new TaskdError("not_found", `There is no ${path}`, { cause: error });
-  }
-  if (error instanceof Deno.errors.AlreadyExists) {
-    return new TaskdError("already_exists", `${path} exists already`, { cause: error });
-  }
-  if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
-    return new TaskdError("denied", `Cannot use ${path}: ${error.message}`, { cause: error });
-  }
-  const code = (error as { code?: unknown }).code;
-  if (code === "ENOSPC" || code === "EDQUOT" || /os error (28|122)\b/.test(error.message)) {
-    return new TaskdError("no_space", `Cannot write ${path}: the disk is full`, {
-      cause: error,
-      hint: "Free some space; nothing was changed",
-    });
-  }
-  if (code === "EROFS" || /os error 30\b/.test(error.message)) {
-    return new TaskdError("denied", `Cannot write ${path}: the file system is read-only`, { cause: error });
-  }
-  return error;
 }

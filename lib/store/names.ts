@@ -15,11 +15,19 @@ export const DEFAULT_BRANCH = "main";
 const NAME = /^(?![-.])[a-z0-9_.-]{1,128}$/;
 
 /** Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`. */
-export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
+export function parseName(
+  text: string,
+  what: "database" | "branch" | "checkpoint",
+): string {
   if (!NAME.test(text) || text.includes("..")) {
-    throw new TaskdError("invalid_name", `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`, {
-      hint: "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
-    });
+    throw new TaskdError(
+      "invalid_name",
+      `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`,
+      {
+        hint:
+          "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
+      },
+    );
   }
   return text;
 }
@@ -38,27 +46,39 @@ export interface Address {
 export function parseAddress(text: string): Address {
   const parts = text.split("@");
   if (parts.length > 3) {
-    throw new TaskdError("invalid_name", `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`, {
-      hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>",
-    });
+    throw new TaskdError(
+      "invalid_name",
+      `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`,
+      {
+        hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>",
+      },
+    );
   }
   const address: Address = {
     db: parseName(parts[0]!, "database"),
-    branch: parts[1] === undefined ? DEFAULT_BRANCH : parseName(parts[1], "branch"),
+    branch: parts[1] === undefined
+      ? DEFAULT_BRANCH
+      : parseName(parts[1], "branch"),
   };
-  if (parts[2] !== undefined) address.checkpoint = parseName(parts[2], "checkpoint");
+  if (parts[2] !== undefined) {
+    address.checkpoint = parseName(parts[2], "checkpoint");
+  }
   return address;
 }
 
 /** An address as text; the inverse of {@linkcode parseAddress}. */
 export function formatAddress(address: Address): string {
   const branch = `${address.db}@${address.branch}`;
-  return address.checkpoint === undefined ? branch : `${branch}@${address.checkpoint}`;
+  return address.checkpoint === undefined
+    ? branch
+    : `${branch}@${address.checkpoint}`;
 }
 
 /** A txid or epoch as it stands in keys: 16 hex digits, so that keys sort. */
 export function formatTxid(txid: Txid): string {
-  if (!Number.isSafeInteger(txid) || txid < 0) throw new RangeError(`Not a txid: ${txid}`);
+  if (!Number.isSafeInteger(txid) || txid < 0) {
+    throw new RangeError(`Not a txid: ${txid}`);
+  }
   return txid.toString(16).padStart(16, "0");
 }
 

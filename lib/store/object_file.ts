@@ -9,8 +9,17 @@
  * @module
  */
 
-export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";
-export { assertGrowth, encodeObject, ObjectWriter, type ObjectWriterOptions } from "./_object_writer.ts";
+export {
+  NO_PREV,
+  type ObjectFileKind,
+  type ObjectHeader,
+} from "./_object_layout.ts";
+export {
+  assertGrowth,
+  encodeObject,
+  ObjectWriter,
+  type ObjectWriterOptions,
+} from "./_object_writer.ts";
 export {
   decodePages,
   type IndexedPage,

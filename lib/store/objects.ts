@@ -56,7 +56,14 @@ export async function writeSegment(
     last_txid: txid,
     prev: prev.digest,
   };
-  return await store(backend, key, header, image, runsOf(changes.pages, image.page_size), "segment");
+  return await store(
+    backend,
+    key,
+    header,
+    image,
+    runsOf(changes.pages, image.page_size),
+    "segment",
+  );
 }
 
 /**
@@ -69,7 +76,9 @@ export async function writeSnapshot(
   snapshot: { txid: Txid; image: Image; clone_path?: string } & LongOptions,
 ): Promise<StoredObject> {
   const { txid, image, clone_path } = snapshot;
-  const codec: Codec = backend.clone && clone_path !== undefined ? "raw" : "zst";
+  const codec: Codec = backend.clone && clone_path !== undefined
+    ? "raw"
+    : "zst";
   const key = snapshotKey(place.lineage, place.epoch, txid, codec);
   const header: ObjectHeader = {
     kind: codec === "raw" ? "image-index" : "snapshot",
@@ -80,11 +89,27 @@ export async function writeSnapshot(
     prev: NO_PREV,
   };
   const runs = allRuns(image);
-  if (codec === "zst") return await store(backend, key, header, image, runs, "snapshot", snapshot);
+  if (codec === "zst") {
+    return await store(backend, key, header, image, runs, "snapshot", snapshot);
+  }
   // The checksums first: a plain image without them would be of no use.
-  const index = await store(backend, imageIndexKey(key), header, image, runs, "snapshot", snapshot);
-  await translated("Cannot store a snapshot", () => backend.clone!.cloneIn(clone_path!, key));
-  return { ...index, stored_bytes: index.stored_bytes + image.page_count * image.page_size };
+  const index = await store(
+    backend,
+    imageIndexKey(key),
+    header,
+    image,
+    runs,
+    "snapshot",
+    snapshot,
+  );
+  await translated(
+    "Cannot store a snapshot",
+    () => backend.clone!.cloneIn(clone_path!, key),
+  );
+  return {
+    ...index,
+    stored_bytes: index.stored_bytes + image.page_count * image.page_size,
+  };
 }
 
 /** Consecutive pages. */
@@ -104,7 +129,9 @@ async function store(
 ): Promise<StoredObject> {
   const writer = new ObjectWriter(header);
   const buffer = new Uint8Array(Math.max(RUN_BYTES, image.page_size));
-  const total = header.kind === "segment" ? undefined : image.page_count * image.page_size;
+  const total = header.kind === "segment"
+    ? undefined
+    : image.page_count * image.page_size;
   let stored_bytes = 0;
   let done = 0;
   // deno-lint-ignore require-await -- the backend takes async chunks, the image is read synchronously
@@ -112,7 +139,12 @@ async function store(
     for (const { first, count } of runs) {
       options.signal?.throwIfAborted();
       image.readPages(first, count, buffer);
-      for (const chunk of writer.add(first, buffer.subarray(0, count * image.page_size))) {
+      for (
+        const chunk of writer.add(
+          first,
+          buffer.subarray(0, count * image.page_size),
+        )
+      ) {
         stored_bytes += chunk.length;
         yield chunk;
       }
@@ -125,7 +157,11 @@ async function store(
     }
   };
   await translated(`Cannot store ${key}`, () => backend.put(key, chunks()));
-  return { head: { txid: header.last_txid, digest: writer.digest, kind }, pages: writer.pages, stored_bytes };
+  return {
+    head: { txid: header.last_txid, digest: writer.digest, kind },
+    pages: writer.pages,
+    stored_bytes,
+  };
 }
 
 /** Ascending page numbers as runs of at most {@linkcode RUN_BYTES}. */

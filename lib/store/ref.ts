@@ -17,7 +17,8 @@ import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 /** The `schema` field of a ref. */
 export const REF_SCHEMA = 1;
 
-const hex = (digits: number) => v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
+const hex = (digits: number) =>
+  v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const lineage = hex(32);
 const digest = hex(16);
@@ -48,7 +49,13 @@ const Ref = v.object({
   ttl_ms: v.exactOptional(count),
   touched_at: instant,
   protected: v.exactOptional(v.boolean()),
-  claim: v.exactOptional(v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() })),
+  claim: v.exactOptional(
+    v.object({
+      kind: v.picklist(["destroy", "reap"]),
+      since: instant,
+      nonce: v.string(),
+    }),
+  ),
   /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
   base: v.exactOptional(v.object({ lineage, txid: count })),
   nonce: v.string(),
@@ -79,20 +86,32 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
   try {
     json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (cause) {
-    throw new TaskdError("corrupt", `Cannot read the ref of ${address}: it is not JSON`, { cause });
+    throw new TaskdError(
+      "corrupt",
+      `Cannot read the ref of ${address}: it is not JSON`,
+      { cause },
+    );
   }
-  const schema = typeof json === "object" && json !== null ? (json as { schema?: unknown }).schema : undefined;
+  const schema = typeof json === "object" && json !== null
+    ? (json as { schema?: unknown }).schema
+    : undefined;
   if (typeof schema === "number" && schema > REF_SCHEMA) {
-    throw new TaskdError("unsupported_format", `Cannot read the ref of ${address}: its schema is ${schema}`, {
-      hint: "Use the newer program that wrote it",
-    });
+    throw new TaskdError(
+      "unsupported_format",
+      `Cannot read the ref of ${address}: its schema is ${schema}`,
+      {
+        hint: "Use the newer program that wrote it",
+      },
+    );
   }
   const result = v.safeParse(Ref, json);
   if (!result.success) {
     const issue = result.issues[0];
     throw new TaskdError(
       "corrupt",
-      `Cannot read the ref of ${address}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`,
+      `Cannot read the ref of ${address}: ${
+        v.getDotPath(issue) ?? "it"
+      }: ${issue.message}`,
     );
   }
   return result.output;
@@ -135,22 +154,43 @@ export class Refs {
   }
 
   /** Writes the first ref of a branch; `already_exists` when there is one. */
-  async create(db: string, branch: string, ref: Omit<Ref, "nonce" | "schema">): Promise<VersionedRef> {
+  async create(
+    db: string,
+    branch: string,
+    ref: Omit<Ref, "nonce" | "schema">,
+  ): Promise<VersionedRef> {
     const whole: Ref = { schema: REF_SCHEMA, ...ref, nonce: this.nonce() };
     const attempted = `Cannot create the branch ${db}@${branch}`;
     for (let attempt = 0; attempt < 4; attempt++) {
       try {
-        return { ref: whole, etag: await this.#backend.create(refKey(db, branch), encodeRef(whole)) };
+        return {
+          ref: whole,
+          etag: await this.#backend.create(
+            refKey(db, branch),
+            encodeRef(whole),
+          ),
+        };
       } catch (error) {
-        if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+        if (
+          !isBackendError(error, "precondition_failed") &&
+          !isBackendError(error, "ambiguous")
+        ) {
           throw storeError(error, attempted);
         }
       }
       const found = await this.find(db, branch);
       if (found?.ref.nonce === whole.nonce) return found;
-      if (found) throw new TaskdError("already_exists", `${attempted}: it exists already`);
+      if (found) {
+        throw new TaskdError(
+          "already_exists",
+          `${attempted}: it exists already`,
+        );
+      }
     }
-    throw new TaskdError("ambiguous", `${attempted}: the store does not say whether it did`);
+    throw new TaskdError(
+      "ambiguous",
+      `${attempted}: the store does not say whether it did`,
+    );
   }
 
   /**
@@ -158,7 +198,11 @@ export class Refs {
    * the next one, or undefined to leave it. It is called again when somebody else
    * was faster, so everything it decides on must come from its argument.
    */
-  async update(db: string, branch: string, change: (ref: Ref) => Ref | undefined): Promise<VersionedRef> {
+  async update(
+    db: string,
+    branch: string,
+    change: (ref: Ref) => Ref | undefined,
+  ): Promise<VersionedRef> {
     let current = await this.read(db, branch);
     const attempted = `Cannot update the ref of ${db}@${branch}`;
     for (let attempt = 0; attempt < 32; attempt++) {
@@ -166,16 +210,28 @@ export class Refs {
       if (changed === undefined) return current;
       const next: Ref = { ...changed, nonce: this.nonce() };
       try {
-        return { ref: next, etag: await this.#backend.replace(refKey(db, branch), encodeRef(next), current.etag) };
+        return {
+          ref: next,
+          etag: await this.#backend.replace(
+            refKey(db, branch),
+            encodeRef(next),
+            current.etag,
+          ),
+        };
       } catch (error) {
-        if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
+        if (
+          !isBackendError(error, "precondition_failed") &&
+          !isBackendError(error, "ambiguous")
+        ) {
           throw storeError(error, attempted);
         }
       }
       current = await this.read(db, branch);
       if (current.ref.nonce === next.nonce) return current;
     }
-    throw new TaskdError("conflict", `${attempted}: it keeps changing`, { hint: "Try again" });
+    throw new TaskdError("conflict", `${attempted}: it keeps changing`, {
+      hint: "Try again",
+    });
   }
 
   /** Deletes a ref that is still as it was read; false when somebody changed it in between. */
@@ -186,7 +242,9 @@ export class Refs {
     } catch (error) {
       if (isBackendError(error, "not_found")) return true;
       if (isBackendError(error, "precondition_failed")) return false;
-      if (isBackendError(error, "ambiguous")) return (await this.find(db, branch)) === undefined;
+      if (isBackendError(error, "ambiguous")) {
+        return (await this.find(db, branch)) === undefined;
+      }
       throw storeError(error, `Cannot delete the ref of ${db}@${branch}`);
     }
   }
@@ -195,7 +253,11 @@ export class Refs {
   async list(db?: string): Promise<{ db: string; branch: string }[]> {
     const found: { db: string; branch: string }[] = [];
     await translated("Cannot list the branches", async () => {
-      for await (const { key } of this.#backend.list(db === undefined ? REFS_PREFIX : `${REFS_PREFIX}${db}/`)) {
+      for await (
+        const { key } of this.#backend.list(
+          db === undefined ? REFS_PREFIX : `${REFS_PREFIX}${db}/`,
+        )
+      ) {
         const name = parseRefKey(key);
         if (name) found.push(name);
       }

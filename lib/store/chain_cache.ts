@@ -1,0 +1,185 @@
+/**
+ * Immutable copies of whole chains, shared by all checkouts of a database. Where blocks
+ * can be cloned, every writable checkout is a clone of one of these and costs
+ * neither time nor space; elsewhere none exist, and images are built where they are
+ * needed. At most {@linkcode MAX_ENTRIES} are kept for a database, by last use.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { join } from "@std/path/join";
+import type { Backend } from "../backend/backend.ts";
+import { type Clock, nextTurn } from "../clock.ts";
+import { clonable, fileError, removeIfPresent } from "../fs.ts";
+import { ImageFile, stampFile } from "../sqlite/checkout_file.ts";
+import type { Image } from "../sqlite/wal_tail.ts";
+import type { Chain } from "./chain.ts";
+import { materialize } from "./materialize.ts";
+import type { LongOptions } from "./results.ts";
+import { companions, makeDirectory, type Workspace } from "./workspace.ts";
+
+/** Entries kept for one database; the number of the contract. */
+export const MAX_ENTRIES = 64;
+/** Bytes hashed at once. */
+const HASH_BYTES = 1 << 20;
+
+/** SHA-256 of an image in hex, the lock page read as zeros. */
+export async function imageSha256(
+  image: Image,
+  options: LongOptions = {},
+): Promise<string> {
+  const hash = createHash("sha256");
+  const buffer = new Uint8Array(Math.max(HASH_BYTES, image.page_size));
+  for (let pgno = 1; pgno <= image.page_count;) {
+    const count = Math.min(
+      Math.floor(buffer.length / image.page_size),
+      image.page_count - pgno + 1,
+    );
+    image.readPages(pgno, count, buffer);
+    hash.update(buffer.subarray(0, count * image.page_size));
+    pgno += count;
+    options.onProgress?.(
+      (pgno - 1) * image.page_size,
+      image.page_count * image.page_size,
+    );
+    // Other sessions and lease renewals run on the same event loop.
+    await nextTurn();
+    options.signal?.throwIfAborted();
+  }
+  return hash.digest("hex");
+}
+
+/** A chain's image as a file; `[Symbol.dispose]` removes it if it was made for this call alone. */
+export interface ChainImage extends Disposable {
+  path: string;
+}
+
+/** Builds and finds images of chains. */
+export class ChainCache {
+  readonly #workspace: Workspace;
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  /** Chain ids' hashes, for file systems without entries to keep them beside. */
+  readonly #hashes = new Map<string, string>();
+
+  /** Keeps entries in `workspace`. */
+  constructor(workspace: Workspace, backend: Backend, clock: Clock) {
+    this.#workspace = workspace;
+    this.#backend = backend;
+    this.#clock = clock;
+  }
+
+  /** The copy of a chain, built if need be; undefined where blocks cannot be cloned. `built` tells which. */
+  async entry(
+    db: string,
+    chain: Chain,
+    digest: string,
+    options: LongOptions = {},
+  ): Promise<{ path: string; built: boolean } | undefined> {
+    const directory = this.#workspace.byChainDirectory(db);
+    makeDirectory(directory, this.#workspace.root);
+    if (!await clonable(directory)) return undefined;
+    const path = this.#workspace.byChain(db, chain.id);
+    const known = this.#workspace.sidecar(path);
+    const found = stampFile(path);
+    if (
+      known && found && known.chain_id === chain.id && known.size === found.size
+    ) {
+      this.#workspace.touchUsed(path);
+      return { path, built: false };
+    }
+    const temporary = this.#workspace.beside(path);
+    try {
+      await materialize(this.#backend, chain, digest, temporary, options);
+      Deno.chmodSync(temporary, 0o400);
+      const stamp = stampFile(temporary)!;
+      this.#workspace.writeSidecar(path, {
+        chain_id: chain.id,
+        ...stamp,
+        change_counter: 0,
+        stamped_ns: `${this.#clock.now()}000000`,
+        shadow: null,
+      });
+      Deno.renameSync(temporary, path);
+    } catch (error) {
+      removeIfPresent(temporary);
+      throw fileError(error, `Cannot write ${path}`);
+    }
+    this.#workspace.touchUsed(path);
+    this.#prune(directory, path);
+    return { path, built: true };
+  }
+
+  /** The chain's image as a read-only file, from the cache or built for this call. */
+  async image(
+    db: string,
+    chain: Chain,
+    digest: string,
+    options: LongOptions = {},
+  ): Promise<ChainImage> {
+    const entry = await this.entry(db, chain, digest, options);
+    if (entry) return { path: entry.path, [Symbol.dispose]: () => {} };
+    const path = this.#workspace.beside(
+      join(this.#workspace.root, "tmp", "image"),
+    );
+    await materialize(this.#backend, chain, digest, path, options);
+    return {
+      path,
+      [Symbol.dispose]: () => {
+        for (const file of [path, ...companions(path)]) removeIfPresent(file);
+      },
+    };
+  }
+
+  /** SHA-256 of a chain's image; computed once and kept with the cache entry, or for this process. */
+  async sha256(db: string, chain: Chain, digest: string): Promise<string> {
+    const known = this.#hashes.get(chain.id) ??
+      this.#workspace.sidecar(this.#workspace.byChain(db, chain.id))?.sha256;
+    if (known !== undefined) return known;
+    using image = await this.image(db, chain, digest);
+    const file = ImageFile.open(image.path);
+    let hash: string;
+    try {
+      hash = await imageSha256(file);
+    } finally {
+      file.close();
+    }
+    if (this.#hashes.size >= 1024) this.#hashes.clear();
+    this.#hashes.set(chain.id, hash);
+    const sidecar = this.#workspace.sidecar(image.path);
+    if (sidecar) {
+      this.#workspace.writeSidecar(image.path, { ...sidecar, sha256: hash });
+    }
+    return hash;
+  }
+
+  #prune(directory: string, keep: string): void {
+    const entries: { path: string; used_ms: number }[] = [];
+    for (const { name } of Deno.readDirSync(directory)) {
+      if (!/^[0-9a-f]{64}\.db$/.test(name)) continue;
+      const path = join(directory, name);
+      entries.push({ path, used_ms: lastUsed(path) });
+    }
+    entries.sort((a, b) => a.used_ms - b.used_ms);
+    for (
+      const { path } of entries.slice(
+        0,
+        Math.max(0, entries.length - MAX_ENTRIES),
+      )
+    ) {
+      if (path !== keep) removeEntry(path);
+    }
+  }
+}
+
+/** When an entry was last used: its `.last-used` file, or its own time for one that never was. */
+export function lastUsed(path: string): number {
+  const stamp = stampFile(`${path}.last-used`) ?? stampFile(path);
+  return stamp ? Number(BigInt(stamp.mtime_ns) / 1_000_000n) : 0;
+}
+
+/** Removes a cache entry and what lies beside it; handles that are open on it go on working. */
+export function removeEntry(path: string): void {
+  for (const file of [path, ...companions(path)]) removeIfPresent(file);
+}

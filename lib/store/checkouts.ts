@@ -1,0 +1,350 @@
+/**
+ * Writable checkouts of branches at rest: making them, telling whether they hold edits
+ * that no store object has yet, and reading them consistently.
+ *
+ * A checkout is never overwritten unless its content is known to be in the store, or the
+ * caller says that the edits may go.
+ *
+ * @module
+ */
+
+import type { Clock } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import { clonable, cloneFile, fileError, removeIfPresent } from "../fs.ts";
+import {
+  CheckoutFile,
+  type FileStamp,
+  hasWal,
+  readChangeCounter,
+  requirePlainFile,
+  stampFile,
+} from "../sqlite/checkout_file.ts";
+import { type Image, RebaseNeeded, WalTail } from "../sqlite/wal_tail.ts";
+import type { Chain } from "./chain.ts";
+import { type ChainCache, imageSha256 } from "./chain_cache.ts";
+import { materialize } from "./materialize.ts";
+import type { Backend } from "../backend/backend.ts";
+import type { Ref } from "./ref.ts";
+import type { CheckoutResult, LongOptions } from "./results.ts";
+import { companions, type Sidecar, type Workspace } from "./workspace.ts";
+
+/** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
+export const CLEAN_MARGIN_MS = 1_000;
+/** How far a checkout's time is put back when it is made, so that the margin holds at once. */
+const BACKDATE_MS = 2_000;
+/** How long an operation at rest waits for another process's lock. */
+const BUSY_TIMEOUT_MS = 2_000;
+
+/** Which history a checkout belongs to. */
+export type CheckoutIdentity =
+  /** The branch's current one: what is in it continues the head. */
+  | "current"
+  /** Another one: the branch was moved under it. */
+  | "foreign"
+  /** Its sidecar is missing. */
+  | "unknown";
+
+/** What a look at a checkout tells. */
+export interface CheckoutView {
+  path: string;
+  identity: CheckoutIdentity;
+  /** Proved clean by size and time alone; false proves nothing. */
+  stat_clean: boolean;
+  /** A session was capturing it and did not close. */
+  interrupted: boolean;
+}
+
+/** A branch's place, and what it is to hold. */
+export interface Target {
+  db: string;
+  branch: string;
+  ref: Ref;
+  chain: Chain;
+}
+
+/** What {@linkcode Checkouts} works on. */
+export interface CheckoutsContext {
+  workspace: Workspace;
+  backend: Backend;
+  cache: ChainCache;
+  clock: Clock;
+}
+
+/** A checkout being read: nobody can commit to it until it is released. */
+export interface QuietCheckout extends Disposable {
+  image: Image;
+  /** The main file alone is the whole image: the log is folded into it. */
+  complete: boolean;
+  path: string;
+  /** The change counter in the main file. */
+  change_counter: number;
+}
+
+/** The checkouts of one workspace. */
+export class Checkouts {
+  readonly #context: CheckoutsContext;
+
+  /** Works on one workspace. */
+  constructor(context: CheckoutsContext) {
+    this.#context = context;
+  }
+
+  /** Looks at a branch's checkout without opening it; undefined when there is none. */
+  look({ db, branch, ref, chain }: Target): CheckoutView | undefined {
+    const { workspace } = this.#context;
+    const path = workspace.checkout(db, branch);
+    try {
+      requirePlainFile(path);
+    } catch (error) {
+      if (hasCode(error, "not_found")) return undefined;
+      throw error;
+    }
+    const record = workspace.sessionRecord(path);
+    if (record) {
+      const ours = record.lineage === ref.lineage &&
+        record.heads.some(({ txid, digest }) =>
+          txid === ref.txid && digest === ref.digest
+        );
+      return {
+        path,
+        identity: ours ? "current" : "foreign",
+        stat_clean: false,
+        interrupted: true,
+      };
+    }
+    const sidecar = workspace.sidecar(path);
+    if (!sidecar) {
+      return {
+        path,
+        identity: "unknown",
+        stat_clean: false,
+        interrupted: false,
+      };
+    }
+    return {
+      path,
+      identity: sidecar.chain_id === chain.id ? "current" : "foreign",
+      stat_clean: isStatClean(path, sidecar),
+      interrupted: false,
+    };
+  }
+
+  /** Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database. */
+  async hasContentOf(path: string, target: Target): Promise<boolean> {
+    // The store's own errors are not taken for a difference.
+    await this.#context.cache.sha256(
+      target.db,
+      target.chain,
+      target.ref.digest,
+    );
+    try {
+      using quiet = this.open(path);
+      return await this.sameContent(quiet, target);
+    } catch (error) {
+      // A writer at work, or bytes that are no database: in either case not the stored content.
+      if (
+        hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")
+      ) return false;
+      throw error;
+    }
+  }
+
+  /** The same of a checkout that is held quiet. */
+  async sameContent(
+    quiet: QuietCheckout,
+    { db, ref, chain }: Target,
+  ): Promise<boolean> {
+    return await imageSha256(quiet.image) ===
+      await this.#context.cache.sha256(db, chain, ref.digest);
+  }
+
+  /** Opens a checkout at rest behind a write barrier; throws `busy` when another process is writing to it. */
+  open(path: string): QuietCheckout {
+    requireDatabaseMode(path);
+    const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
+    try {
+      const { tail } = WalTail.attach(file);
+      const { complete, release } = tail.hold();
+      return {
+        image: tail.image(),
+        complete,
+        path,
+        change_counter: file.header().change_counter,
+        [Symbol.dispose]: () => {
+          release();
+          file.close();
+        },
+      };
+    } catch (error) {
+      file.close();
+      if (!(error instanceof RebaseNeeded)) throw error;
+      throw new TaskdError(
+        "capture_failed",
+        `Cannot read ${path}: ${error.message}`,
+        { cause: error },
+      );
+    }
+  }
+
+  /** Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost. */
+  async restore(
+    target: Target,
+    options: LongOptions = {},
+  ): Promise<Pick<CheckoutResult, "path" | "source">> {
+    const { db, branch, ref, chain } = target;
+    const { workspace, backend, cache } = this.#context;
+    const path = workspace.checkout(db, branch);
+    const temporary = workspace.beside(path);
+    let shadow: FileStamp | null = null;
+    let source: CheckoutResult["source"] = "materialized";
+    try {
+      const entry = await cache.entry(db, chain, ref.digest, options);
+      if (entry) {
+        if (!entry.built) source = "cached";
+        Deno.copyFileSync(entry.path, temporary);
+        Deno.chmodSync(temporary, 0o600);
+        shadow = this.#putShadow(
+          path,
+          (shadow_path) => Deno.copyFileSync(entry.path, shadow_path),
+        );
+      } else {
+        await materialize(backend, chain, ref.digest, temporary, options);
+      }
+      this.#install(temporary, path, shadow !== null);
+    } catch (error) {
+      removeIfPresent(temporary);
+      throw fileError(error, `Cannot write ${path}`);
+    }
+    this.#writeStamp(path, chain, {
+      shadow,
+      change_counter: readChangeCounter(path) ?? 0,
+    });
+    return { path, source };
+  }
+
+  /** Records that a checkout, which is quiet now, holds exactly the chain's content. */
+  async stamp(quiet: QuietCheckout, chain: Chain): Promise<void> {
+    const { path } = quiet;
+    let shadow: FileStamp | null = null;
+    if (quiet.complete && await clonable(this.#context.workspace.root)) {
+      const temporary = this.#context.workspace.beside(path);
+      await cloneFile(path, temporary);
+      shadow = this.#putShadow(
+        path,
+        (shadow_path) => Deno.renameSync(temporary, shadow_path),
+      );
+    } else {
+      removeIfPresent(`${path}.shadow`);
+    }
+    if (quiet.complete) {
+      this.#writeStamp(path, chain, {
+        shadow,
+        change_counter: quiet.change_counter,
+      });
+    } else removeIfPresent(`${path}.sum`);
+    removeIfPresent(`${path}.session`);
+  }
+
+  /** Records the same of a checkout whose content a session has just proved; see {@linkcode stamp}. */
+  stampClosed(path: string, chain: Chain): void {
+    removeIfPresent(`${path}.shadow`);
+    this.#writeStamp(path, chain, {
+      shadow: null,
+      change_counter: readChangeCounter(path) ?? 0,
+    });
+    removeIfPresent(`${path}.session`);
+  }
+
+  /** Gives a checkout of `before` the standing of one of `after`, the same content under another chain. */
+  carryOver(before: Target, after: Target): void {
+    const { workspace } = this.#context;
+    const path = workspace.checkout(before.db, before.branch);
+    const sidecar = workspace.sidecar(path);
+    if (sidecar?.chain_id === before.chain.id) {
+      workspace.writeSidecar(path, { ...sidecar, chain_id: after.chain.id });
+    }
+    const record = workspace.sessionRecord(path);
+    const head = record?.lineage === before.ref.lineage &&
+      record.heads.find(({ txid, digest }) =>
+        txid === before.ref.txid && digest === before.ref.digest
+      );
+    if (head) {
+      const { lineage, txid, digest } = after.ref;
+      workspace.writeSessionRecord(path, {
+        lineage,
+        heads: [{ txid, digest, mark: head.mark }],
+      });
+    }
+  }
+
+  /** The shadow beside a checkout, if it still is the content of `chain`. */
+  shadow(path: string, chain: Chain): string | undefined {
+    const sidecar = this.#context.workspace.sidecar(path);
+    if (!sidecar?.shadow || sidecar.chain_id !== chain.id) return undefined;
+    const found = stampFile(`${path}.shadow`);
+    const same = found?.size === sidecar.shadow.size &&
+      found.mtime_ns === sidecar.shadow.mtime_ns;
+    return same ? `${path}.shadow` : undefined;
+  }
+
+  /** Removes a branch's checkout with everything beside it. */
+  remove(db: string, branch: string): void {
+    const path = this.#context.workspace.checkout(db, branch);
+    for (const file of [path, ...companions(path)]) removeIfPresent(file);
+  }
+
+  #putShadow(path: string, make: (shadow_path: string) => void): FileStamp {
+    const shadow = `${path}.shadow`;
+    removeIfPresent(shadow);
+    make(shadow);
+    Deno.chmodSync(shadow, 0o400);
+    return stampFile(shadow)!;
+  }
+
+  /** Puts a new file in a checkout's place. What lies beside the old one goes first: a -wal must never meet another main file. */
+  #install(temporary: string, path: string, keep_shadow: boolean): void {
+    for (const file of companions(path)) {
+      if (!(keep_shadow && file.endsWith(".shadow"))) removeIfPresent(file);
+    }
+    Deno.renameSync(temporary, path);
+  }
+
+  #writeStamp(
+    path: string,
+    chain: Chain,
+    stamp: { shadow: FileStamp | null; change_counter: number },
+  ): void {
+    const { shadow, change_counter } = stamp;
+    const now_ms = this.#context.clock.now();
+    // Nobody is writing now, and every later write sets a time at least this much newer.
+    const time = new Date(now_ms - BACKDATE_MS);
+    Deno.utimeSync(path, time, time);
+    this.#context.workspace.writeSidecar(path, {
+      chain_id: chain.id,
+      ...stampFile(path)!,
+      change_counter,
+      stamped_ns: `${now_ms}000000`,
+      shadow,
+    });
+  }
+}
+
+/** The stat-only clean check of the contract. A -wal with anything in it is a possible edit. */
+function isStatClean(path: string, sidecar: Sidecar): boolean {
+  const found = stampFile(path);
+  if (!found || hasWal(path)) return false;
+  const age_ns = BigInt(sidecar.stamped_ns) - BigInt(found.mtime_ns);
+  return found.size === sidecar.size && found.mtime_ns === sidecar.mtime_ns &&
+    age_ns > BigInt(CLEAN_MARGIN_MS) * 1_000_000n &&
+    readChangeCounter(path) === sidecar.change_counter;
+}
+
+/** Refuses what SQLite would take for an empty database or refuse later with less to say. */
+function requireDatabaseMode(path: string): void {
+  const info = requirePlainFile(path);
+  if (info.size === 0) {
+    throw new TaskdError("not_a_database", `${path} is empty`, {
+      hint: "Check the branch out again with --force",
+    });
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * checkout: a branch as a file that any SQLite client can open, writable at its head or
+ * read-only at a checkpoint.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../errors.ts";
+import { fileError, removeIfPresent } from "../../fs.ts";
+import { requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
+import {
+  type Point,
+  pointAt,
+  pointIn,
+  type StoreContext,
+  targetOf,
+} from "../context.ts";
+import { withLease } from "../lease.ts";
+import { materialize } from "../materialize.ts";
+import { type Address, formatAddress } from "../names.ts";
+import type { CheckoutResult, LongOptions } from "../results.ts";
+import { companions } from "../workspace.ts";
+
+/** Makes, refreshes or finds a checkout; with `force`, edits that are not in the store are dropped. */
+export async function checkout(
+  context: StoreContext,
+  address: Address,
+  options: { force?: boolean } & LongOptions = {},
+): Promise<CheckoutResult> {
+  if (address.checkpoint !== undefined) {
+    return await readOnly(context, await pointAt(context, address), options);
+  }
+  return await withLease(context, address, async (lease) => {
+    return await refreshCheckout(
+      context,
+      await pointIn(context, address, lease.ref),
+      options,
+    );
+  });
+}
+
+/** The writable half, for a caller that holds the branch's lease. */
+export async function refreshCheckout(
+  context: StoreContext,
+  point: Point,
+  options: { force?: boolean } & LongOptions = {},
+): Promise<CheckoutResult> {
+  const { db, branch } = point.address;
+  const answer = { db, branch, txid: point.head.txid, read_only: false };
+  const target = targetOf(point);
+  const view = context.checkouts.look(target);
+  if (view && !options.force) {
+    if (view.identity === "current" && view.stat_clean) {
+      return { ...answer, path: view.path, source: "kept" };
+    }
+    const clean = view.identity === "foreign" && view.stat_clean;
+    if (!clean && await keepIfSame(context, point, view.path)) {
+      return { ...answer, path: view.path, source: "kept" };
+    }
+    if (!clean) throw unsaved(view.path, view.interrupted);
+  }
+  return { ...answer, ...await context.checkouts.restore(target, options) };
+}
+
+/** Whether the file holds just what the branch does; it is stamped so. */
+async function keepIfSame(
+  context: StoreContext,
+  point: Point,
+  path: string,
+): Promise<boolean> {
+  const target = targetOf(point);
+  // Asked of the store first, so that its own failures are not taken for a difference.
+  await context.cache.sha256(target.db, target.chain, target.ref.digest);
+  try {
+    using quiet = context.checkouts.open(path);
+    if (!await context.checkouts.sameContent(quiet, target)) return false;
+    await context.checkouts.stamp(quiet, target.chain);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_a_database", "corrupt", "capture_failed")) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+function unsaved(path: string, interrupted: boolean): TaskdError {
+  return new TaskdError(
+    "dirty",
+    `Cannot replace ${path}: it holds edits that are not in the store`,
+    {
+      hint: interrupted
+        ? "Open a session on the branch to recover them, or add --force to drop them"
+        : "Make a checkpoint or open a session to keep them, or add --force to drop them",
+    },
+  );
+}
+
+/** Path of the writable checkout, which must exist. */
+export async function checkoutPath(
+  context: StoreContext,
+  address: Address,
+): Promise<string> {
+  const { db, branch, checkpoint } = address;
+  await context.refs.read(db, branch);
+  const { workspace } = context;
+  const path = checkpoint === undefined
+    ? workspace.checkout(db, branch)
+    : workspace.readOnly(db, branch, checkpoint);
+  try {
+    requirePlainFile(path);
+  } catch (cause) {
+    if (!hasCode(cause, "not_found")) throw cause;
+    throw new TaskdError(
+      "not_found",
+      `${formatAddress(address)} is not checked out`,
+      {
+        cause,
+        hint: `Run: taskd checkout ${formatAddress(address)}`,
+      },
+    );
+  }
+  return path;
+}
+
+async function readOnly(
+  context: StoreContext,
+  point: Point,
+  options: LongOptions,
+): Promise<CheckoutResult> {
+  const { workspace } = context;
+  const { db, branch, checkpoint } = point.address;
+  const path = workspace.readOnly(db, branch, checkpoint!);
+  const answer = {
+    db,
+    branch,
+    checkpoint: checkpoint!,
+    path,
+    txid: point.head.txid,
+    read_only: true,
+  };
+  const [known, found] = [workspace.sidecar(path), stampFile(path)];
+  if (
+    known && found && known.chain_id === point.chain.id &&
+    known.size === found.size
+  ) {
+    workspace.touchUsed(path);
+    return { ...answer, source: "cached" };
+  }
+  const temporary = workspace.beside(path);
+  try {
+    const entry = await context.cache.entry(
+      db,
+      point.chain,
+      point.head.digest,
+      options,
+    );
+    if (entry) Deno.copyFileSync(entry.path, temporary);
+    else {await materialize(
+        context.backend,
+        point.chain,
+        point.head.digest,
+        temporary,
+        options,
+      );}
+    Deno.chmodSync(temporary, 0o400);
+    for (const file of companions(path)) removeIfPresent(file);
+    workspace.writeSidecar(path, {
+      chain_id: point.chain.id,
+      ...stampFile(temporary)!,
+      change_counter: 0,
+      stamped_ns: `${context.clock.now()}000000`,
+      shadow: null,
+    });
+    Deno.renameSync(temporary, path);
+  } catch (error) {
+    removeIfPresent(temporary);
+    throw fileError(error, `Cannot write ${path}`);
+  }
+  workspace.touchUsed(path);
+  return { ...answer, source: "materialized" };
+}

@@ -1,0 +1,258 @@
+/**
+ * checkpoint at rest: names the branch's state, storing first what was edited in its
+ * checkout: the pages that differ from the shadow as a segment, or a snapshot where there
+ * is no shadow, the chain is long, or most of the database changed.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { hasCode, TaskdError } from "../../errors.ts";
+import { nextTurn } from "../../clock.ts";
+import { ImageFile } from "../../sqlite/checkout_file.ts";
+import { lockPage } from "../../sqlite/header.ts";
+import type { QuietCheckout } from "../checkouts.ts";
+import {
+  type Point,
+  pointIn,
+  type StoreContext,
+  targetOf,
+} from "../context.ts";
+import { type Lease, withLease } from "../lease.ts";
+import { type Address, parseName } from "../names.ts";
+import {
+  type Head,
+  type StoredObject,
+  writeSegment,
+  writeSnapshot,
+} from "../objects.ts";
+import type { Ref, RefCheckpoint } from "../ref.ts";
+import type { CheckpointResult, LongOptions } from "../results.ts";
+
+/** A person's note on a checkpoint has at most this many characters. */
+export const MAX_NOTE = 1024;
+/** A branch has at most this many checkpoints: its ref is read and written whole. */
+export const MAX_CHECKPOINTS = 10_000;
+/** Bytes compared at once. */
+const COMPARE_BYTES = 1 << 20;
+
+/** Stores the edits in a branch's checkout, if there are any, and names the state `name`. */
+export async function checkpoint(
+  context: StoreContext,
+  address: Address,
+  name: string,
+  options: { note?: string } & LongOptions = {},
+): Promise<CheckpointResult> {
+  parseName(name, "checkpoint");
+  const { db, branch } = address;
+  return await withLease(context, address, async (lease) => {
+    refuseCheckpoint(lease.ref, address, name, options.note);
+    const before = await pointIn(context, { db, branch }, lease.ref);
+    const stored = await storeEdits(context, lease, before, options);
+    const head = stored?.object.head ?? before.head;
+    await lease.write((ref) =>
+      withCheckpoint(context, ref, head, name, options.note)
+    );
+    if (stored) {
+      using quiet = stored.quiet;
+      await stampBestEffort(context, quiet, lease);
+    }
+    return {
+      db,
+      branch,
+      checkpoint: name,
+      txid: head.txid,
+      kind: head.kind,
+      pages: stored?.object.pages ?? 0,
+      stored_bytes: stored?.object.stored_bytes ?? 0,
+    };
+  });
+}
+
+/** Refuses a checkpoint that the branch cannot take. */
+export function refuseCheckpoint(
+  ref: Ref,
+  address: Address,
+  name: string,
+  note?: string,
+): void {
+  const attempted =
+    `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
+  if (ref.checkpoints.some((known) => known.name === name)) {
+    throw new TaskdError("already_exists", `${attempted}: it exists already`);
+  }
+  if (ref.checkpoints.length >= MAX_CHECKPOINTS) {
+    throw new TaskdError(
+      "too_large",
+      `${attempted}: the branch has ${MAX_CHECKPOINTS} already`,
+      {
+        hint: "Fork the branch and go on in the fork",
+      },
+    );
+  }
+  if (note !== undefined && note.length > MAX_NOTE) {
+    throw new TaskdError(
+      "too_large",
+      `${attempted}: the note is longer than ${MAX_NOTE} characters`,
+    );
+  }
+}
+
+/** The ref with `head` as its head and a checkpoint there; unchanged when it is so already. */
+export function withCheckpoint(
+  context: Pick<StoreContext, "clock">,
+  ref: Ref,
+  head: Head,
+  name: string,
+  note?: string,
+): Ref | undefined {
+  const known = ref.checkpoints.find((entry) => entry.name === name);
+  if (
+    known?.txid === head.txid && known.digest === head.digest &&
+    ref.txid === head.txid
+  ) return undefined;
+  const now = new Date(context.clock.now()).toISOString();
+  const entry: RefCheckpoint = {
+    name,
+    ...head,
+    created_at: now,
+    ...(note === undefined ? {} : { note }),
+  };
+  return {
+    ...ref,
+    txid: head.txid,
+    digest: head.digest,
+    touched_at: now,
+    checkpoints: [...ref.checkpoints, entry],
+  };
+}
+
+/** Stores what the checkout has and the head has not; undefined when that is nothing. The checkout stays quiet. */
+async function storeEdits(
+  context: StoreContext,
+  lease: Lease,
+  before: Point,
+  options: LongOptions,
+): Promise<{ object: StoredObject; quiet: QuietCheckout } | undefined> {
+  const { checkouts, backend } = context;
+  const target = targetOf(before);
+  const view = checkouts.look(target);
+  if (!view || view.stat_clean && view.identity === "current") return undefined;
+  if (view.identity !== "current") {
+    if (view.stat_clean || await checkouts.hasContentOf(view.path, target)) {
+      return undefined;
+    }
+    throw new TaskdError(
+      "dirty",
+      `Cannot store the edits in ${view.path}: it does not belong to the branch's present history`,
+      {
+        hint:
+          "Save them with sqlite3 .backup, then check the branch out again with --force",
+      },
+    );
+  }
+  const quiet = checkouts.open(view.path);
+  try {
+    const place = { lineage: before.ref.lineage, epoch: lease.epoch };
+    const txid = before.head.txid + 1;
+    const shadow = checkouts.shadow(view.path, before.chain);
+    const changed = shadow === undefined
+      ? undefined
+      : await changedPages(shadow, quiet, options);
+    if (
+      changed?.length === 0 ||
+      (!changed && await checkouts.sameContent(quiet, target))
+    ) {
+      await stampBestEffort(context, quiet, lease);
+      quiet[Symbol.dispose]();
+      return undefined;
+    }
+    const { image } = quiet;
+    const small = changed !== undefined &&
+      changed.length * 2 < image.page_count;
+    const object = small && before.chain.depth < context.depth_floor
+      ? await writeSegment(backend, place, {
+        prev: before.head,
+        txid,
+        changes: { pages: changed, page_count: image.page_count, commits: 1 },
+        image,
+      })
+      : await writeSnapshot(backend, place, {
+        txid,
+        image,
+        ...(quiet.complete ? { clone_path: quiet.path } : {}),
+        ...options,
+      });
+    return { object, quiet };
+  } catch (error) {
+    quiet[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** Pages that differ from the shadow; undefined when the two cannot be compared page by page. */
+async function changedPages(
+  shadow: string,
+  { image }: QuietCheckout,
+  options: LongOptions,
+): Promise<number[] | undefined> {
+  let before: ImageFile;
+  try {
+    before = ImageFile.open(shadow);
+  } catch (error) {
+    if (hasCode(error, "not_a_database", "corrupt", "not_found")) {
+      return undefined;
+    }
+    throw error;
+  }
+  try {
+    if (before.page_size !== image.page_size) return undefined;
+    const { page_size } = image;
+    const lock = lockPage(page_size);
+    const most = Math.max(1, Math.floor(COMPARE_BYTES / page_size));
+    const [old_bytes, new_bytes] = [
+      new Uint8Array(most * page_size),
+      new Uint8Array(most * page_size),
+    ];
+    const changed: number[] = [];
+    for (let first = 1; first <= image.page_count; first += most) {
+      const count = Math.min(most, image.page_count - first + 1);
+      const known = Math.max(0, Math.min(count, before.page_count - first + 1));
+      image.readPages(first, count, new_bytes);
+      if (known > 0) before.readPages(first, known, old_bytes);
+      for (let i = 0; i < count; i++) {
+        const [from, to] = [i * page_size, (i + 1) * page_size];
+        const same = i < known &&
+          Buffer.compare(
+              old_bytes.subarray(from, to),
+              new_bytes.subarray(from, to),
+            ) === 0;
+        if (!same && first + i !== lock) changed.push(first + i);
+      }
+      options.onProgress?.(
+        (first + count - 1) * page_size,
+        image.page_count * page_size,
+      );
+      await nextTurn();
+      options.signal?.throwIfAborted();
+    }
+    // A database that only shrank has no changed page of its own but page 1, which holds its size.
+    return changed;
+  } finally {
+    before.close();
+  }
+}
+
+async function stampBestEffort(
+  context: StoreContext,
+  quiet: QuietCheckout,
+  lease: Lease,
+): Promise<void> {
+  try {
+    const { chain } = await pointIn(context, lease.address, lease.ref);
+    await context.checkouts.stamp(quiet, chain);
+  } catch (error) {
+    // Without a stamp the next look compares contents: slower, not wrong.
+    context.log(`stamp of ${quiet.path}: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * create: a database's first branch, empty or from a live SQLite file.
+ *
+ * @module
+ */
+
+import { backup, DatabaseSync } from "node:sqlite";
+import { join } from "@std/path/join";
+import { TaskdError } from "../../errors.ts";
+import { removeIfPresent } from "../../fs.ts";
+import {
+  hasWal,
+  ImageFile,
+  requirePlainFile,
+} from "../../sqlite/checkout_file.ts";
+import { Connection, sqliteError } from "../../sqlite/connection.ts";
+import { uriPath } from "../../sqlite/header.ts";
+import { isoNow, newLineage, type StoreContext } from "../context.ts";
+import { DEFAULT_BRANCH, parseName } from "../names.ts";
+import { writeSnapshot } from "../objects.ts";
+import type { CreateResult, LongOptions } from "../results.ts";
+import { companions } from "../workspace.ts";
+
+/** A history begins at this txid: a chain's first object is a snapshot, and 0 is before everything. */
+const FIRST_TXID = 1;
+/** How long a copy waits for a writer of a source that is not in WAL mode. */
+const SOURCE_BUSY_TIMEOUT_MS = 5_000;
+/** More pages than a database can have: the copy is one step, so that a busy writer cannot make it start over. */
+const ALL_PAGES = 2 ** 31 - 1;
+
+/**
+ * Makes `db@main`. With `from`, from a consistent copy of an SQLite file that others may be using: they are
+ * not blocked for longer than any reader would, and the file is not changed.
+ *
+ * @throws {TaskdError} `already_exists`, `not_found` or `not_a_database` (of `from`), `busy`.
+ */
+export async function create(
+  context: StoreContext,
+  db: string,
+  options: { from?: string } & LongOptions = {},
+): Promise<CreateResult> {
+  parseName(db, "database");
+  if (await context.refs.find(db, DEFAULT_BRANCH)) {
+    throw new TaskdError(
+      "already_exists",
+      `Cannot create the database ${db}: it exists already`,
+      {
+        hint: "Choose another name, or destroy its branches first",
+      },
+    );
+  }
+  const path = context.workspace.beside(
+    join(context.workspace.root, "tmp", "create"),
+  );
+  try {
+    if (options.from !== undefined) await copyLive(options.from, path);
+    else new DatabaseSync(path).close();
+    makeWal(path);
+    Deno.chmodSync(path, 0o600);
+    const image = ImageFile.open(path);
+    try {
+      const lineage = newLineage(context);
+      const written = await writeSnapshot(context.backend, {
+        lineage,
+        epoch: 1,
+      }, {
+        txid: FIRST_TXID,
+        image,
+        clone_path: path,
+        ...options,
+      });
+      await context.refs.create(db, DEFAULT_BRANCH, {
+        lineage,
+        epoch: 1,
+        txid: written.head.txid,
+        digest: written.head.digest,
+        checkpoints: [],
+        touched_at: isoNow(context),
+      });
+      return {
+        db,
+        branch: DEFAULT_BRANCH,
+        txid: written.head.txid,
+        size_bytes: image.page_size * image.page_count,
+        stored_bytes: written.stored_bytes,
+      };
+    } finally {
+      image.close();
+    }
+  } finally {
+    for (const file of [path, ...companions(path)]) removeIfPresent(file);
+  }
+}
+
+/** Copies a database through SQLite, which sees what is committed and nothing else. */
+async function copyLive(from: string, to: string): Promise<void> {
+  const attempted = `Cannot copy ${from}`;
+  const info = requirePlainFile(from);
+  if (info.size === 0) {
+    throw new TaskdError("not_a_database", `${attempted}: the file is empty`, {
+      hint: "Leave --from out to begin with an empty database",
+    });
+  }
+  const source = openSource(from, attempted);
+  try {
+    await backup(source, to, { rate: ALL_PAGES });
+  } catch (error) {
+    throw sqliteError(error, attempted);
+  } finally {
+    source.close();
+  }
+}
+
+function openSource(from: string, attempted: string): DatabaseSync {
+  const open = (path: string) => {
+    const source = new DatabaseSync(path, {
+      readOnly: true,
+      timeout: SOURCE_BUSY_TIMEOUT_MS,
+    });
+    try {
+      source.prepare("SELECT rootpage FROM sqlite_schema LIMIT 1").get();
+      return source;
+    } catch (error) {
+      source.close();
+      throw error;
+    }
+  };
+  try {
+    return open(uriPath(from, { mode: "ro" }));
+  } catch (error) {
+    const wrapped = sqliteError(error, attempted);
+    // In a directory that cannot be written a WAL-mode file is readable only as one that nobody changes.
+    if (wrapped.code !== "not_found" || hasWal(from)) throw wrapped;
+    try {
+      return open(uriPath(from, { immutable: true }));
+    } catch {
+      throw wrapped;
+    }
+  }
+}
+
+/** Every stored image is in WAL mode, so that opening a session on its checkout changes no byte. */
+function makeWal(path: string): void {
+  const connection = new Connection(path, { busy_timeout_ms: 0 });
+  try {
+    connection.run("PRAGMA journal_mode=WAL");
+  } finally {
+    connection.close();
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * fork: a new branch from a point of another, in constant time unless it materializes.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../errors.ts";
+import { isoNow, pointAt, type StoreContext } from "../context.ts";
+import { refuseClaimed } from "../lease.ts";
+import { type Address, parseName } from "../names.ts";
+import type { ForkResult, LongOptions } from "../results.ts";
+import { abandonLineage, beginLineage } from "./lineage.ts";
+
+/** Forks the point that `address` names into the new branch `branch` of the same database. */
+export async function fork(
+  context: StoreContext,
+  address: Address,
+  branch: string,
+  options: { ttl_ms?: number; materialize?: boolean } & LongOptions = {},
+): Promise<ForkResult> {
+  const { db } = address;
+  parseName(branch, "branch");
+  const point = await pointAt(context, address);
+  refuseClaimed(point.ref);
+  if (await context.refs.find(db, branch)) {
+    throw new TaskdError(
+      "already_exists",
+      `Cannot create the branch ${db}@${branch}: it exists already`,
+    );
+  }
+  const begun = await beginLineage(context, point, { ...options, epoch: 1 });
+  try {
+    await context.refs.create(db, branch, {
+      lineage: begun.lineage,
+      epoch: 1,
+      txid: begun.head.txid,
+      digest: begun.head.digest,
+      checkpoints: [],
+      touched_at: isoNow(context),
+      ...(options.ttl_ms === undefined ? {} : { ttl_ms: options.ttl_ms }),
+      ...(begun.base === undefined ? {} : { base: begun.base }),
+    });
+  } catch (error) {
+    // After an ambiguous answer the ref may stand, and then the lineage is its life.
+    if (!(error instanceof TaskdError && error.code === "ambiguous")) {
+      await abandonLineage(context.backend, begun.lineage);
+    }
+    throw error;
+  }
+  return {
+    db,
+    branch,
+    txid: begun.head.txid,
+    mode: begun.mode,
+    path: begun.path,
+  };
+}

@@ -1,0 +1,159 @@
+/**
+ * status, branches, databases and lease: what there is, with each branch's state
+ * computed anew at every call.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../errors.ts";
+import { pointIn, type StoreContext, targetOf } from "../context.ts";
+import { isLeased } from "../lease.ts";
+import { type Address, parseName } from "../names.ts";
+import type { Ref } from "../ref.ts";
+import type {
+  BranchInfo,
+  BranchState,
+  BranchStatus,
+  DatabaseInfo,
+} from "../results.ts";
+
+/** One branch in depth. */
+export async function status(
+  context: StoreContext,
+  address: Address,
+): Promise<BranchStatus> {
+  const { db, branch } = address;
+  const { ref } = await context.refs.read(db, branch);
+  const info = await branchInfo(context, { db, branch }, ref);
+  const { chain } = await pointIn(context, { db, branch }, ref);
+  return {
+    ...info,
+    storage: info.shared ? "shared" : "materialized",
+    lineage: ref.lineage,
+    depth: chain.depth,
+    chain_bytes: chain.bytes,
+    own_bytes: chain.objects.reduce(
+      (sum, { lineage, size }) => lineage === ref.lineage ? sum + size : sum,
+      0,
+    ),
+  };
+}
+
+/** All branches, or those of one database. One that cannot be read is listed with its problem. */
+export async function branches(
+  context: StoreContext,
+  db?: string,
+): Promise<BranchInfo[]> {
+  if (db !== undefined) parseName(db, "database");
+  const names = await context.refs.list(db);
+  if (db !== undefined && names.length === 0) {
+    throw new TaskdError("not_found", `There is no database ${db}`, {
+      hint: "`taskd databases` lists what there is",
+    });
+  }
+  const infos: BranchInfo[] = [];
+  for (const name of names) {
+    const found = await context.refs.find(name.db, name.branch);
+    if (found) infos.push(await branchInfo(context, name, found.ref));
+  }
+  return infos;
+}
+
+/** All databases. */
+export async function databases(
+  context: StoreContext,
+): Promise<DatabaseInfo[]> {
+  const counts = new Map<string, number>();
+  for (const { db } of await context.refs.list()) {
+    counts.set(db, (counts.get(db) ?? 0) + 1);
+  }
+  return [...counts].map(([db, count]) => ({ db, branches: count }));
+}
+
+/** Who holds a branch. */
+export interface LeaseInfo {
+  db: string;
+  branch: string;
+  epoch: number;
+  holder?: string;
+  /** ISO 8601 UTC. */
+  expires_at?: string;
+  live: boolean;
+}
+
+/** Who holds a branch, dead holders included. */
+export async function leaseInfo(
+  context: StoreContext,
+  { db, branch }: Address,
+): Promise<LeaseInfo> {
+  const { ref } = await context.refs.read(db, branch);
+  return {
+    db,
+    branch,
+    epoch: ref.epoch,
+    ...ref.lease,
+    live: isLeased(ref, context),
+  };
+}
+
+async function branchInfo(
+  context: StoreContext,
+  { db, branch }: { db: string; branch: string },
+  ref: Ref,
+): Promise<BranchInfo> {
+  const leased = isLeased(ref, context);
+  const info: BranchInfo = {
+    db,
+    branch,
+    state: leased ? "active" : "idle",
+    shared: ref.base !== undefined,
+    txid: ref.txid,
+    epoch: ref.epoch,
+    checkpoints: ref.checkpoints.map((
+      { name, txid, kind, created_at, note },
+    ) => ({
+      name,
+      txid,
+      kind,
+      created_at,
+      ...(note === undefined ? {} : { note }),
+    })),
+    protected: ref.protected === true,
+    touched_at: ref.touched_at,
+    ...(ref.ttl_ms === undefined ? {} : { ttl_ms: ref.ttl_ms }),
+    ...(leased ? { holder: ref.lease!.holder } : {}),
+  };
+  const path = context.workspace.checkout(db, branch);
+  try {
+    if (Deno.lstatSync(path).isFile) info.checkout = path;
+  } catch {
+    // Not checked out.
+  }
+  if (leased || info.checkout === undefined) return info;
+  try {
+    info.state = await stateAtRest(context, { db, branch }, ref);
+  } catch (error) {
+    // A chain with a gap must not hide the other branches.
+    if (
+      !hasCode(error, "chain_gap", "corrupt", "unsupported_format", "not_found")
+    ) throw error;
+    info.problem = error.message;
+  }
+  return info;
+}
+
+/** The state of an unleased branch with a checkout. Never by size and time alone: the contract asks for the full hash. */
+async function stateAtRest(
+  context: StoreContext,
+  address: { db: string; branch: string },
+  ref: Ref,
+): Promise<BranchState> {
+  const target = targetOf(await pointIn(context, address, ref));
+  const view = context.checkouts.look(target);
+  if (!view || await context.checkouts.hasContentOf(view.path, target)) {
+    return "idle";
+  }
+  return view.identity === "foreign" && !view.interrupted
+    ? "detached"
+    : "dirty";
+}

@@ -1,0 +1,162 @@
+/**
+ * destroy, touch and protect. Destroy claims the branch by compare-and-swap before
+ * anything irreversible; an interrupted one is finished by the next.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { TaskdError } from "../../errors.ts";
+import { isoNow, type StoreContext } from "../context.ts";
+import { isLeased, refuseClaimed, STALE_CLAIM_MS } from "../lease.ts";
+import { type Address, formatAddress } from "../names.ts";
+import type { Ref } from "../ref.ts";
+import { removeEntry } from "../chain_cache.ts";
+
+/** Destroys a branch: its ref and local files at once, its objects when nothing resolves through them any more. */
+export async function destroy(
+  context: StoreContext,
+  { db, branch }: Address,
+  options: { force?: boolean; kind?: "destroy" | "reap" } = {},
+): Promise<{ db: string; branch: string }> {
+  const nonce = context.holder.next();
+  const attempted = `Cannot destroy ${db}@${branch}`;
+  const claimed = await context.refs.update(db, branch, (ref) => {
+    if (
+      ref.claim && ref.claim.nonce !== nonce && !isStale(context, ref.claim)
+    ) refuseClaimed(ref);
+    if (ref.protected && !options.force) {
+      throw new TaskdError("protected", `${attempted}: it is protected`, {
+        hint: `Run: taskd unprotect ${db}@${branch}, or add --force`,
+      });
+    }
+    if (isLeased(ref, context)) {
+      throw new TaskdError(
+        "lease_held",
+        `${attempted}: ${ref.lease!.holder} holds it`,
+        {
+          hint: "Close the session first",
+        },
+      );
+    }
+    return {
+      ...ref,
+      claim: { kind: options.kind ?? "destroy", since: isoNow(context), nonce },
+    };
+  });
+  try {
+    context.checkouts.remove(db, branch);
+    removeReadOnly(context, db, branch);
+  } catch (error) {
+    await dropClaim(context, db, branch, nonce);
+    throw error;
+  }
+  if (!await context.refs.remove(db, branch, claimed.etag)) {
+    throw new TaskdError(
+      "conflict",
+      `${attempted}: somebody changed it at the same moment`,
+      { hint: "Try again" },
+    );
+  }
+  return { db, branch };
+}
+
+function isStale(
+  context: StoreContext,
+  claim: NonNullable<Ref["claim"]>,
+): boolean {
+  return context.holder.isDead(claim.nonce) ||
+    context.clock.now() - Date.parse(claim.since) > STALE_CLAIM_MS;
+}
+
+async function dropClaim(
+  context: StoreContext,
+  db: string,
+  branch: string,
+  nonce: string,
+): Promise<void> {
+  await context.refs.update(db, branch, (ref) => {
+    if (ref.claim?.nonce !== nonce) return undefined;
+    const { claim: _, ...rest } = ref;
+    return rest;
+  });
+}
+
+function removeReadOnly(
+  context: StoreContext,
+  db: string,
+  branch: string,
+): void {
+  const directory = join(context.workspace.root, "checkouts-ro", db);
+  let entries: Deno.DirEntry[];
+  try {
+    entries = [...Deno.readDirSync(directory)];
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    throw error;
+  }
+  for (const { name } of entries) {
+    if (name.startsWith(`${branch}@`) && name.endsWith(".db")) {
+      removeEntry(join(directory, name));
+    }
+  }
+}
+
+/** Answer of touch. */
+export interface TouchResult {
+  db: string;
+  branch: string;
+  /** ISO 8601 UTC. */
+  touched_at: string;
+  ttl_ms?: number;
+}
+
+/** Counts a branch as used now; `ttl_ms` sets its life from here, null takes the limit away. */
+export async function touch(
+  context: StoreContext,
+  { db, branch }: Address,
+  options: { ttl_ms?: number | null } = {},
+): Promise<TouchResult> {
+  const { ref } = await context.refs.update(db, branch, (ref) => {
+    refuseClaimed(ref);
+    const { ttl_ms: known, ...rest } = ref;
+    const ttl_ms = options.ttl_ms === undefined
+      ? known
+      : options.ttl_ms ?? undefined;
+    return {
+      ...rest,
+      touched_at: isoNow(context),
+      ...(ttl_ms === undefined ? {} : { ttl_ms }),
+    };
+  });
+  return {
+    db,
+    branch,
+    touched_at: ref.touched_at,
+    ...(ref.ttl_ms === undefined ? {} : { ttl_ms: ref.ttl_ms }),
+  };
+}
+
+/** Guards a branch against destroy, or ends that. */
+export async function protect(
+  context: StoreContext,
+  address: Address,
+  on: boolean,
+): Promise<{ db: string; branch: string; protected: boolean }> {
+  const { db, branch } = address;
+  if (address.checkpoint !== undefined) {
+    throw new TaskdError(
+      "usage",
+      `Cannot protect ${
+        formatAddress(address)
+      }: it is a checkpoint, not a branch`,
+    );
+  }
+  await context.refs.update(db, branch, (ref) => {
+    refuseClaimed(ref);
+    if ((ref.protected === true) === on) return undefined;
+    const { protected: _, ...rest } = ref;
+    return on ? { ...rest, protected: true } : rest;
+  });
+  return { db, branch, protected: on };
+}

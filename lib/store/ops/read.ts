@@ -1,0 +1,215 @@
+/**
+ * export, diff and verify: what reads a branch's stored content and changes nothing.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
+import { nextTurn, randomHex } from "../../clock.ts";
+import { hasCode, TaskdError } from "../../errors.ts";
+import { fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
+import { ImageFile } from "../../sqlite/checkout_file.ts";
+import { integrityCheck } from "../../sqlite/integrity.ts";
+import { diffRows } from "../../sqlite/row_diff.ts";
+import { pointAt, type StoreContext } from "../context.ts";
+import { materialize } from "../materialize.ts";
+import { type Address, formatAddress, type Txid } from "../names.ts";
+import type { DiffResult, LongOptions, VerifyResult } from "../results.ts";
+
+/** Bytes compared at once. */
+const COMPARE_BYTES = 1 << 20;
+
+/** Answer of export. */
+export interface ExportResult {
+  path: string;
+  txid: Txid;
+  size_bytes: number;
+}
+
+/** Writes the stored content of an address to a new file (0600), atomically and durably. */
+export async function exportTo(
+  context: StoreContext,
+  address: Address,
+  file: string,
+  options: { force?: boolean } & LongOptions = {},
+): Promise<ExportResult> {
+  const point = await pointAt(context, address);
+  const attempted = `Cannot export to ${file}`;
+  refuseTarget(file, attempted, options.force === true);
+  const temporary = join(dirname(file), `.${randomHex(context.random, 8)}.tmp`);
+  const built = await materialize(
+    context.backend,
+    point.chain,
+    point.head.digest,
+    temporary,
+    options,
+  );
+  try {
+    if (options.force) {
+      // A -wal that was left beside the old file must never meet the new one.
+      for (const suffix of ["-wal", "-shm", "-journal"]) {
+        removeIfPresent(file + suffix);
+      }
+      Deno.renameSync(temporary, file);
+    } else {
+      // link, unlike rename, refuses a file that has come up meanwhile.
+      Deno.linkSync(temporary, file);
+      Deno.removeSync(temporary);
+    }
+    await fsyncDirectory(dirname(file));
+  } catch (error) {
+    removeIfPresent(temporary);
+    throw fileError(error, attempted);
+  }
+  return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
+}
+
+function refuseTarget(file: string, attempted: string, force: boolean): void {
+  let found: Deno.FileInfo;
+  try {
+    found = Deno.lstatSync(file);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    throw fileError(error, attempted);
+  }
+  if (!found.isFile) {
+    throw new TaskdError("denied", `${attempted}: it is not a plain file`);
+  }
+  if (!force) {
+    throw new TaskdError("already_exists", `${attempted}: it exists already`, {
+      hint: "Add --force to replace it",
+    });
+  }
+}
+
+/** Compares the stored content of two addresses: pages, then rows of each table. */
+export async function diff(
+  context: StoreContext,
+  a: Address,
+  b: Address,
+  options: { tables?: string[]; rows?: number } & LongOptions = {},
+): Promise<DiffResult> {
+  const answer = { a: formatAddress(a), b: formatAddress(b) };
+  const [left, right] = [await pointAt(context, a), await pointAt(context, b)];
+  if (left.chain.id === right.chain.id) {
+    return { ...answer, identical: true, pages_changed: 0, tables: [] };
+  }
+  using left_image = await context.cache.image(
+    a.db,
+    left.chain,
+    left.head.digest,
+    options,
+  );
+  using right_image = await context.cache.image(
+    b.db,
+    right.chain,
+    right.head.digest,
+    options,
+  );
+  const pages_changed = await countChangedPages(
+    left_image.path,
+    right_image.path,
+  );
+  if (pages_changed === 0) {
+    return { ...answer, identical: true, pages_changed, tables: [] };
+  }
+  const tables = await diffRows(left_image.path, right_image.path, {
+    ...(options.tables === undefined ? {} : { tables: options.tables }),
+    ...(options.rows === undefined ? {} : { rows: options.rows }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  });
+  return { ...answer, identical: false, pages_changed, tables };
+}
+
+async function countChangedPages(left: string, right: string): Promise<number> {
+  const [a, b] = [ImageFile.open(left), ImageFile.open(right)];
+  try {
+    if (a.page_size !== b.page_size) {
+      return Math.max(a.page_count, b.page_count);
+    }
+    const shared = Math.min(a.page_count, b.page_count);
+    const most = Math.max(1, Math.floor(COMPARE_BYTES / a.page_size));
+    const [a_bytes, b_bytes] = [
+      new Uint8Array(most * a.page_size),
+      new Uint8Array(most * a.page_size),
+    ];
+    let changed = Math.abs(a.page_count - b.page_count);
+    for (let first = 1; first <= shared; first += most) {
+      const count = Math.min(most, shared - first + 1);
+      a.readPages(first, count, a_bytes);
+      b.readPages(first, count, b_bytes);
+      for (let at = 0; at < count * a.page_size; at += a.page_size) {
+        const end = at + a.page_size;
+        if (
+          Buffer.compare(
+            a_bytes.subarray(at, end),
+            b_bytes.subarray(at, end),
+          ) !== 0
+        ) changed++;
+      }
+      await nextTurn();
+    }
+    return changed;
+  } finally {
+    a.close();
+    b.close();
+  }
+}
+
+/** Rebuilds an address from its objects, checks every checksum and runs SQLite's integrity_check on the result. */
+export async function verify(
+  context: StoreContext,
+  address: Address,
+  options: LongOptions = {},
+): Promise<VerifyResult> {
+  const { db, branch } = address;
+  const { ref } = await context.refs.read(db, branch);
+  const answer: VerifyResult = {
+    db,
+    branch,
+    txid: ref.txid,
+    ok: false,
+    objects: 0,
+    pages: 0,
+    problems: [],
+  };
+  const path = context.workspace.beside(
+    join(context.workspace.root, "tmp", "verify"),
+  );
+  try {
+    // What was remembered of the chain is not evidence.
+    context.chains.forget();
+    const point = await pointAt(context, address);
+    answer.txid = point.head.txid;
+    answer.objects = point.chain.objects.length;
+    const built = await materialize(
+      context.backend,
+      point.chain,
+      point.head.digest,
+      path,
+      options,
+    );
+    answer.pages = built.page_count;
+    answer.problems = integrityCheck(path);
+  } catch (error) {
+    if (
+      !hasCode(error, "corrupt", "chain_gap", "unsupported_format") &&
+      !isMissingObject(error, ref.lineage)
+    ) {
+      throw error;
+    }
+    answer.problems = [(error as Error).message];
+  } finally {
+    removeIfPresent(path);
+  }
+  answer.ok = answer.problems.length === 0;
+  return answer;
+}
+
+/** An object that is listed and then gone, or a lost companion, is a finding about the store. */
+function isMissingObject(error: unknown, lineage: string): boolean {
+  return hasCode(error, "not_found") &&
+    /data\/[0-9a-f]{32}\//.test(error.message) && lineage !== "";
+}

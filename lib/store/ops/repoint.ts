@@ -1,0 +1,238 @@
+/**
+ * rollback, promote and compact: a branch is given another lineage, under its lease.
+ * Its checkpoints stay, each naming the lineage in which it resolves; what its head
+ * was stays reachable through a safety fork.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../errors.ts";
+import {
+  isoNow,
+  type Point,
+  pointAt,
+  pointIn,
+  type StoreContext,
+  targetOf,
+} from "../context.ts";
+import { type Lease, refuseClaimed, withLease } from "../lease.ts";
+import { type Address, formatAddress } from "../names.ts";
+import type { Ref } from "../ref.ts";
+import type { CompactResult, LongOptions, RepointResult } from "../results.ts";
+import {
+  abandonLineage,
+  beginLineage,
+  materializeLineage,
+  type NewLineage,
+} from "./lineage.ts";
+
+/** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
+export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
+
+/** What rollback and promote accept. */
+export interface RepointOptions extends LongOptions {
+  /** Copy in full instead of sharing. */
+  materialize?: boolean;
+  /** Keep the old head as a branch; default true. */
+  safety?: boolean;
+  /** Life of that branch in milliseconds, default {@linkcode SAFETY_TTL_MS}. */
+  safety_ttl_ms?: number;
+}
+
+/** Moves a branch back to one of its checkpoints. */
+export async function rollback(
+  context: StoreContext,
+  address: Address,
+  options: RepointOptions = {},
+): Promise<RepointResult> {
+  if (address.checkpoint === undefined) {
+    throw new TaskdError(
+      "usage",
+      `Cannot roll ${formatAddress(address)} back: no checkpoint is named`,
+      {
+        hint: "Name one: <db>@<branch>@<checkpoint>",
+      },
+    );
+  }
+  return await withLease(context, address, async (lease) => {
+    const point = await pointIn(context, address, lease.ref);
+    return await repoint(context, lease, point, {
+      ...options,
+      suffix: "pre-rollback",
+    });
+  });
+}
+
+/** Makes a branch's head that of another branch (or of one of its checkpoints) of the same database. */
+export async function promote(
+  context: StoreContext,
+  from: Address,
+  onto: Address,
+  options: RepointOptions = {},
+): Promise<RepointResult> {
+  if (
+    from.db !== onto.db || from.branch === onto.branch ||
+    onto.checkpoint !== undefined
+  ) {
+    throw new TaskdError(
+      "usage",
+      `Cannot promote ${formatAddress(from)} onto ${formatAddress(onto)}`,
+      {
+        hint: "Name two different branches of one database",
+      },
+    );
+  }
+  return await withLease(context, onto, async (lease) => {
+    const point = await pointAt(context, from);
+    refuseClaimed(point.ref);
+    return await repoint(context, lease, point, {
+      ...options,
+      suffix: "pre-promote",
+    });
+  });
+}
+
+/** Folds a branch's chain into one snapshot of its own. */
+export async function compact(
+  context: StoreContext,
+  address: Address,
+  options: LongOptions = {},
+): Promise<CompactResult> {
+  const { db, branch } = address;
+  return await withLease(context, address, async (lease) => {
+    const before = await pointIn(context, { db, branch }, lease.ref);
+    const begun = await materializeLineage(context, before, {
+      ...options,
+      epoch: lease.epoch,
+    });
+    await moveTo(context, lease, begun);
+    const after = await pointIn(context, { db, branch }, lease.ref);
+    context.checkouts.carryOver(targetOf(before), targetOf(after));
+    return {
+      db,
+      branch,
+      txid: after.head.txid,
+      objects_before: before.chain.objects.length,
+      stored_bytes: begun.stored_bytes,
+    };
+  });
+}
+
+async function repoint(
+  context: StoreContext,
+  lease: Lease,
+  point: Point,
+  options: RepointOptions & { suffix: string },
+): Promise<RepointResult> {
+  const { db, branch } = lease.address;
+  const before = await pointIn(context, { db, branch }, lease.ref);
+  const target = targetOf(before);
+  const view = context.checkouts.look(target);
+  const replaceable = view !== undefined &&
+    (view.stat_clean ||
+      await context.checkouts.hasContentOf(view.path, target));
+
+  const safety_branch = options.safety === false
+    ? undefined
+    : await keepHead(context, before, options);
+  const begun = await beginLineage(context, point, {
+    ...options,
+    epoch: lease.epoch,
+  });
+  await moveTo(context, lease, begun);
+
+  let checkout_refreshed = false;
+  if (replaceable) {
+    // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
+    try {
+      const after = await pointIn(context, { db, branch }, lease.ref);
+      await context.checkouts.restore(targetOf(after), options);
+      checkout_refreshed = true;
+    } catch (error) {
+      context.log(
+        `checkout of ${db}@${branch} not refreshed: ${
+          (error as Error).message
+        }`,
+      );
+    }
+  }
+  return {
+    db,
+    branch,
+    txid: begun.head.txid,
+    mode: begun.mode,
+    ...(safety_branch === undefined ? {} : { safety_branch }),
+    checkout_refreshed,
+  };
+}
+
+/** Points the leased ref at a lineage that was begun for it. */
+async function moveTo(
+  context: StoreContext,
+  lease: Lease,
+  begun: NewLineage,
+): Promise<void> {
+  try {
+    await lease.write((ref): Ref | undefined => {
+      if (ref.lineage === begun.lineage) return undefined;
+      const { base: _, ...rest } = ref;
+      return {
+        ...rest,
+        lineage: begun.lineage,
+        txid: begun.head.txid,
+        digest: begun.head.digest,
+        checkpoints: ref.checkpoints.map((known) => ({
+          lineage: ref.lineage,
+          ...known,
+        })),
+        touched_at: isoNow(context),
+        ...(begun.base === undefined ? {} : { base: begun.base }),
+      };
+    });
+  } catch (error) {
+    if (hasCode(error, "fenced", "conflict")) {
+      await abandonLineage(context.backend, begun.lineage);
+    }
+    throw error;
+  }
+}
+
+/** Keeps a branch's head as a branch of its own and returns that branch's name. */
+async function keepHead(
+  context: StoreContext,
+  before: Point,
+  options: { suffix: string; safety_ttl_ms?: number },
+): Promise<string> {
+  const { db, branch } = before.address;
+  const begun = await beginLineage(context, before, { epoch: 1 });
+  for (let count = 1; count <= 1000; count++) {
+    // A name has at most 128 characters.
+    const tail = count === 1
+      ? `-${options.suffix}`
+      : `-${options.suffix}-${count}`;
+    const name = branch.slice(0, 128 - tail.length) + tail;
+    try {
+      await context.refs.create(db, name, {
+        lineage: begun.lineage,
+        epoch: 1,
+        txid: begun.head.txid,
+        digest: begun.head.digest,
+        checkpoints: [],
+        touched_at: isoNow(context),
+        ttl_ms: options.safety_ttl_ms ?? SAFETY_TTL_MS,
+        ...(begun.base === undefined ? {} : { base: begun.base }),
+      });
+      return name;
+    } catch (error) {
+      if (!hasCode(error, "already_exists")) throw error;
+    }
+  }
+  await abandonLineage(context.backend, begun.lineage);
+  throw new TaskdError(
+    "already_exists",
+    `Cannot keep the head of ${db}@${branch}: 1000 safety forks exist`,
+    {
+      hint: `Destroy some of the branches ${branch}-${options.suffix}-*`,
+    },
+  );
+}

@@ -1,0 +1,256 @@
+/**
+ * The branch store: every operation on branches at rest. What needs a live
+ * database is a session, in lib/capture.
+ *
+ * @module
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import {
+  type Clock,
+  type RandomBytes,
+  systemClock,
+  systemRandom,
+} from "../clock.ts";
+import { Chains } from "./chain.ts";
+import { ChainCache } from "./chain_cache.ts";
+import { Checkouts } from "./checkouts.ts";
+import type { StoreContext } from "./context.ts";
+import { Holder } from "./holder.ts";
+import { openManifest } from "./manifest.ts";
+import type { Address } from "./names.ts";
+import { checkout, checkoutPath } from "./ops/checkout.ts";
+import { checkpoint } from "./ops/checkpoint.ts";
+import { create } from "./ops/create.ts";
+import { fork } from "./ops/fork.ts";
+import {
+  branches,
+  databases,
+  type LeaseInfo,
+  leaseInfo,
+  status,
+} from "./ops/inspect.ts";
+import { destroy, protect, touch, type TouchResult } from "./ops/lifecycle.ts";
+import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
+import {
+  compact,
+  promote,
+  type RepointOptions,
+  rollback,
+} from "./ops/repoint.ts";
+import { Refs } from "./ref.ts";
+import type {
+  BranchInfo,
+  BranchStatus,
+  CheckoutResult,
+  CheckpointResult,
+  CompactResult,
+  CreateResult,
+  DatabaseInfo,
+  DiffResult,
+  ForkResult,
+  LongOptions,
+  RepointResult,
+  VerifyResult,
+} from "./results.ts";
+import { makeDirectory, Workspace } from "./workspace.ts";
+
+export type { LeaseInfo } from "./ops/inspect.ts";
+export type { TouchResult } from "./ops/lifecycle.ts";
+export type { ExportResult } from "./ops/read.ts";
+export type { RepointOptions } from "./ops/repoint.ts";
+
+/** Chain depth at which an operation at rest materializes; the contract's number. */
+export const DEFAULT_DEPTH_FLOOR = 16;
+
+/** What a store is opened with. */
+export interface StoreOptions {
+  /** Where its objects are. */
+  backend: Backend;
+  /** Directory of checkouts and caches; for a local store, the store's own. */
+  workspace: string;
+  /** Time; default the system's. */
+  clock?: Clock;
+  /** Randomness; default the system's. */
+  random?: RandomBytes;
+  /** First part of lease holders' names, lower-case letters; default `cli`. */
+  holder?: string;
+  /** Chain depth from which fork, promote and rollback materialize; default {@linkcode DEFAULT_DEPTH_FLOOR}. */
+  depth_floor?: number;
+  /** Told what is worth a line in a log. */
+  log?: (line: string) => void;
+}
+
+/** An open branch store. Every method throws TaskdError with a code of lib/errors.ts. */
+export class Store {
+  /** What sessions and the janitor work with. */
+  readonly context: StoreContext;
+
+  private constructor(context: StoreContext) {
+    this.context = context;
+  }
+
+  /** Opens a store; one that is empty is made a store by its manifest. */
+  static async open(options: StoreOptions): Promise<Store> {
+    const { backend, clock = systemClock, random = systemRandom } = options;
+    const manifest = await openManifest(backend, { now: clock.now(), random });
+    makeDirectory(options.workspace, options.workspace);
+    const workspace = new Workspace(options.workspace, random);
+    const cache = new ChainCache(workspace, backend, clock);
+    return new Store({
+      backend,
+      workspace,
+      refs: new Refs(backend, random),
+      chains: new Chains(backend),
+      cache,
+      checkouts: new Checkouts({ workspace, backend, cache, clock }),
+      holder: new Holder(options.workspace, options.holder ?? "cli", {
+        random,
+        clock,
+      }),
+      clock,
+      random,
+      depth_floor: options.depth_floor ?? DEFAULT_DEPTH_FLOOR,
+      layout_version: manifest.layout_version,
+      log: options.log ?? (() => {}),
+    });
+  }
+
+  /** Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`. */
+  create(
+    db: string,
+    options: { from?: string } & LongOptions = {},
+  ): Promise<CreateResult> {
+    return create(this.context, db, options);
+  }
+
+  /** Makes or refreshes a branch's checkout; an address with a checkpoint gives a read-only one. */
+  checkout(
+    address: Address,
+    options: { force?: boolean } & LongOptions = {},
+  ): Promise<CheckoutResult> {
+    return checkout(this.context, address, options);
+  }
+
+  /** Path of an existing checkout. */
+  path(address: Address): Promise<string> {
+    return checkoutPath(this.context, address);
+  }
+
+  /** Stores the checkout's edits and names the state. */
+  checkpoint(
+    address: Address,
+    name: string,
+    options: { note?: string } & LongOptions = {},
+  ): Promise<CheckpointResult> {
+    return checkpoint(this.context, address, name, options);
+  }
+
+  /** Makes the branch `branch` from an address of the same database. */
+  fork(
+    address: Address,
+    branch: string,
+    options: { ttl_ms?: number; materialize?: boolean } & LongOptions = {},
+  ): Promise<ForkResult> {
+    return fork(this.context, address, branch, options);
+  }
+
+  /** Moves a branch back to the checkpoint that the address names. */
+  rollback(
+    address: Address,
+    options: RepointOptions = {},
+  ): Promise<RepointResult> {
+    return rollback(this.context, address, options);
+  }
+
+  /** Makes the head of `onto` that of `from`. */
+  promote(
+    from: Address,
+    onto: Address,
+    options: RepointOptions = {},
+  ): Promise<RepointResult> {
+    return promote(this.context, from, onto, options);
+  }
+
+  /** Folds a branch's chain into one snapshot. */
+  compact(address: Address, options: LongOptions = {}): Promise<CompactResult> {
+    return compact(this.context, address, options);
+  }
+
+  /** Destroys a branch; a protected one only with `force`. */
+  destroy(
+    address: Address,
+    options: { force?: boolean } = {},
+  ): Promise<{ db: string; branch: string }> {
+    return destroy(this.context, address, options);
+  }
+
+  /** Counts a branch as used now and may set or (null) take away its life. */
+  touch(
+    address: Address,
+    options: { ttl_ms?: number | null } = {},
+  ): Promise<TouchResult> {
+    return touch(this.context, address, options);
+  }
+
+  /** Guards a branch against destroy, or ends that. */
+  protect(
+    address: Address,
+    on: boolean,
+  ): Promise<{ db: string; branch: string; protected: boolean }> {
+    return protect(this.context, address, on);
+  }
+
+  /** Writes an address's stored content to a file. */
+  export(
+    address: Address,
+    file: string,
+    options: { force?: boolean } & LongOptions = {},
+  ): Promise<ExportResult> {
+    return exportTo(this.context, address, file, options);
+  }
+
+  /** Compares two addresses, by page and by row. */
+  diff(
+    a: Address,
+    b: Address,
+    options: { tables?: string[]; rows?: number } & LongOptions = {},
+  ): Promise<DiffResult> {
+    return diff(this.context, a, b, options);
+  }
+
+  /** Proves that an address can be restored. */
+  verify(address: Address, options: LongOptions = {}): Promise<VerifyResult> {
+    return verify(this.context, address, options);
+  }
+
+  /** One branch in depth. */
+  status(address: Address): Promise<BranchStatus> {
+    return status(this.context, address);
+  }
+
+  /** All branches, or those of one database. */
+  branches(db?: string): Promise<BranchInfo[]> {
+    return branches(this.context, db);
+  }
+
+  /** All databases. */
+  databases(): Promise<DatabaseInfo[]> {
+    return databases(this.context);
+  }
+
+  /** Who holds a branch. */
+  lease(address: Address): Promise<LeaseInfo> {
+    return leaseInfo(this.context, address);
+  }
+
+  /** Takes back this process's sign of life; leases that it still holds may then be broken. */
+  close(): void {
+    this.context.holder.close();
+  }
+
+  /** Closes the store at the end of a `using` block. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}

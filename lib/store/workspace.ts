@@ -1,0 +1,183 @@
+/**
+ * The local files of a store: where checkouts and cache entries lie and what their
+ * sidecars say. None of them is a source of truth: each may be deleted and is
+ * rebuilt, and a sidecar that cannot be read counts as missing. So sidecars are
+ * written by rename, but not forced to disk.
+ *
+ * @module
+ */
+
+import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
+import * as v from "valibot";
+import { type RandomBytes, randomHex } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { fileError, removeIfPresent } from "../fs.ts";
+
+const Stamp = v.object({ size: v.number(), mtime_ns: v.string() });
+
+const Sidecar = v.object({
+  chain_id: v.string(),
+  size: v.number(),
+  mtime_ns: v.string(),
+  change_counter: v.number(),
+  stamped_ns: v.string(),
+  /** Size and time of the shadow when it was made; null when there is none. */
+  shadow: v.nullable(Stamp),
+  /** SHA-256 of the image, once somebody computed it. */
+  sha256: v.exactOptional(v.string()),
+});
+
+/** What `.sum` says a file was made from. */
+export type Sidecar = v.InferOutput<typeof Sidecar>;
+
+const Mark = v.object({
+  salt1: v.number(),
+  salt2: v.number(),
+  offset: v.number(),
+  checksum1: v.number(),
+  checksum2: v.number(),
+});
+
+const SessionRecord = v.object({
+  lineage: v.string(),
+  heads: v.array(
+    v.object({ txid: v.number(), digest: v.string(), mark: v.nullable(Mark) }),
+  ),
+});
+
+/**
+ * What `.session` says of a checkout that a session is capturing: for each head that the branch may now
+ * have (the durable one, and the one that was about to be), how far into the log that head reaches.
+ */
+export type SessionRecord = v.InferOutput<typeof SessionRecord>;
+
+/** Paths below one workspace directory, and its small files. */
+export class Workspace {
+  readonly root: string;
+  readonly #random: RandomBytes;
+
+  /** Works in `root`; `random` names temporary files. */
+  constructor(root: string, random: RandomBytes) {
+    this.root = root;
+    this.#random = random;
+  }
+
+  /** A branch's writable checkout. */
+  checkout(db: string, branch: string): string {
+    return join(this.root, "checkouts", db, `${branch}.db`);
+  }
+
+  /** The read-only cache entry of a checkpoint. */
+  readOnly(db: string, branch: string, checkpoint: string): string {
+    return join(this.root, "checkouts-ro", db, `${branch}@${checkpoint}.db`);
+  }
+
+  /** Directory of a database's copies of whole chains. */
+  byChainDirectory(db: string): string {
+    return join(this.root, "checkouts-ro", db, "~by-chain");
+  }
+
+  /** The copy of one chain. */
+  byChain(db: string, chain_id: string): string {
+    return join(this.byChainDirectory(db), `${chain_id}.db`);
+  }
+
+  /** A fresh name beside `path`, for a file that will be renamed to it. */
+  beside(path: string): string {
+    makeDirectory(dirname(path), this.root);
+    return join(dirname(path), `.${randomHex(this.#random, 8)}.tmp`);
+  }
+
+  /** Reads the sidecar of `path`. */
+  sidecar(path: string): Sidecar | undefined {
+    return readJson(`${path}.sum`, Sidecar);
+  }
+
+  /** Writes the sidecar of `path`. */
+  writeSidecar(path: string, sidecar: Sidecar): void {
+    this.#writeJson(`${path}.sum`, sidecar);
+  }
+
+  /** Reads the session record of a checkout. */
+  sessionRecord(path: string): SessionRecord | undefined {
+    return readJson(`${path}.session`, SessionRecord);
+  }
+
+  /** Writes the session record of a checkout. */
+  writeSessionRecord(path: string, record: SessionRecord): void {
+    this.#writeJson(`${path}.session`, record);
+  }
+
+  /** Sets the clock by which cache entries are ranked. */
+  touchUsed(path: string): void {
+    try {
+      Deno.writeTextFileSync(`${path}.last-used`, "", { mode: 0o600 });
+      const now = new Date();
+      Deno.utimeSync(`${path}.last-used`, now, now);
+    } catch {
+      // Only the order of eviction suffers.
+    }
+  }
+
+  #writeJson(path: string, value: unknown): void {
+    const temporary = this.beside(path);
+    try {
+      Deno.writeTextFileSync(temporary, JSON.stringify(value), { mode: 0o600 });
+      Deno.renameSync(temporary, path);
+    } catch (error) {
+      try {
+        removeIfPresent(temporary);
+      } catch {
+        // What made the write fail is the error to report.
+      }
+      throw fileError(error, `Cannot write ${path}`);
+    }
+  }
+}
+
+/** Everything that lies beside a database file and goes with it. */
+export function companions(path: string): string[] {
+  return [
+    "-wal",
+    "-shm",
+    "-journal",
+    ".sum",
+    ".session",
+    ".shadow",
+    ".last-used",
+  ].map((suffix) => path + suffix);
+}
+
+/** Makes a directory (0700) and its parents below `root`, refusing symlinks and other things in their place. */
+export function makeDirectory(path: string, root: string): void {
+  if (path.length > root.length) makeDirectory(dirname(path), root);
+  try {
+    Deno.mkdirSync(path, { mode: 0o700, recursive: path === root });
+    return;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) {
+      throw fileError(error, `Cannot make the directory ${path}`);
+    }
+  }
+  if (path !== root && !Deno.lstatSync(path).isDirectory) {
+    throw new TaskdError(
+      "denied",
+      `Cannot use ${path}: it is not a directory`,
+      { hint: "Move it away" },
+    );
+  }
+}
+
+function readJson<S extends v.GenericSchema>(
+  path: string,
+  schema: S,
+): v.InferOutput<S> | undefined {
+  try {
+    if (!Deno.lstatSync(path).isFile) return undefined;
+    const parsed = v.safeParse(schema, JSON.parse(Deno.readTextFileSync(path)));
+    return parsed.success ? parsed.output : undefined;
+  } catch {
+    return undefined;
+  }
+}
