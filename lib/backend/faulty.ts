@@ -85,7 +85,7 @@ export class FaultyBackend implements Backend {
     }
   }
 
-  /** {@inheritDoc Backend.get} */
+  /** See {@linkcode Backend.get}. */
   get(key: string, options?: { max_bytes?: number }): Promise<ObjectBody> {
     return this.#call("get", key, () => this.#inner.get(key, options), ({ bytes, etag }, after_bytes) => ({
       bytes: bytes.subarray(0, after_bytes),
@@ -93,13 +93,13 @@ export class FaultyBackend implements Backend {
     }));
   }
 
-  /** {@inheritDoc Backend.getRange} */
+  /** See {@linkcode Backend.getRange}. */
   getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
     const read = () => this.#inner.getRange(key, offset, length);
     return this.#call("getRange", key, read, (bytes, after_bytes) => bytes.subarray(0, after_bytes));
   }
 
-  /** {@inheritDoc Backend.getStream} */
+  /** See {@linkcode Backend.getStream}. */
   getStream(key: string): Promise<ObjectStream> {
     return this.#call("getStream", key, () => this.#inner.getStream(key), ({ size, chunks }, after_bytes, code) => ({
       size,
@@ -107,37 +107,37 @@ export class FaultyBackend implements Backend {
     }));
   }
 
-  /** {@inheritDoc Backend.head} */
+  /** See {@linkcode Backend.head}. */
   head(key: string): Promise<ObjectInfo> {
     return this.#call("head", key, () => this.#inner.head(key));
   }
 
-  /** {@inheritDoc Backend.create} */
+  /** See {@linkcode Backend.create}. */
   create(key: string, body: Body): Promise<string> {
     return this.#call("create", key, () => this.#inner.create(key, body));
   }
 
-  /** {@inheritDoc Backend.replace} */
+  /** See {@linkcode Backend.replace}. */
   replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
     return this.#call("replace", key, () => this.#inner.replace(key, bytes, etag));
   }
 
-  /** {@inheritDoc Backend.put} */
+  /** See {@linkcode Backend.put}. */
   put(key: string, body: Body): Promise<void> {
     return this.#call("put", key, () => this.#inner.put(key, body));
   }
 
-  /** {@inheritDoc Backend.delete} */
+  /** See {@linkcode Backend.delete}. */
   delete(key: string, options?: { if_match?: string }): Promise<void> {
     return this.#call("delete", key, () => this.#inner.delete(key, options));
   }
 
-  /** {@inheritDoc Backend.copy} */
+  /** See {@linkcode Backend.copy}. */
   copy(from: string, to: string): Promise<void> {
     return this.#call("copy", to, () => this.#inner.copy(from, to));
   }
 
-  /** {@inheritDoc Backend.list} */
+  /** See {@linkcode Backend.list}. */
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     const fault = await this.#next("list", prefix);
     yield* this.#inner.list(prefix);

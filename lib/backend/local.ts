@@ -97,42 +97,42 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** {@inheritDoc Backend.get} */
+  /** See {@linkcode Backend.get}. */
   get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
     return this.#read(key, ({ path }) => readWhole(path, key, options.max_bytes ?? DEFAULT_MAX_BYTES));
   }
 
-  /** {@inheritDoc Backend.getRange} */
+  /** See {@linkcode Backend.getRange}. */
   getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
     return this.#read(key, ({ path }) => readRange(path, key, offset, length));
   }
 
-  /** {@inheritDoc Backend.getStream} The chunks hold a descriptor until they are read or the loop is left. */
+  /** See {@linkcode Backend.getStream}. The chunks hold a descriptor until they are read or the loop is left. */
   getStream(key: string): Promise<ObjectStream> {
     return this.#read(key, ({ path }) => streamObject(path, key));
   }
 
-  /** {@inheritDoc Backend.head} */
+  /** See {@linkcode Backend.head}. */
   head(key: string): Promise<ObjectInfo> {
     return this.#read(key, ({ size }) => ({ key, size }));
   }
 
-  /** {@inheritDoc Backend.create} */
+  /** See {@linkcode Backend.create}. */
   create(key: string, body: Body): Promise<string> {
     return this.#write(key, "new", (temporary) => stageBody(temporary, key, body));
   }
 
-  /** {@inheritDoc Backend.replace} */
+  /** See {@linkcode Backend.replace}. */
   replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
     return this.#write(key, { if_match: etag }, (temporary) => stageBody(temporary, key, bytes));
   }
 
-  /** {@inheritDoc Backend.put} */
+  /** See {@linkcode Backend.put}. */
   async put(key: string, body: Body): Promise<void> {
     await this.#write(key, "any", (temporary) => stageBody(temporary, key, body));
   }
 
-  /** {@inheritDoc Backend.copy} */
+  /** See {@linkcode Backend.copy}. */
   async copy(from: string, to: string): Promise<void> {
     await this.#write(to, "any", (temporary) =>
       this.#read(from, async ({ path }) => {
@@ -142,7 +142,7 @@ export class LocalBackend implements Backend {
       }));
   }
 
-  /** {@inheritDoc Backend.delete} */
+  /** See {@linkcode Backend.delete}. */
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
     let removed = false;
     try {
@@ -160,7 +160,7 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** {@inheritDoc Backend.list} In the order of the keys. */
+  /** See {@linkcode Backend.list}. In the order of the keys. */
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     const { directory, start } = parsePrefix(prefix);
     try {
@@ -254,7 +254,10 @@ export class LocalBackend implements Backend {
     for (const part of parts.slice(0, -1)) {
       path += `/${part}`;
       if (lookAt(path, key) === undefined) Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
-      const { dev, ino, birthtime, isDirectory } = Deno.lstatSync(path);
+      const info = lookAt(path, key);
+      // Another process's delete removes what it emptied: giving the object its name will show that, and try again.
+      if (info === undefined) return;
+      const { dev, ino, birthtime, isDirectory } = info;
       if (!isDirectory) throw new BackendError("denied", key, `Cannot write ${key}: ${path} is not a directory`);
       const identity = `${dev}:${ino}:${birthtime?.getTime()}`;
       // Not only those made here: another process may have made one a moment ago, and not fsynced it yet.

@@ -24,7 +24,7 @@ export class MemoryBackend implements Backend {
   #objects = new Map<string, Stored>();
   #writes = 0;
 
-  /** {@inheritDoc Backend.get} */
+  /** See {@linkcode Backend.get}. */
   async get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
     const { bytes, etag } = await this.#find(key);
     const max_bytes = options.max_bytes ?? DEFAULT_MAX_BYTES;
@@ -34,12 +34,12 @@ export class MemoryBackend implements Backend {
     return { bytes: bytes.slice(), etag };
   }
 
-  /** {@inheritDoc Backend.getRange} */
+  /** See {@linkcode Backend.getRange}. */
   async getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
     return (await this.#find(key)).bytes.slice(offset, offset + length);
   }
 
-  /** {@inheritDoc Backend.getStream} */
+  /** See {@linkcode Backend.getStream}. */
   async getStream(key: string): Promise<ObjectStream> {
     const { bytes } = await this.#find(key);
     async function* chunks() {
@@ -50,27 +50,27 @@ export class MemoryBackend implements Backend {
     return { size: bytes.length, chunks: chunks() };
   }
 
-  /** {@inheritDoc Backend.head} */
+  /** See {@linkcode Backend.head}. */
   async head(key: string): Promise<ObjectInfo> {
     return { key, size: (await this.#find(key)).bytes.length };
   }
 
-  /** {@inheritDoc Backend.create} */
+  /** See {@linkcode Backend.create}. */
   create(key: string, body: Body): Promise<string> {
     return this.#write(key, body, () => !this.#objects.has(key));
   }
 
-  /** {@inheritDoc Backend.replace} */
+  /** See {@linkcode Backend.replace}. */
   replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
     return this.#write(key, bytes, () => this.#objects.get(key)?.etag === etag);
   }
 
-  /** {@inheritDoc Backend.put} */
+  /** See {@linkcode Backend.put}. */
   async put(key: string, body: Body): Promise<void> {
     await this.#write(key, body, () => true);
   }
 
-  /** {@inheritDoc Backend.delete} */
+  /** See {@linkcode Backend.delete}. */
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
     await this.#find(key);
     // Nothing may run between this look and the removal.
@@ -80,13 +80,13 @@ export class MemoryBackend implements Backend {
     this.#objects.delete(key);
   }
 
-  /** {@inheritDoc Backend.copy} */
+  /** See {@linkcode Backend.copy}. */
   async copy(from: string, to: string): Promise<void> {
     parseKey(to);
     await this.put(to, (await this.#find(from)).bytes);
   }
 
-  /** {@inheritDoc Backend.list} In the order of the keys. */
+  /** See {@linkcode Backend.list}. In the order of the keys. */
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     parsePrefix(prefix);
     for (const key of [...this.#objects.keys()].filter((key) => key.startsWith(prefix)).sort()) {
