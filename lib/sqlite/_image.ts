@@ -27,26 +27,68 @@ interface Authorizing {
   ): void;
 }
 
+/** A database image that is open for reading. */
+export interface Image {
+  /** Statements answer arrays, with integers as bigint. */
+  db: DatabaseSync;
+  /** Closes it; nothing is left beside the image. */
+  close(): void;
+}
+
 /**
- * Opens a whole image that nobody changes, such as a cache entry. Statements answer arrays, with
- * integers as bigint. Views and triggers cannot run, also not from inside a virtual table.
+ * Opens a whole image that nobody changes, such as a cache entry. Views and triggers cannot run, also not from
+ * inside a virtual table.
  *
  * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
  */
-export function openImage(path: string): DatabaseSync {
+export function openImage(path: string): Image {
+  const immutable = urisWork();
+  // Without `immutable` SQLite makes these for an image in WAL mode and, read-only, does not remove them.
+  const made = immutable ? [] : [`${path}-wal`, `${path}-shm`].filter((name) => !exists(name));
   return attempt(path, () => {
-    const db = new DatabaseSync(uriPath(path, { mode: "ro", immutable: true }), OPTIONS) as DatabaseSync & Authorizing;
+    const name = immutable ? uriPath(path, { mode: "ro", immutable }) : path;
+    const db = new DatabaseSync(name, OPTIONS) as DatabaseSync & Authorizing;
+    const close = () => {
+      db.close();
+      for (const name of made) if (exists(name)) Deno.removeSync(name);
+    };
     try {
       db.exec("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
       // The last argument names the view or trigger that asks.
       db.setAuthorizer((_action, _a, _b, _c, inside) => inside === null ? SQLITE_OK : SQLITE_DENY);
       db.prepare("SELECT count(*) FROM sqlite_schema").get(); // the first look at the file
     } catch (error) {
-      db.close();
+      close();
       throw error;
     }
-    return db;
+    return { db, close };
   });
+}
+
+let uris_work: boolean | undefined;
+
+/** Deno 2.9 hands URIs to SQLite only in a process with every permission: see {@linkcode uriPath}. */
+function urisWork(): boolean {
+  if (uris_work === undefined) {
+    try {
+      // Where it is taken for a path there is no such file, and read-only makes none.
+      new DatabaseSync("file:none?mode=memory", { readOnly: true }).close();
+      uris_work = true;
+    } catch {
+      uris_work = false;
+    }
+  }
+  return uris_work;
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
 }
 
 /** Runs `work` on the image at `path` and gives SQLite's errors their code. */

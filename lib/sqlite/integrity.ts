@@ -20,13 +20,13 @@ const MAX_PROBLEMS = 100;
  */
 export function integrityCheck(path: string): string[] {
   try {
-    const db = openImage(path);
+    const image = openImage(path);
     try {
-      const rows = attempt(path, () => db.prepare(`PRAGMA integrity_check(${MAX_PROBLEMS})`).all());
+      const rows = attempt(path, () => image.db.prepare(`PRAGMA integrity_check(${MAX_PROBLEMS})`).all());
       const lines = rows.flatMap((row) => Object.values(row).map(String));
       return lines.length === 1 && lines[0] === "ok" ? [] : lines;
     } finally {
-      db.close();
+      image.close();
     }
   } catch (error) {
     if (error instanceof TaskdError && error.code !== "not_found") return [error.message];

@@ -6,11 +6,10 @@
  * @module
  */
 
-import type { DatabaseSync } from "node:sqlite";
 import { systemClock } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
-import { attempt, openImage, quoteName } from "./_image.ts";
+import { attempt, type Image, openImage, quoteName } from "./_image.ts";
 import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
 
 /** Rows between two breaks, in which aborts and the process's other work get their turn. */
@@ -57,24 +56,24 @@ type Row = (bigint | string)[];
 
 class Side {
   readonly path: string;
-  readonly db: DatabaseSync;
+  readonly image: Image;
   readonly encoding: string;
   readonly tables: Map<string, Table>;
 
   constructor(path: string) {
     this.path = path;
-    this.db = openImage(path);
+    this.image = openImage(path);
     try {
       this.encoding = this.#query("PRAGMA encoding")[0]![0] as string;
       this.tables = new Map(this.#readTables().map((table) => [table.name, table]));
     } catch (error) {
-      this.db.close();
+      this.image.close();
       throw error;
     }
   }
 
   #query(sql: string, ...parameters: string[]): Row[] {
-    return attempt(this.path, () => this.db.prepare(sql).all(...parameters)) as unknown as Row[];
+    return attempt(this.path, () => this.image.db.prepare(sql).all(...parameters)) as unknown as Row[];
   }
 
   #readTables(): Table[] {
@@ -114,7 +113,7 @@ class Side {
     // Not through an index: it could be damaged where the table is not.
     const from = `main.${quoteName(table.name)}${table.virtual ? "" : " NOT INDEXED"}`;
     const sql = `SELECT ${expressions.join(", ")} FROM ${from} ORDER BY ${order}`;
-    const statement = attempt(this.path, () => this.db.prepare(sql));
+    const statement = attempt(this.path, () => this.image.db.prepare(sql));
     let seen = 0;
     for (const row of statement.iterate() as Iterable<unknown> as Iterable<Row>) {
       seen++;
@@ -158,10 +157,10 @@ export async function diffRows(path_a: string, path_b: string, options: RowDiffO
       }
       return diffs;
     } finally {
-      b.db.close();
+      b.image.close();
     }
   } finally {
-    a.db.close();
+    a.image.close();
   }
 }
 

@@ -278,3 +278,31 @@ Deno.test("diffRows() and integrityCheck() name what a file is that they cannot 
     await Deno.remove(dir, { recursive: true });
   }
 });
+
+Deno.test("diffRows() needs no more than its directory and leaves nothing in it", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    for (const name of ["a", "b"]) {
+      const db = new DatabaseSync(`${dir}/${name}.db`);
+      db.exec(`PRAGMA journal_mode=wal; CREATE TABLE t(x); INSERT INTO t VALUES ('${name}')`);
+      db.close();
+      await Deno.chmod(`${dir}/${name}.db`, 0o400);
+    }
+    const program = `import { diffRows } from ${JSON.stringify(import.meta.resolve("./row_diff.ts"))};
+      console.log(JSON.stringify(await diffRows(Deno.args[0] + "/a.db", Deno.args[0] + "/b.db")));`;
+    const child = new Deno.Command(Deno.execPath(), {
+      args: ["run", "--no-prompt", "--no-check", `--allow-read=${dir}`, `--allow-write=${dir}`, "-", dir],
+      cwd: import.meta.dirname!,
+      stdin: "piped",
+      stdout: "piped",
+    }).spawn();
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(program));
+    await writer.close();
+    const stdout = new TextDecoder().decode((await child.output()).stdout);
+    assertEquals(JSON.parse(stdout), [changed("t", { rows_changed: 1 })]);
+    assertEquals([...Deno.readDirSync(dir)].map((entry) => entry.name).sort(), ["a.db", "b.db"]);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
