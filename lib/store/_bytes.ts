@@ -10,8 +10,7 @@ import { TaskdError } from "../errors.ts";
 /** The error for bytes that cannot be what was written. */
 export function corrupt(problem: string, cause?: unknown): TaskdError {
   return new TaskdError("corrupt", `Cannot read a stored object: ${problem}`, {
-    hint:
-      "Bring the object back from a copy of the store, or roll the branch back to a checkpoint before it",
+    hint: "Bring the object back from a copy of the store, or roll the branch back to a checkpoint before it",
     ...(cause === undefined ? {} : { cause }),
   });
 }
@@ -30,9 +29,7 @@ export class ByteWriter {
 
   #reserve(count: number): void {
     if (this.#at + count <= this.#bytes.length) return;
-    const grown = new Uint8Array(
-      Math.max(this.#bytes.length * 2, this.#at + count),
-    );
+    const grown = new Uint8Array(Math.max(this.#bytes.length * 2, this.#at + count));
     grown.set(this.#bytes.subarray(0, this.#at));
     this.#bytes = grown;
     this.#view = new DataView(grown.buffer);
@@ -111,14 +108,10 @@ export class ByteReader {
       const byte = this.byte();
       value += (byte & 127) * scale;
       if (byte < 128) {
-        if (value > 0xffffffff || (byte === 0 && scale > 1)) {
-          throw corrupt(`${this.#what} has a malformed number`);
-        }
+        if (value > 0xffffffff || (byte === 0 && scale > 1)) throw corrupt(`${this.#what} has a malformed number`);
         return value;
       }
-      if (scale === 128 ** 4) {
-        throw corrupt(`${this.#what} has a malformed number`);
-      }
+      if (scale === 128 ** 4) throw corrupt(`${this.#what} has a malformed number`);
     }
   }
 

@@ -23,8 +23,7 @@ export const FORMAT_VERSION = 1;
 /** Most raw bytes in a block: what a reader allocates for one, whatever the object claims. */
 export const MAX_BLOCK_BYTES = 4 << 20;
 /** Most stored bytes in a block after its length: the pages raw, two 5-byte numbers for each, a checksum. */
-export const MAX_STORED_BLOCK_BYTES = MAX_BLOCK_BYTES +
-  (MAX_BLOCK_BYTES / 512) * 10 + 16;
+export const MAX_STORED_BLOCK_BYTES = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES / 512) * 10 + 16;
 /** SQLite's largest page number. */
 const MAX_PAGE_COUNT = 0xfffffffe;
 
@@ -34,16 +33,17 @@ export const TAG = { index: 0, raw: 1, zstd: 2 } as const;
 /** The 8 bytes at the start of every object; the last ones show a transfer that rewrites line ends. */
 const MAGIC = new Uint8Array([0x74, 0x61, 0x73, 0x6b, 0x64, 0x0d, 0x0a, 0x1a]); // "taskd\r\n\x1a"
 
-const KINDS = { segment: 1, snapshot: 2, "image-index": 3 } as const;
+const KINDS: Record<ObjectFileKind, number> = { segment: 1, snapshot: 2, "image-index": 3 };
 
 /** `prev` of an object that begins a chain. */
 export const NO_PREV = "0000000000000000";
 
 /** What an object is: pages changed, a whole database, or the checksums of a plain image beside it. */
-export type ObjectFileKind = keyof typeof KINDS;
+export type ObjectFileKind = "segment" | "snapshot" | "image-index";
 
 /** What an object's header states. */
 export interface ObjectHeader {
+  /** What the object is. */
   kind: ObjectFileKind;
   /** Bytes of a page. */
   page_size: number;
@@ -67,29 +67,16 @@ export interface Footer {
 /** What is wrong with a header's values; undefined when nothing is. Writers and readers both ask. */
 export function headerProblem(header: ObjectHeader): string | undefined {
   const { kind, page_size, page_count, first_txid, last_txid, prev } = header;
-  if (!isPageSize(page_size)) {
-    return `page size ${page_size} is not one of SQLite's`;
-  }
-  if (
-    !Number.isInteger(page_count) || page_count < 1 ||
-    page_count > MAX_PAGE_COUNT
-  ) {
+  if (!isPageSize(page_size)) return `page size ${page_size} is not one of SQLite's`;
+  if (!Number.isInteger(page_count) || page_count < 1 || page_count > MAX_PAGE_COUNT) {
     return `page count ${page_count} is out of range`;
   }
-  if (
-    ![first_txid, last_txid].every((txid) =>
-      Number.isSafeInteger(txid) && txid >= 0
-    )
-  ) {
+  if (![first_txid, last_txid].every((txid) => Number.isSafeInteger(txid) && txid >= 0)) {
     return `txids ${first_txid} to ${last_txid} are out of range`;
   }
-  if (!/^[0-9a-f]{16}$/.test(prev)) {
-    return "the previous object's digest is not 16 hex digits";
-  }
+  if (!/^[0-9a-f]{16}$/.test(prev)) return "the previous object's digest is not 16 hex digits";
   if (kind === "segment") {
-    return last_txid > first_txid
-      ? undefined
-      : `a segment cannot go from txid ${first_txid} to ${last_txid}`;
+    return last_txid > first_txid ? undefined : `a segment cannot go from txid ${first_txid} to ${last_txid}`;
   }
   if (first_txid !== 0) return `a ${kind} begins at txid 0, not ${first_txid}`;
   return prev === NO_PREV ? undefined : `a ${kind} has no previous object`;
@@ -98,8 +85,7 @@ export function headerProblem(header: ObjectHeader): string | undefined {
 /** Pages that an object of this header must hold in all; undefined for a segment, which may hold any. */
 export function requiredPages(header: ObjectHeader): number | undefined {
   if (header.kind === "segment") return undefined;
-  return header.page_count -
-    (lockPage(header.page_size) <= header.page_count ? 1 : 0);
+  return header.page_count - (lockPage(header.page_size) <= header.page_count ? 1 : 0);
 }
 
 /** The header's bytes. */
@@ -114,12 +100,7 @@ export function encodeHeader(header: ObjectHeader): Uint8Array<ArrayBuffer> {
 }
 
 /** Kind, page size, page count, txids and prev: 31 bytes from `at`, also the beginning of what the digest is over. */
-function putFields(
-  view: DataView,
-  at: number,
-  kind: number,
-  header: ObjectHeader,
-): void {
+function putFields(view: DataView, at: number, kind: number, header: ObjectHeader): void {
   view.setUint8(at, kind);
   view.setUint8(at + 1, Math.log2(header.page_size));
   view.setUint8(at + 2, 0);
@@ -131,34 +112,19 @@ function putFields(
 
 /** Reads a header; a version after this one is `unsupported_format`, anything else wrong `corrupt`. */
 export function decodeHeader(bytes: Uint8Array): ObjectHeader {
-  if (bytes.length < HEADER_BYTES) {
-    throw corrupt(`it ends after ${bytes.length} bytes, inside its header`);
-  }
-  if (MAGIC.some((byte, i) => bytes[i] !== byte)) {
-    throw corrupt("it does not begin as one");
-  }
+  if (bytes.length < HEADER_BYTES) throw corrupt(`it ends after ${bytes.length} bytes, inside its header`);
+  if (MAGIC.some((byte, i) => bytes[i] !== byte)) throw corrupt("it does not begin as one");
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
   // Before the version, so that a damaged version byte is told from a newer format.
-  if (view.getUint32(40) !== crc32(bytes.subarray(0, 40))) {
-    throw corrupt("the header's checksum is wrong");
-  }
+  if (view.getUint32(40) !== crc32(bytes.subarray(0, 40))) throw corrupt("the header's checksum is wrong");
   const version = view.getUint8(8);
   if (version > FORMAT_VERSION) {
-    throw new TaskdError(
-      "unsupported_format",
-      `Cannot read a stored object of format version ${version}`,
-      {
-        hint:
-          `This program reads version ${FORMAT_VERSION}; use the newer one that wrote the store`,
-      },
-    );
+    throw new TaskdError("unsupported_format", `Cannot read a stored object of format version ${version}`, {
+      hint: `This program reads version ${FORMAT_VERSION}; use the newer one that wrote the store`,
+    });
   }
-  const kind = (Object.keys(KINDS) as ObjectFileKind[]).find((name) =>
-    KINDS[name] === view.getUint8(9)
-  );
-  if (
-    version !== FORMAT_VERSION || kind === undefined || view.getUint8(11) !== 0
-  ) {
+  const kind = (Object.keys(KINDS) as ObjectFileKind[]).find((name) => KINDS[name] === view.getUint8(9));
+  if (version !== FORMAT_VERSION || kind === undefined || view.getUint8(11) !== 0) {
     throw corrupt("the header's version, kind or reserved byte is not known");
   }
   const header: ObjectHeader = {
@@ -182,12 +148,7 @@ export function decodeHeader(bytes: Uint8Array): ObjectHeader {
 export function objectDigest(header: ObjectHeader, pages: PageTable): string {
   const hash = createHash("sha256");
   const fields = new Uint8Array(31);
-  putFields(
-    new DataView(fields.buffer),
-    0,
-    header.kind === "segment" ? KINDS.segment : KINDS.snapshot,
-    header,
-  );
+  putFields(new DataView(fields.buffer), 0, header.kind === "segment" ? KINDS.segment : KINDS.snapshot, header);
   hash.update(fields);
   const batch = new DataView(new ArrayBuffer(65536));
   let at = 0;
@@ -219,19 +180,13 @@ export function encodeFooter(footer: Footer): Uint8Array<ArrayBuffer> {
 export function decodeFooter(bytes: Uint8Array, size: number): Footer {
   const view = new DataView(bytes.buffer, bytes.byteOffset, FOOTER_BYTES);
   if (view.getUint32(20) !== crc32(bytes.subarray(0, 20))) {
-    throw corrupt(
-      "the footer's checksum is wrong, so the end is damaged or missing",
-    );
+    throw corrupt("the footer's checksum is wrong, so the end is damaged or missing");
   }
   const index_offset = Number(view.getBigUint64(0));
   if (index_offset < HEADER_BYTES || index_offset >= size - FOOTER_BYTES) {
     throw corrupt("the footer points to an index outside the object");
   }
-  return {
-    index_offset,
-    index_crc: view.getUint32(8),
-    digest: view.getBigUint64(12).toString(16).padStart(16, "0"),
-  };
+  return { index_offset, index_crc: view.getUint32(8), digest: view.getBigUint64(12).toString(16).padStart(16, "0") };
 }
 
 /** Where the blocks lie and how many pages each holds. */
@@ -268,13 +223,8 @@ export class BlockTable {
 }
 
 /** The index's bytes. */
-export function encodeIndex(
-  pages: PageTable,
-  blocks: BlockTable,
-): Uint8Array<ArrayBuffer> {
-  const out = new ByteWriter(
-    16 + blocks.length * 8 + pages.runs.length * 6 + pages.length * 4,
-  );
+export function encodeIndex(pages: PageTable, blocks: BlockTable): Uint8Array<ArrayBuffer> {
+  const out = new ByteWriter(16 + blocks.length * 8 + pages.runs.length * 6 + pages.length * 4);
   out.byte(TAG.index);
   out.varint(blocks.length);
   for (let i = 0; i < blocks.length; i++) {
@@ -287,40 +237,25 @@ export function encodeIndex(
 }
 
 /** Reads the index, whose checksum the caller has compared, of an object of this header. */
-export function decodeIndex(
-  bytes: Uint8Array,
-  header: ObjectHeader,
-): { pages: PageTable; blocks: BlockTable } {
+export function decodeIndex(bytes: Uint8Array, header: ObjectHeader): { pages: PageTable; blocks: BlockTable } {
   const input = new ByteReader(bytes, "the index");
-  if (input.byte() !== TAG.index) {
-    throw corrupt("the index does not begin as one");
-  }
+  if (input.byte() !== TAG.index) throw corrupt("the index does not begin as one");
   const blocks = new BlockTable();
-  for (let left = input.varint(); left > 0; left--) {
-    blocks.push(input.varint(), input.varint());
-  }
+  for (let left = input.varint(); left > 0; left--) blocks.push(input.varint(), input.varint());
   const pages = new PageTable();
   const runs = takeRuns(input, header);
   const total = runs.reduce((sum, run) => sum + run.count, 0);
-  if (input.left !== total * 4) {
-    throw corrupt(
-      `the index lists ${total} pages and has checksums for another number`,
-    );
-  }
+  if (input.left !== total * 4) throw corrupt(`the index lists ${total} pages and has checksums for another number`);
   pages.reserve(total);
   for (const { first, count } of runs) {
     for (let i = 0; i < count; i++) pages.append(first + i, input.uint32());
   }
   const required = requiredPages(header);
   if (required !== undefined && total !== required) {
-    throw corrupt(
-      `a ${header.kind} of ${header.page_count} pages holds ${total}, not ${required}`,
-    );
+    throw corrupt(`a ${header.kind} of ${header.page_count} pages holds ${total}, not ${required}`);
   }
   if (blocks.pages !== (header.kind === "image-index" ? 0 : total)) {
-    throw corrupt(
-      `its blocks hold ${blocks.pages} pages and its index ${total}`,
-    );
+    throw corrupt(`its blocks hold ${blocks.pages} pages and its index ${total}`);
   }
   return { pages, blocks };
 }
@@ -343,18 +278,12 @@ export function takeRuns(input: ByteReader, header: ObjectHeader): Run[] {
   let next = 1;
   for (let left = input.varint(); left > 0; left--) {
     const gap = input.varint();
-    if (gap === 0 && runs.length > 0) {
-      throw corrupt("two runs of pages touch each other");
-    }
+    if (gap === 0 && runs.length > 0) throw corrupt("two runs of pages touch each other");
     const first = next + gap;
     const count = input.varint() + 1;
     next = first + count;
-    if (next - 1 > header.page_count) {
-      throw corrupt(`it holds page ${next - 1} of ${header.page_count}`);
-    }
-    if (first <= lock && lock < next) {
-      throw corrupt(`it holds page ${lock}, which SQLite never uses`);
-    }
+    if (next - 1 > header.page_count) throw corrupt(`it holds page ${next - 1} of ${header.page_count}`);
+    if (first <= lock && lock < next) throw corrupt(`it holds page ${lock}, which SQLite never uses`);
     runs.push({ first, count });
   }
   return runs;

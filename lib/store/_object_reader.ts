@@ -54,34 +54,37 @@ export interface IndexedPage {
   block: { offset: number; length: number } | undefined;
 }
 
-/** An object's header and index. */
-export class ObjectIndex {
+/** An object's header and index, read and checked. */
+export interface ObjectIndex {
   /** What the object's header states. */
   readonly header: Readonly<ObjectHeader>;
   /** The object's digest, 16 hex digits. */
   readonly digest: string;
+  /** Pages that the object holds. */
+  readonly pages: number;
+  /** Where a page is; undefined when the object does not hold it. */
+  page(pgno: number): IndexedPage | undefined;
+  /** Page numbers with the CRC-32 of each page, ascending: enough to compare two databases. */
+  entries(): Iterable<[pgno: number, crc: number]>;
+}
+
+class Index implements ObjectIndex {
+  readonly header: Readonly<ObjectHeader>;
+  readonly digest: string;
   readonly #pages: PageTable;
   readonly #blocks: BlockTable;
 
-  /** Not for callers: see {@linkcode readIndex}. */
-  constructor(
-    header: ObjectHeader,
-    digest: string,
-    pages: PageTable,
-    blocks: BlockTable,
-  ) {
+  constructor(header: ObjectHeader, digest: string, pages: PageTable, blocks: BlockTable) {
     this.header = header;
     this.digest = digest;
     this.#pages = pages;
     this.#blocks = blocks;
   }
 
-  /** Pages that the object holds. */
   get pages(): number {
     return this.#pages.length;
   }
 
-  /** Where a page is; undefined when the object does not hold it. */
   page(pgno: number): IndexedPage | undefined {
     const position = this.#pages.find(pgno);
     if (position < 0) return undefined;
@@ -89,67 +92,39 @@ export class ObjectIndex {
     if (this.#blocks.length === 0) return { crc, block: undefined };
     const block = this.#blocks.find(position);
     const offset = this.#blocks.offsets[block]!;
-    return {
-      crc,
-      block: { offset, length: this.#blocks.offsets[block + 1]! - offset },
-    };
+    return { crc, block: { offset, length: this.#blocks.offsets[block + 1]! - offset } };
   }
 
-  /** Page numbers with the CRC-32 of each page, ascending: enough to compare two databases. */
   entries(): Iterable<[pgno: number, crc: number]> {
     return this.#pages;
   }
 
   /** Throws `corrupt` unless these are the pages and blocks that a pass over the body saw. */
   assertSeen(pages: PageTable, blocks: BlockTable): void {
-    if (blocks.offsets.join() !== this.#blocks.offsets.join()) {
-      throw corrupt("its blocks are not where its index says");
-    }
+    if (blocks.offsets.join() !== this.#blocks.offsets.join()) throw corrupt("its blocks are not where its index says");
     const expected = this.#pages[Symbol.iterator]();
     for (const [pgno, crc] of pages) {
       const entry = expected.next();
-      if (entry.done || entry.value[0] !== pgno) {
-        throw corrupt(`its index does not list page ${pgno}`);
-      }
-      if (entry.value[1] !== crc) {
-        throw corrupt(`the checksum of page ${pgno} is wrong`);
-      }
+      if (entry.done || entry.value[0] !== pgno) throw corrupt(`its index does not list page ${pgno}`);
+      if (entry.value[1] !== crc) throw corrupt(`the checksum of page ${pgno} is wrong`);
     }
-    if (!expected.next().done) {
-      throw corrupt("its index lists pages that it does not hold");
-    }
+    if (!expected.next().done) throw corrupt("its index lists pages that it does not hold");
   }
 }
 
 /** Reads exactly `length` bytes. */
-async function readExactly(
-  source: RangeSource,
-  offset: number,
-  length: number,
-): Promise<Uint8Array> {
+async function readExactly(source: RangeSource, offset: number, length: number): Promise<Uint8Array> {
   const bytes = await source.read(offset, length);
-  if (bytes.length !== length) {
-    throw corrupt(`it ends before byte ${offset + length}`);
-  }
+  if (bytes.length !== length) throw corrupt(`it ends before byte ${offset + length}`);
   return bytes;
 }
 
-function parseIndex(
-  header: ObjectHeader,
-  bytes: Uint8Array,
-  footer: Footer,
-): ObjectIndex {
-  if (crc32(bytes) !== footer.index_crc) {
-    throw corrupt("the index's checksum is wrong");
-  }
+function parseIndex(header: ObjectHeader, bytes: Uint8Array, footer: Footer): Index {
+  if (crc32(bytes) !== footer.index_crc) throw corrupt("the index's checksum is wrong");
   const { pages, blocks } = decodeIndex(bytes, header);
-  if (blocks.offsets.at(-1) !== footer.index_offset) {
-    throw corrupt("its blocks do not end where its index begins");
-  }
-  if (objectDigest(header, pages) !== footer.digest) {
-    throw corrupt("its digest is not that of its contents");
-  }
-  return new ObjectIndex(header, footer.digest, pages, blocks);
+  if (blocks.offsets.at(-1) !== footer.index_offset) throw corrupt("its blocks do not end where its index begins");
+  if (objectDigest(header, pages) !== footer.digest) throw corrupt("its digest is not that of its contents");
+  return new Index(header, footer.digest, pages, blocks);
 }
 
 /**
@@ -160,9 +135,7 @@ function parseIndex(
  */
 export async function readIndex(source: RangeSource): Promise<ObjectIndex> {
   const { size } = source;
-  if (size < HEADER_BYTES + FOOTER_BYTES) {
-    throw corrupt(`it has only ${size} bytes`);
-  }
+  if (size < HEADER_BYTES + FOOTER_BYTES) throw corrupt(`it has only ${size} bytes`);
   const tail_offset = Math.max(0, size - TAIL_BYTES);
   const [tail, head] = await Promise.all([
     readExactly(source, tail_offset, size - tail_offset),
@@ -171,9 +144,7 @@ export async function readIndex(source: RangeSource): Promise<ObjectIndex> {
   const header = decodeHeader(head ?? tail);
   const footer = decodeFooter(tail.subarray(-FOOTER_BYTES), size);
   const length = size - FOOTER_BYTES - footer.index_offset;
-  if (length > maxIndexBytes(header)) {
-    throw corrupt("its index is longer than it can be");
-  }
+  if (length > maxIndexBytes(header)) throw corrupt("its index is longer than it can be");
   const index = footer.index_offset >= tail_offset
     ? tail.subarray(footer.index_offset - tail_offset, -FOOTER_BYTES)
     : await readExactly(source, footer.index_offset, length);
@@ -186,38 +157,23 @@ function maxIndexBytes(header: ObjectHeader): number {
 }
 
 /** Takes a block apart; the bytes are the whole block, and every check of it is made. */
-function decodeBlock(
-  block: Uint8Array,
-  header: ObjectHeader,
-  offset: number,
-): PageRun[] {
+function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number): PageRun[] {
   const what = `the block at byte ${offset}`;
   const checksum = new ByteReader(block.subarray(-4), what).uint32();
-  if (crc32(block.subarray(0, -4)) !== checksum) {
-    throw corrupt(`the checksum of ${what} is wrong`);
-  }
+  if (crc32(block.subarray(0, -4)) !== checksum) throw corrupt(`the checksum of ${what} is wrong`);
   const input = new ByteReader(block.subarray(0, -4), what);
   const tag = input.byte();
-  if (
-    (tag !== TAG.raw && tag !== TAG.zstd) || input.varint() !== input.left + 4
-  ) {
+  if ((tag !== TAG.raw && tag !== TAG.zstd) || input.varint() !== input.left + 4) {
     throw corrupt(`${what} does not begin as one`);
   }
   const runs = takeRuns(input, header);
-  const raw_bytes = runs.reduce((sum, run) => sum + run.count, 0) *
-    header.page_size;
-  if (
-    raw_bytes === 0 || raw_bytes > Math.max(MAX_BLOCK_BYTES, header.page_size)
-  ) {
+  const raw_bytes = runs.reduce((sum, run) => sum + run.count, 0) * header.page_size;
+  if (raw_bytes === 0 || raw_bytes > Math.max(MAX_BLOCK_BYTES, header.page_size)) {
     throw corrupt(`${what} claims ${raw_bytes} bytes of pages`);
   }
   const payload = input.take(input.left);
   const raw = tag === TAG.raw ? payload : unpack(payload, raw_bytes, what);
-  if (raw.length !== raw_bytes) {
-    throw corrupt(
-      `${what} holds ${raw.length} bytes of pages, not ${raw_bytes}`,
-    );
-  }
+  if (raw.length !== raw_bytes) throw corrupt(`${what} holds ${raw.length} bytes of pages, not ${raw_bytes}`);
   let at = 0;
   return runs.map(({ first, count }) => {
     const bytes = raw.subarray(at, at += count * header.page_size);
@@ -225,15 +181,9 @@ function decodeBlock(
   });
 }
 
-function unpack(
-  payload: Uint8Array,
-  raw_bytes: number,
-  what: string,
-): Uint8Array {
+function unpack(payload: Uint8Array, raw_bytes: number, what: string): Uint8Array {
   try {
-    const { buffer, byteOffset, length } = zstdDecompressSync(payload, {
-      maxOutputLength: raw_bytes,
-    });
+    const { buffer, byteOffset, length } = zstdDecompressSync(payload, { maxOutputLength: raw_bytes });
     return new Uint8Array(buffer, byteOffset, length); // not a Buffer, whose slice() shares memory
   } catch (cause) {
     throw corrupt(`${what} cannot be decompressed`, cause);
@@ -246,39 +196,22 @@ function unpack(
  * @returns Undefined when the object does not hold the page; zeros for the lock page of a snapshot.
  * @throws {TaskdError} `corrupt`; the source's own errors pass through.
  */
-export async function readPage(
-  source: RangeSource,
-  index: ObjectIndex,
-  pgno: number,
-): Promise<Uint8Array | undefined> {
+export async function readPage(source: RangeSource, index: ObjectIndex, pgno: number): Promise<Uint8Array | undefined> {
   const { header } = index;
   const entry = index.page(pgno);
   if (entry === undefined) {
-    const is_lock_page = pgno === lockPage(header.page_size) &&
-      pgno <= header.page_count;
-    return is_lock_page && header.kind === "snapshot"
-      ? new Uint8Array(header.page_size)
-      : undefined;
+    const is_lock_page = pgno === lockPage(header.page_size) && pgno <= header.page_count;
+    return is_lock_page && header.kind === "snapshot" ? new Uint8Array(header.page_size) : undefined;
   }
-  if (entry.block === undefined) {
-    throw new TaskdError("internal", "Cannot read a page from an image index");
-  }
+  if (entry.block === undefined) throw new TaskdError("internal", "Cannot read a page from an image index");
   const { offset, length } = entry.block;
-  if (length > MAX_STORED_BLOCK_BYTES) {
-    throw corrupt(`the block at byte ${offset} is longer than it can be`);
-  }
-  const runs = decodeBlock(
-    await readExactly(source, offset, length),
-    header,
-    offset,
-  );
+  if (length > MAX_STORED_BLOCK_BYTES) throw corrupt(`the block at byte ${offset} is longer than it can be`);
+  const runs = decodeBlock(await readExactly(source, offset, length), header, offset);
   for (const run of runs) {
     const at = (pgno - run.pgno) * header.page_size;
     if (at < 0 || at >= run.bytes.length) continue;
     const page = run.bytes.subarray(at, at + header.page_size);
-    if (crc32(page) !== entry.crc) {
-      throw corrupt(`the checksum of page ${pgno} is wrong`);
-    }
+    if (crc32(page) !== entry.crc) throw corrupt(`the checksum of page ${pgno} is wrong`);
     return page;
   }
   throw corrupt(`the block at byte ${offset} does not hold page ${pgno}`);
@@ -291,25 +224,15 @@ export async function readPage(
  * @param bytes Whole consecutive pages; the lock page may be among them and is not looked at.
  * @throws {TaskdError} `corrupt`, with the number of the first page that differs.
  */
-export function verifyImage(
-  index: ObjectIndex,
-  pgno: number,
-  bytes: Uint8Array,
-): void {
+export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array): void {
   const { page_size } = index.header;
   const lock = lockPage(page_size);
   for (let at = 0; at < bytes.length; at += page_size) {
     const page = pgno + at / page_size;
     if (page === lock) continue;
     const entry = index.page(page);
-    if (entry === undefined) {
-      throw corrupt(
-        `the image has page ${page}, which its index does not list`,
-      );
-    }
-    if (entry.crc !== crc32(bytes.subarray(at, at + page_size))) {
-      throw corrupt(`page ${page} of the image is damaged`);
-    }
+    if (entry === undefined) throw corrupt(`the image has page ${page}, which its index does not list`);
+    if (entry.crc !== crc32(bytes.subarray(at, at + page_size))) throw corrupt(`page ${page} of the image is damaged`);
   }
 }
 
@@ -343,9 +266,7 @@ class ChunkReader {
       if (part.length > 0) parts.push(part);
       if (missing === 0) break;
       const more = await this.#more();
-      if (more === undefined) {
-        throw corrupt(`it ends after ${this.offset + length - missing} bytes`);
-      }
+      if (more === undefined) throw corrupt(`it ends after ${this.offset + length - missing} bytes`);
       this.#chunk = more;
     }
     this.offset += length;
@@ -393,20 +314,13 @@ export async function* decodePages(
       const offset = input.offset;
       const tag = await input.take(1);
       if (tag[0] === TAG.index) break;
-      if (header.kind === "image-index") {
-        throw corrupt("an image index holds a block");
-      }
+      if (header.kind === "image-index") throw corrupt("an image index holds a block");
       const block = await takeBlock(input, tag[0]!);
       let count = 0;
       for (const run of decodeBlock(block, header, offset)) {
-        if (run.pgno <= pages.last) {
-          throw corrupt(`page ${run.pgno} comes after page ${pages.last}`);
-        }
+        if (run.pgno <= pages.last) throw corrupt(`page ${run.pgno} comes after page ${pages.last}`);
         for (let at = 0; at < run.bytes.length; at += header.page_size) {
-          pages.append(
-            run.pgno + at / header.page_size,
-            crc32(run.bytes.subarray(at, at + header.page_size)),
-          );
+          pages.append(run.pgno + at / header.page_size, crc32(run.bytes.subarray(at, at + header.page_size)));
         }
         count += run.bytes.length / header.page_size;
         yield run;
@@ -415,15 +329,11 @@ export async function* decodePages(
     }
     const index_offset = input.offset - 1;
     const rest = size - FOOTER_BYTES - input.offset;
-    if (rest < 0 || rest > maxIndexBytes(header)) {
-      throw corrupt("its index is shorter or longer than it can be");
-    }
+    if (rest < 0 || rest > maxIndexBytes(header)) throw corrupt("its index is shorter or longer than it can be");
     const index_bytes = new Uint8Array(1 + rest); // begins with the tag, 0
     index_bytes.set(await input.take(rest), 1);
     const footer = decodeFooter(await input.take(FOOTER_BYTES), size);
-    if (footer.index_offset !== index_offset) {
-      throw corrupt("its index is not where its footer says");
-    }
+    if (footer.index_offset !== index_offset) throw corrupt("its index is not where its footer says");
     if (!await input.ended()) throw corrupt(`bytes follow after byte ${size}`);
     const index = parseIndex(header, index_bytes, footer);
     if (header.kind !== "image-index") index.assertSeen(pages, blocks);
@@ -444,9 +354,7 @@ async function takeBlock(input: ChunkReader, tag: number): Promise<Uint8Array> {
     if (byte < 128) break;
     if (scale === 128 ** 3) throw corrupt("a block's length is malformed");
   }
-  if (length > MAX_STORED_BLOCK_BYTES) {
-    throw corrupt("a block is longer than it can be");
-  }
+  if (length > MAX_STORED_BLOCK_BYTES) throw corrupt("a block is longer than it can be");
   if (length < 4) throw corrupt("a block is shorter than it can be");
   const block = new Uint8Array(head.length + length);
   block.set(head);

@@ -5,14 +5,7 @@
  */
 
 import fc from "fast-check";
-import {
-  decodePages,
-  NO_PREV,
-  type ObjectHeader,
-  type RangeSource,
-  readIndex,
-  readPage,
-} from "./object_file.ts";
+import { decodePages, NO_PREV, type ObjectHeader, type RangeSource, readIndex, readPage } from "./object_file.ts";
 
 export const PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 export const PREV = "0123456789abcdef";
@@ -20,25 +13,11 @@ export const PREV = "0123456789abcdef";
 export type Pages = Map<number, Uint8Array>;
 
 export function segment(page_size: number, page_count: number): ObjectHeader {
-  return {
-    kind: "segment",
-    page_size,
-    page_count,
-    first_txid: 4,
-    last_txid: 7,
-    prev: PREV,
-  };
+  return { kind: "segment", page_size, page_count, first_txid: 4, last_txid: 7, prev: PREV };
 }
 
 export function snapshot(page_size: number, page_count: number): ObjectHeader {
-  return {
-    kind: "snapshot",
-    page_size,
-    page_count,
-    first_txid: 0,
-    last_txid: 7,
-    prev: NO_PREV,
-  };
+  return { kind: "snapshot", page_size, page_count, first_txid: 0, last_txid: 7, prev: NO_PREV };
 }
 
 export function sourceOf(bytes: Uint8Array): RangeSource & { reads: number } {
@@ -52,10 +31,7 @@ export function sourceOf(bytes: Uint8Array): RangeSource & { reads: number } {
   };
 }
 
-export async function* chunksOf(
-  bytes: Uint8Array,
-  chunk_bytes = 65536,
-): AsyncGenerator<Uint8Array> {
+export async function* chunksOf(bytes: Uint8Array, chunk_bytes = 65536): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += chunk_bytes) {
     yield await Promise.resolve(bytes.subarray(at, at + chunk_bytes));
   }
@@ -82,19 +58,13 @@ export async function decodeByRange(bytes: Uint8Array) {
   const index = await readIndex(source);
   const pages: Pages = new Map();
   if (index.header.kind !== "image-index") {
-    for (const [pgno] of index.entries()) {
-      pages.set(pgno, (await readPage(source, index, pgno))!);
-    }
+    for (const [pgno] of index.entries()) pages.set(pgno, (await readPage(source, index, pgno))!);
   }
   return { pages, header: index.header, digest: index.digest };
 }
 
 /** A page that compresses as little (`noise`) or as well as asked. */
-export function page(
-  page_size: number,
-  seed: number,
-  noise: number,
-): Uint8Array {
+export function page(page_size: number, seed: number, noise: number): Uint8Array {
   const bytes = new Uint8Array(page_size);
   let state = seed >>> 0 || 1;
   for (let i = 0; i < page_size * noise; i++) {
@@ -105,17 +75,8 @@ export function page(
   return bytes;
 }
 
-export function pagesOf(
-  page_size: number,
-  page_count: number,
-  noise = 0.5,
-): Pages {
-  return new Map(
-    Array.from(
-      { length: page_count },
-      (_, i) => [i + 1, page(page_size, i + 1, noise)],
-    ),
-  );
+export function pagesOf(page_size: number, page_count: number, noise = 0.5): Pages {
+  return new Map(Array.from({ length: page_count }, (_, i) => [i + 1, page(page_size, i + 1, noise)]));
 }
 
 export const anyObject = fc.record({
@@ -128,14 +89,10 @@ export const anyObject = fc.record({
   level: fc.constantFrom(1, 3),
   seed: fc.nat(1000),
 }).map(({ page_size, page_count, holes, kind, noise, seed, ...options }) => {
-  const header = kind === "segment"
-    ? segment(page_size, page_count)
-    : snapshot(page_size, page_count);
+  const header = kind === "segment" ? segment(page_size, page_count) : snapshot(page_size, page_count);
   const pages: Pages = new Map();
   for (let pgno = 1; pgno <= page_count; pgno++) {
-    if (kind === "snapshot" || !holes.includes(pgno)) {
-      pages.set(pgno, page(page_size, pgno + seed, noise));
-    }
+    if (kind === "snapshot" || !holes.includes(pgno)) pages.set(pgno, page(page_size, pgno + seed, noise));
   }
   return { header, pages, options };
 });

@@ -60,18 +60,12 @@ export class ObjectWriter {
     const problem = headerProblem(header);
     if (problem !== undefined) throw defect(problem);
     const block_bytes = options.block_bytes ?? DEFAULT_BLOCK_BYTES;
-    if (!(block_bytes > 0 && block_bytes <= MAX_BLOCK_BYTES)) {
-      throw defect(`blocks of ${block_bytes} bytes`);
-    }
+    if (!(block_bytes > 0 && block_bytes <= MAX_BLOCK_BYTES)) throw defect(`blocks of ${block_bytes} bytes`);
     this.#header = { ...header };
     this.#lock_page = lockPage(header.page_size);
     this.#level = options.level ?? DEFAULT_LEVEL;
-    const block_pages = header.kind === "image-index"
-      ? 0
-      : Math.max(1, Math.floor(block_bytes / header.page_size));
-    this.#block = new Uint8Array(
-      Math.min(block_pages, header.page_count) * header.page_size,
-    );
+    const block_pages = header.kind === "image-index" ? 0 : Math.max(1, Math.floor(block_bytes / header.page_size));
+    this.#block = new Uint8Array(Math.min(block_pages, header.page_count) * header.page_size);
     this.#out = [encodeHeader(header)];
   }
 
@@ -82,9 +76,7 @@ export class ObjectWriter {
 
   /** The object's digest; only after {@linkcode finish}. */
   get digest(): string {
-    if (this.#digest === undefined) {
-      throw defect("its digest is known only at the end");
-    }
+    if (this.#digest === undefined) throw defect("its digest is known only at the end");
     return this.#digest;
   }
 
@@ -101,32 +93,20 @@ export class ObjectWriter {
     const count = bytes.length / page_size;
     const last = pgno + count - 1;
     if (this.#digest !== undefined) throw defect("it is finished already");
-    if (!Number.isInteger(count) || count < 1) {
-      throw defect(`${bytes.length} bytes are not pages of ${page_size}`);
-    }
+    if (!Number.isInteger(count) || count < 1) throw defect(`${bytes.length} bytes are not pages of ${page_size}`);
     if (!Number.isInteger(pgno) || pgno <= this.#pages.last) {
       throw defect(`page ${pgno} comes after page ${this.#pages.last}`);
     }
-    if (last > page_count) {
-      throw defect(`page ${last} is past the end at page ${page_count}`);
-    }
-    if (pgno <= this.#lock_page && this.#lock_page <= last) {
-      throw defect(`page ${this.#lock_page} is the lock page`);
-    }
+    if (last > page_count) throw defect(`page ${last} is past the end at page ${page_count}`);
+    if (pgno <= this.#lock_page && this.#lock_page <= last) throw defect(`page ${this.#lock_page} is the lock page`);
     for (let i = 0; i < count; i++) {
       const page = bytes.subarray(i * page_size, (i + 1) * page_size);
       this.#pages.append(pgno + i, crc32(page));
     }
     if (kind === "image-index") return [];
     for (let done = 0; done < count;) {
-      const fits = Math.min(
-        count - done,
-        (this.#block.length - this.#block_length) / page_size,
-      );
-      this.#fill(
-        pgno + done,
-        bytes.subarray(done * page_size, (done + fits) * page_size),
-      );
+      const fits = Math.min(count - done, (this.#block.length - this.#block_length) / page_size);
+      this.#fill(pgno + done, bytes.subarray(done * page_size, (done + fits) * page_size));
       done += fits;
     }
     return this.#take();
@@ -136,22 +116,13 @@ export class ObjectWriter {
   finish(): Uint8Array<ArrayBuffer>[] {
     const required = requiredPages(this.#header);
     if (required !== undefined && this.pages !== required) {
-      throw defect(
-        `a ${this.#header.kind} of ${this.#header.page_count} pages got ${this.pages}, not ${required}`,
-      );
+      throw defect(`a ${this.#header.kind} of ${this.#header.page_count} pages got ${this.pages}, not ${required}`);
     }
     if (this.#block_length > 0) this.#endBlock();
     this.#digest = objectDigest(this.#header, this.#pages);
     const index = encodeIndex(this.#pages, this.#blocks);
     const index_offset = this.#blocks.offsets.at(-1)!;
-    this.#out.push(
-      index,
-      encodeFooter({
-        index_offset,
-        index_crc: crc32(index),
-        digest: this.#digest,
-      }),
-    );
+    this.#out.push(index, encodeFooter({ index_offset, index_crc: crc32(index), digest: this.#digest }));
     return this.#take();
   }
 
@@ -174,9 +145,7 @@ export class ObjectWriter {
 
   #endBlock(): void {
     const raw = this.#block.subarray(0, this.#block_length);
-    const packed = zstdCompressSync(raw, {
-      params: { [constants.ZSTD_c_compressionLevel]: this.#level },
-    });
+    const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: this.#level } });
     const smaller = packed.length < raw.length;
     const payload = smaller ? packed : raw;
     const runs = new ByteWriter();
@@ -186,9 +155,7 @@ export class ObjectWriter {
     head.byte(smaller ? TAG.zstd : TAG.raw);
     head.varint(runs_bytes.length + payload.length + 4);
     const head_bytes = head.bytes();
-    const out = new ByteWriter(
-      head_bytes.length + runs_bytes.length + payload.length + 4,
-    );
+    const out = new ByteWriter(head_bytes.length + runs_bytes.length + payload.length + 4);
     for (const part of [head_bytes, runs_bytes, payload]) out.append(part);
     out.uint32(crc32(out.bytes()));
     const block = out.bytes();

@@ -74,9 +74,7 @@ export class PageTable {
   *[Symbol.iterator](): Generator<[pgno: number, crc: number]> {
     let position = 0;
     for (const { first, count } of this.runs) {
-      for (let i = 0; i < count; i++) {
-        yield [first + i, this.#crcs[position++]!];
-      }
+      for (let i = 0; i < count; i++) yield [first + i, this.#crcs[position++]!];
     }
   }
 }

@@ -9,21 +9,12 @@
  * @module
  */
 
-export {
-  NO_PREV,
-  type ObjectFileKind,
-  type ObjectHeader,
-} from "./_object_layout.ts";
-export {
-  assertGrowth,
-  encodeObject,
-  ObjectWriter,
-  type ObjectWriterOptions,
-} from "./_object_writer.ts";
+export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";
+export { assertGrowth, encodeObject, ObjectWriter, type ObjectWriterOptions } from "./_object_writer.ts";
 export {
   decodePages,
   type IndexedPage,
-  ObjectIndex,
+  type ObjectIndex,
   type PageRun,
   type RangeSource,
   readIndex,

@@ -10,50 +10,24 @@ import {
   MAX_BLOCK_BYTES,
   objectDigest,
 } from "./_object_layout.ts";
-import {
-  anyObject,
-  chunksOf,
-  decode,
-  decodeByRange,
-  page,
-  pagesOf,
-  segment,
-  snapshot,
-} from "./_object_testing.ts";
+import { anyObject, chunksOf, decode, decodeByRange, page, pagesOf, segment, snapshot } from "./_object_testing.ts";
 import { PageTable } from "./_page_table.ts";
 import { decodePages, encodeObject, type ObjectHeader } from "./object_file.ts";
 
-async function assertDamaged(
-  bytes: Uint8Array,
-  what: string,
-  code: ErrorCode = "corrupt",
-): Promise<void> {
+async function assertDamaged(bytes: Uint8Array, what: string, code: ErrorCode = "corrupt"): Promise<void> {
   for (const read of [decode, decodeByRange]) {
-    const error = await assertRejects(
-      () => read(bytes),
-      TaskdError,
-      undefined,
-      `${read.name} of ${what}`,
-    );
+    const error = await assertRejects(() => read(bytes), TaskdError, undefined, `${read.name} of ${what}`);
     assertEquals(error.code, code, `${read.name} of ${what}: ${error.message}`);
   }
 }
 
 Deno.test("every flipped bit of an object is found", async () => {
   const samples = {
-    segment: encodeObject(segment(512, 9), [[2, page(512, 2, 0.1)], [
-      3,
-      page(512, 3, 0.1),
-    ], [7, page(512, 7, 0.1)]]),
+    segment: encodeObject(segment(512, 9), [[2, page(512, 2, 0.1)], [3, page(512, 3, 0.1)], [7, page(512, 7, 0.1)]]),
     "raw segment": encodeObject(segment(512, 9), [[9, page(512, 9, 1)]]),
     "empty segment": encodeObject(segment(512, 9), []),
-    snapshot: encodeObject(snapshot(512, 3), pagesOf(512, 3, 0.1), {
-      block_bytes: 1024,
-    }),
-    "image index": encodeObject(
-      { ...snapshot(512, 3), kind: "image-index" },
-      pagesOf(512, 3),
-    ),
+    snapshot: encodeObject(snapshot(512, 3), pagesOf(512, 3, 0.1), { block_bytes: 1024 }),
+    "image index": encodeObject({ ...snapshot(512, 3), kind: "image-index" }, pagesOf(512, 3)),
   };
   for (const [name, { bytes }] of Object.entries(samples)) {
     for (let bit = 0; bit < bytes.length * 8; bit++) {
@@ -65,9 +39,7 @@ Deno.test("every flipped bit of an object is found", async () => {
 });
 
 Deno.test("an object cut or lengthened at any byte is found", async () => {
-  const { bytes } = encodeObject(snapshot(512, 5), pagesOf(512, 5, 0.2), {
-    block_bytes: 1024,
-  });
+  const { bytes } = encodeObject(snapshot(512, 5), pagesOf(512, 5, 0.2), { block_bytes: 1024 });
   for (let length = 0; length < bytes.length; length++) {
     await assertDamaged(bytes.subarray(0, length), `${length} bytes`);
   }
@@ -80,10 +52,7 @@ Deno.test("an object cut or lengthened at any byte is found", async () => {
   }
   // A stream that is shorter or longer than the store says.
   for (
-    const [stream, size] of [[bytes.subarray(0, -1), bytes.length], [
-      bytes,
-      bytes.length - 1,
-    ], [
+    const [stream, size] of [[bytes.subarray(0, -1), bytes.length], [bytes, bytes.length - 1], [
       bytes,
       bytes.length + 1,
     ]] as const
@@ -97,10 +66,7 @@ Deno.test("an object cut or lengthened at any byte is found", async () => {
 });
 
 Deno.test("random damage is always found", async () => {
-  const edit = fc.record({
-    at: fc.nat(),
-    bytes: fc.uint8Array({ minLength: 1, maxLength: 12 }),
-  });
+  const edit = fc.record({ at: fc.nat(), bytes: fc.uint8Array({ minLength: 1, maxLength: 12 }) });
   await fc.assert(
     fc.asyncProperty(
       anyObject,
@@ -122,77 +88,35 @@ Deno.test("random damage is always found", async () => {
 
 Deno.test("garbage never reads as an object", async () => {
   await fc.assert(
-    fc.asyncProperty(
-      fc.uint8Array({ maxLength: 400 }),
-      fc.boolean(),
-      async (garbage, with_header) => {
-        const header = encodeHeader(segment(512, 9));
-        const bytes = with_header
-          ? new Uint8Array([...header, ...garbage])
-          : garbage;
-        await assertDamaged(bytes, "garbage");
-      },
-    ),
+    fc.asyncProperty(fc.uint8Array({ maxLength: 400 }), fc.boolean(), async (garbage, with_header) => {
+      const header = encodeHeader(segment(512, 9));
+      const bytes = with_header ? new Uint8Array([...header, ...garbage]) : garbage;
+      await assertDamaged(bytes, "garbage");
+    }),
     { numRuns: 300 },
   );
 });
 
 /** An object with right checksums around whatever block it is given. */
-function forge(
-  header: ObjectHeader,
-  tag: number,
-  runs: number[],
-  payload: Uint8Array,
-  pages: PageTable,
-): Uint8Array {
+function forge(header: ObjectHeader, tag: number, runs: number[], payload: Uint8Array, pages: PageTable): Uint8Array {
   const rest = runs.length + payload.length + 4;
-  const length = [
-    (rest & 127) | 128,
-    ((rest >> 7) & 127) | 128,
-    (rest >> 14) & 127,
-  ];
-  const block = new Uint8Array([
-    tag,
-    ...length,
-    ...runs,
-    ...payload,
-    0,
-    0,
-    0,
-    0,
-  ]);
-  if (length[2] === 0) {
-    throw new Error("the payload is too short for a number of three bytes");
-  }
-  new DataView(block.buffer).setUint32(
-    block.length - 4,
-    crc32(block.subarray(0, -4)),
-  );
+  const length = [(rest & 127) | 128, ((rest >> 7) & 127) | 128, (rest >> 14) & 127];
+  const block = new Uint8Array([tag, ...length, ...runs, ...payload, 0, 0, 0, 0]);
+  if (length[2] === 0) throw new Error("the payload is too short for a number of three bytes");
+  new DataView(block.buffer).setUint32(block.length - 4, crc32(block.subarray(0, -4)));
   const blocks = new BlockTable();
   blocks.push(block.length, pages.length);
   const index = encodeIndex(pages, blocks);
   const digest = objectDigest(header, pages);
-  const footer = encodeFooter({
-    index_offset: blocks.offsets[1]!,
-    index_crc: crc32(index),
-    digest,
-  });
-  return new Uint8Array([
-    ...encodeHeader(header),
-    ...block,
-    ...index,
-    ...footer,
-  ]);
+  const footer = encodeFooter({ index_offset: blocks.offsets[1]!, index_crc: crc32(index), digest });
+  return new Uint8Array([...encodeHeader(header), ...block, ...index, ...footer]);
 }
 
 Deno.test("a block that unpacks to more than it claims is refused before it is unpacked whole", async () => {
   const bomb = zstdCompressSync(new Uint8Array(1 << 29));
   const pages = new PageTable();
   pages.append(1, crc32(new Uint8Array(512)));
-  await assertDamaged(
-    forge(segment(512, 9), 2, [1, 0, 0], bomb, pages),
-    "a bomb",
-  );
+  await assertDamaged(forge(segment(512, 9), 2, [1, 0, 0], bomb, pages), "a bomb");
 });
 
 Deno.test("a block that claims more pages than fit into one is refused", async () => {
@@ -200,33 +124,20 @@ Deno.test("a block that claims more pages than fit into one is refused", async (
   const pages = new PageTable();
   for (let i = 1; i <= count; i++) pages.append(i, 0);
   const runs = [1, 0, ((count - 1) & 127) | 128, (count - 1) >> 7];
-  await assertDamaged(
-    forge(segment(512, 1 << 20), 2, runs, page(20000, 1, 1), pages),
-    "a huge block",
-  );
+  await assertDamaged(forge(segment(512, 1 << 20), 2, runs, page(20000, 1, 1), pages), "a huge block");
 });
 
 Deno.test("a well-formed block with other pages than the index lists is refused", async () => {
   const bytes = page(65536, 1, 1);
   const pages = new PageTable();
   pages.append(2, crc32(bytes));
-  await assertDamaged(
-    forge(segment(65536, 9), 1, [1, 0, 0], bytes, pages),
-    "page 1 listed as page 2",
-  );
+  await assertDamaged(forge(segment(65536, 9), 1, [1, 0, 0], bytes, pages), "page 1 listed as page 2");
   const wrong = new PageTable();
   wrong.append(1, crc32(bytes) ^ 1);
-  await assertDamaged(
-    forge(segment(65536, 9), 1, [1, 0, 0], bytes, wrong),
-    "a page with another checksum",
-  );
+  await assertDamaged(forge(segment(65536, 9), 1, [1, 0, 0], bytes, wrong), "a page with another checksum");
   const right = new PageTable();
   right.append(1, crc32(bytes));
-  assertEquals(
-    (await decode(forge(segment(65536, 9), 1, [1, 0, 0], bytes, right))).pages
-      .get(1),
-    bytes,
-  );
+  assertEquals((await decode(forge(segment(65536, 9), 1, [1, 0, 0], bytes, right))).pages.get(1), bytes);
 });
 
 Deno.test("a newer format version is named as such, a damaged version byte is damage", async () => {

@@ -44,13 +44,8 @@ Deno.test("what was written comes back, in one pass and by range, at every page 
         const index = await readIndex(source);
         assertEquals(index.pages, pages.size);
         for (let pgno = 0; pgno <= header.page_count + 1; pgno++) {
-          assertEquals(
-            index.page(pgno)?.crc,
-            pages.has(pgno) ? crc32(pages.get(pgno)!) : undefined,
-          );
-          if (!pages.has(pgno)) {
-            assertEquals(await readPage(source, index, pgno), undefined);
-          }
+          assertEquals(index.page(pgno)?.crc, pages.has(pgno) ? crc32(pages.get(pgno)!) : undefined);
+          if (!pages.has(pgno)) assertEquals(await readPage(source, index, pgno), undefined);
         }
       },
     ),
@@ -60,20 +55,13 @@ Deno.test("what was written comes back, in one pass and by range, at every page 
 
 Deno.test("several pages at once write the same bytes as one by one", () => {
   const pages = pagesOf(1024, 37);
-  const one_by_one = encodeObject(snapshot(1024, 37), pages, {
-    block_bytes: 8192,
-  });
+  const one_by_one = encodeObject(snapshot(1024, 37), pages, { block_bytes: 8192 });
   const image = new Uint8Array(37 * 1024);
   for (const [pgno, bytes] of pages) image.set(bytes, (pgno - 1) * 1024);
-  const at_once = encodeObject(snapshot(1024, 37), [[1, image]], {
-    block_bytes: 8192,
-  });
+  const at_once = encodeObject(snapshot(1024, 37), [[1, image]], { block_bytes: 8192 });
   const in_three = encodeObject(
     snapshot(1024, 37),
-    [[1, image.subarray(0, 5120)], [6, image.subarray(5120, 6144)], [
-      7,
-      image.subarray(6144),
-    ]],
+    [[1, image.subarray(0, 5120)], [6, image.subarray(5120, 6144)], [7, image.subarray(6144)]],
     { block_bytes: 8192 },
   );
   assertEquals(at_once, one_by_one);
@@ -84,17 +72,10 @@ Deno.test("a buffer may be reused as soon as add() has returned", async () => {
   const writer = new ObjectWriter(segment(512, 9));
   const buffer = new Uint8Array(512);
   const chunks: Uint8Array[] = [];
-  for (const pgno of [2, 3, 9]) {
-    chunks.push(...writer.add(pgno, buffer.fill(pgno)));
-  }
+  for (const pgno of [2, 3, 9]) chunks.push(...writer.add(pgno, buffer.fill(pgno)));
   chunks.push(...writer.finish());
-  const { pages } = await decode(
-    new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer()),
-  );
-  assertEquals(
-    [...pages],
-    [2, 3, 9].map((pgno) => [pgno, new Uint8Array(512).fill(pgno)]),
-  );
+  const { pages } = await decode(new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer()));
+  assertEquals([...pages], [2, 3, 9].map((pgno) => [pgno, new Uint8Array(512).fill(pgno)]));
 });
 
 Deno.test("a segment of one nearly empty page takes under 150 bytes", () => {
@@ -109,14 +90,8 @@ Deno.test("the digest says what an object holds and not how it is packed", () =>
   const pages = pagesOf(1024, 20);
   const header = snapshot(1024, 20);
   const { digest } = encodeObject(header, pages);
-  assertEquals(
-    encodeObject(header, pages, { level: 9, block_bytes: 1024 }).digest,
-    digest,
-  );
-  assertEquals(
-    encodeObject({ ...header, kind: "image-index" }, pages).digest,
-    digest,
-  );
+  assertEquals(encodeObject(header, pages, { level: 9, block_bytes: 1024 }).digest, digest);
+  assertEquals(encodeObject({ ...header, kind: "image-index" }, pages).digest, digest);
   const other = new Map(pages).set(20, page(1024, 99, 0.5));
   const base = segment(1024, 20);
   const digests = [
@@ -170,13 +145,9 @@ Deno.test("the lock page is never stored and reads as zeros from a snapshot", as
   const header = snapshot(65536, lock + 1);
   const before = new Uint8Array(64 * 65536); // 256 of these are the 1 GiB before the lock page
   const write = (kind: "snapshot" | "image-index") => {
-    const writer = new ObjectWriter({ ...header, kind }, {
-      block_bytes: MAX_BLOCK_BYTES,
-    });
+    const writer = new ObjectWriter({ ...header, kind }, { block_bytes: MAX_BLOCK_BYTES });
     const chunks: Uint8Array[] = [];
-    for (let pgno = 1; pgno < lock; pgno += 64) {
-      chunks.push(...writer.add(pgno, before));
-    }
+    for (let pgno = 1; pgno < lock; pgno += 64) chunks.push(...writer.add(pgno, before));
     chunks.push(...writer.add(lock + 1, page(65536, 5, 1)), ...writer.finish());
     return new Blob(chunks as BlobPart[]).bytes();
   };
@@ -196,42 +167,25 @@ Deno.test("the lock page is never stored and reads as zeros from a snapshot", as
 Deno.test("verifyImage() names the first page that differs", async () => {
   const pages = pagesOf(512, 6);
   const index: ObjectIndex = await readIndex(
-    sourceOf(
-      encodeObject({ ...snapshot(512, 6), kind: "image-index" }, pages).bytes,
-    ),
+    sourceOf(encodeObject({ ...snapshot(512, 6), kind: "image-index" }, pages).bytes),
   );
   const image = new Uint8Array(6 * 512);
   for (const [pgno, bytes] of pages) image.set(bytes, (pgno - 1) * 512);
   verifyImage(index, 1, image);
   verifyImage(index, 4, image.subarray(3 * 512));
   image[4 * 512 + 3]! ^= 1;
-  assertThrows(
-    () => verifyImage(index, 1, image),
-    TaskdError,
-    "page 5 of the image is damaged",
-  );
-  assertThrows(
-    () => verifyImage(index, 7, image.subarray(0, 512)),
-    TaskdError,
-    "page 7",
-  );
+  assertThrows(() => verifyImage(index, 1, image), TaskdError, "page 5 of the image is damaged");
+  assertThrows(() => verifyImage(index, 7, image.subarray(0, 512)), TaskdError, "page 7");
 });
 
 Deno.test("a small object is read by range in one request, a large one in few", async () => {
-  const small = sourceOf(
-    encodeObject(segment(4096, 99), [[3, page(4096, 3, 1)]]).bytes,
-  );
+  const small = sourceOf(encodeObject(segment(4096, 99), [[3, page(4096, 3, 1)]]).bytes);
   await readIndex(small);
   assertEquals(small.reads, 1);
-  const large = sourceOf(
-    encodeObject(snapshot(512, 4000), pagesOf(512, 4000, 1)).bytes,
-  );
+  const large = sourceOf(encodeObject(snapshot(512, 4000), pagesOf(512, 4000, 1)).bytes);
   await readIndex(large);
   assertEquals(large.reads, 2);
-  const huge_index = encodeObject({
-    ...snapshot(512, 40000),
-    kind: "image-index",
-  }, [[1, new Uint8Array(40000 * 512)]]);
+  const huge_index = encodeObject({ ...snapshot(512, 40000), kind: "image-index" }, [[1, new Uint8Array(40000 * 512)]]);
   const huge = sourceOf(huge_index.bytes);
   await readIndex(huge);
   assertEquals(huge.reads, 3);
@@ -242,31 +196,21 @@ Deno.test("a snapshot of a real database comes back byte for byte and is smaller
   try {
     const db = new DatabaseSync(`${dir}/a.db`);
     db.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, note TEXT)");
-    db.exec(
-      `WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 20000)
-      INSERT INTO t SELECT v, 'Customer ' || (v * 7919 % 1000), 'order ' || hex(v * 104729) || ' shipped' FROM n`,
-    );
+    db.exec(`WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 20000)
+      INSERT INTO t SELECT v, 'Customer ' || (v * 7919 % 1000), 'order ' || hex(v * 104729) || ' shipped' FROM n`);
     db.close();
     const image = await Deno.readFile(`${dir}/a.db`);
-    const { bytes } = encodeObject(snapshot(4096, image.length / 4096), [[
-      1,
-      image,
-    ]]);
+    const { bytes } = encodeObject(snapshot(4096, image.length / 4096), [[1, image]]);
     assert(bytes.length < image.length * 0.35);
     const { pages } = await decode(bytes);
-    assertEquals(
-      await new Blob([...pages.values()] as BlobPart[]).bytes(),
-      image,
-    );
+    assertEquals(await new Blob([...pages.values()] as BlobPart[]).bytes(), image);
   } finally {
     await Deno.remove(dir, { recursive: true });
   }
 });
 
 Deno.test("leaving the loop early releases the source", async () => {
-  const { bytes } = encodeObject(snapshot(512, 100), pagesOf(512, 100, 1), {
-    block_bytes: 1024,
-  });
+  const { bytes } = encodeObject(snapshot(512, 100), pagesOf(512, 100, 1), { block_bytes: 1024 });
   let released = false;
   async function* chunks() {
     try {
@@ -286,10 +230,7 @@ Deno.test("assertGrowth() wants every page of the growth except the lock page", 
   const lock = lockPage(65536);
   assertGrowth(3, new Set([1]), { page_size: 512, page_count: 2 });
   assertGrowth(3, new Set([4, 5]), { page_size: 512, page_count: 5 });
-  assertGrowth(lock - 2, new Set([lock - 1, lock + 1]), {
-    page_size: 65536,
-    page_count: lock + 1,
-  });
+  assertGrowth(lock - 2, new Set([lock - 1, lock + 1]), { page_size: 65536, page_count: lock + 1 });
   const error = assertThrows(
     () => assertGrowth(3, new Set([4, 6]), { page_size: 512, page_count: 6 }),
     TaskdError,
@@ -299,19 +240,10 @@ Deno.test("assertGrowth() wants every page of the growth except the lock page", 
 });
 
 Deno.test("the bytes are those of the example in docs/format.md", async () => {
-  const page_text = await Deno.readTextFile(
-    new URL("../../docs/format.md", import.meta.url),
-  );
+  const page_text = await Deno.readTextFile(new URL("../../docs/format.md", import.meta.url));
   const example = page_text.slice(page_text.indexOf("### Example"));
-  const header: ObjectHeader = {
-    ...snapshot(512, 2),
-    kind: "image-index",
-    last_txid: 5,
-  };
-  const { bytes, digest } = encodeObject(header, [[
-    1,
-    new Uint8Array(1024).fill(1, 512),
-  ]]);
+  const header: ObjectHeader = { ...snapshot(512, 2), kind: "image-index", last_txid: 5 };
+  const { bytes, digest } = encodeObject(header, [[1, new Uint8Array(1024).fill(1, 512)]]);
   const lines = example.split("\n").filter((line) => line.startsWith("    "));
   assertEquals(bytes.toHex(), lines.join("").replaceAll(" ", ""));
   assert(example.includes(digest));
