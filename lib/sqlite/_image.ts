@@ -7,7 +7,7 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { TaskdError } from "../errors.ts";
-import { uriPath } from "./header.ts";
+import { openName, urisWork } from "./open_name.ts";
 
 /** SQLite's primary result codes that say what a file is; https://sqlite.org/rescode.html. */
 const SQLITE_CORRUPT = 11;
@@ -46,7 +46,7 @@ export function openImage(path: string): Image {
   // Without `immutable` SQLite makes these for an image in WAL mode and, read-only, does not remove them.
   const made = immutable ? [] : [`${path}-wal`, `${path}-shm`].filter((name) => !exists(name));
   return attempt(path, () => {
-    const name = immutable ? uriPath(path, { mode: "ro", immutable }) : path;
+    const name = openName(path, { mode: "ro", immutable: true });
     const db = new DatabaseSync(name, OPTIONS) as DatabaseSync & Authorizing;
     const close = () => {
       db.close();
@@ -63,22 +63,6 @@ export function openImage(path: string): Image {
     }
     return { db, close };
   });
-}
-
-let uris_work: boolean | undefined;
-
-/** Deno 2.9 hands URIs to SQLite only in a process with every permission: see {@linkcode uriPath}. */
-function urisWork(): boolean {
-  if (uris_work === undefined) {
-    try {
-      // Where it is taken for a path there is no such file, and read-only makes none.
-      new DatabaseSync("file:none?mode=memory", { readOnly: true }).close();
-      uris_work = true;
-    } catch {
-      uris_work = false;
-    }
-  }
-  return uris_work;
 }
 
 function exists(path: string): boolean {

@@ -87,8 +87,7 @@ export interface UriOptions {
 /**
  * Writes a path as an SQLite URI, with the characters quoted that would end or change it.
  *
- * Deno 2.9 hands a URI to SQLite only in a process that has every permission. Under any
- * narrower grant it takes the URI for a relative path, and the open fails.
+ * Only a process with every permission can open it: see `open_name.ts`.
  *
  * @param path An absolute or relative path, never a URI.
  */
