@@ -4,6 +4,7 @@
  * @module
  */
 
+import { join } from "@std/path/join";
 import type { Bench, BenchCase } from "../bench.ts";
 import { peers } from "../peers.ts";
 import type { Place } from "../places.ts";
@@ -71,9 +72,11 @@ async function written(
   size_mb: number,
   makeFork: () => Promise<unknown>,
 ): Promise<void> {
-  const before = await filesUnder(shop.dir);
+  const objects = async () =>
+    new Map([...await filesUnder(join(shop.dir, "data")), ...await filesUnder(join(shop.dir, "refs"))]);
+  const before = await objects();
   await makeFork();
-  const added = [...await filesUnder(shop.dir)].filter(([path]) => !before.has(path));
+  const added = [...await objects()].filter(([path]) => !before.has(path));
   bench.add(place, "objects a fork adds", "objects", [added.length], { size_mb, target: { value: 2, is: "at_most" } });
   const bytes = added.reduce((sum, [, size]) => sum + size, 0);
   bench.add(place, "bytes a fork adds", "bytes", [bytes], { size_mb, target: { value: 400, is: "at_most" } });
