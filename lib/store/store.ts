@@ -6,12 +6,7 @@
  */
 
 import type { Backend } from "../backend/backend.ts";
-import {
-  type Clock,
-  type RandomBytes,
-  systemClock,
-  systemRandom,
-} from "../clock.ts";
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
 import { Chains } from "./chain.ts";
 import { ChainCache } from "./chain_cache.ts";
 import { Checkouts } from "./checkouts.ts";
@@ -23,21 +18,10 @@ import { checkout, checkoutPath } from "./ops/checkout.ts";
 import { checkpoint } from "./ops/checkpoint.ts";
 import { create } from "./ops/create.ts";
 import { fork } from "./ops/fork.ts";
-import {
-  branches,
-  databases,
-  type LeaseInfo,
-  leaseInfo,
-  status,
-} from "./ops/inspect.ts";
+import { branches, databases, type InspectOptions, type LeaseInfo, leaseInfo, status } from "./ops/inspect.ts";
 import { destroy, protect, touch, type TouchResult } from "./ops/lifecycle.ts";
 import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
-import {
-  compact,
-  promote,
-  type RepointOptions,
-  rollback,
-} from "./ops/repoint.ts";
+import { compact, promote, type RepointOptions, rollback } from "./ops/repoint.ts";
 import { Refs } from "./ref.ts";
 import type {
   BranchInfo,
@@ -55,7 +39,7 @@ import type {
 } from "./results.ts";
 import { makeDirectory, Workspace } from "./workspace.ts";
 
-export type { LeaseInfo } from "./ops/inspect.ts";
+export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { TouchResult } from "./ops/lifecycle.ts";
 export type { ExportResult } from "./ops/read.ts";
 export type { RepointOptions } from "./ops/repoint.ts";
@@ -225,13 +209,13 @@ export class Store {
   }
 
   /** One branch in depth. */
-  status(address: Address): Promise<BranchStatus> {
-    return status(this.context, address);
+  status(address: Address, options: InspectOptions = {}): Promise<BranchStatus> {
+    return status(this.context, address, options);
   }
 
   /** All branches, or those of one database. */
-  branches(db?: string): Promise<BranchInfo[]> {
-    return branches(this.context, db);
+  branches(db?: string, options: InspectOptions = {}): Promise<BranchInfo[]> {
+    return branches(this.context, db, options);
   }
 
   /** All databases. */

@@ -10,21 +10,26 @@ import { pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
 import type { Ref } from "../ref.ts";
-import type {
-  BranchInfo,
-  BranchState,
-  BranchStatus,
-  DatabaseInfo,
-} from "../results.ts";
+import type { BranchInfo, BranchState, BranchStatus, DatabaseInfo } from "../results.ts";
+
+/** What status and branches accept. */
+export interface InspectOptions {
+  /**
+   * Whether checkouts of unleased branches are looked into; default true. Without, `dirty` and `detached` read
+   * `idle`: for a caller that has to see first that nobody else is at work there.
+   */
+  look?: boolean;
+}
 
 /** One branch in depth. */
 export async function status(
   context: StoreContext,
   address: Address,
+  options: InspectOptions = {},
 ): Promise<BranchStatus> {
   const { db, branch } = address;
   const { ref } = await context.refs.read(db, branch);
-  const info = await branchInfo(context, { db, branch }, ref);
+  const info = await branchInfo(context, { db, branch }, ref, options);
   const { chain } = await pointIn(context, { db, branch }, ref);
   return {
     ...info,
@@ -43,6 +48,7 @@ export async function status(
 export async function branches(
   context: StoreContext,
   db?: string,
+  options: InspectOptions = {},
 ): Promise<BranchInfo[]> {
   if (db !== undefined) parseName(db, "database");
   const names = await context.refs.list(db);
@@ -54,7 +60,7 @@ export async function branches(
   const infos: BranchInfo[] = [];
   for (const name of names) {
     const found = await context.refs.find(name.db, name.branch);
-    if (found) infos.push(await branchInfo(context, name, found.ref));
+    if (found) infos.push(await branchInfo(context, name, found.ref, options));
   }
   return infos;
 }
@@ -100,6 +106,7 @@ async function branchInfo(
   context: StoreContext,
   { db, branch }: { db: string; branch: string },
   ref: Ref,
+  { look = true }: InspectOptions,
 ): Promise<BranchInfo> {
   const leased = isLeased(ref, context);
   const info: BranchInfo = {
@@ -129,7 +136,7 @@ async function branchInfo(
   } catch {
     // Not checked out.
   }
-  if (leased || info.checkout === undefined) return info;
+  if (leased || !look || info.checkout === undefined) return info;
   try {
     info.state = await stateAtRest(context, { db, branch }, ref);
   } catch (error) {
@@ -153,7 +160,5 @@ async function stateAtRest(
   if (!view || await context.checkouts.hasContentOf(view.path, target)) {
     return "idle";
   }
-  return view.identity === "foreign" && !view.interrupted
-    ? "detached"
-    : "dirty";
+  return view.identity === "foreign" && !view.interrupted ? "detached" : "dirty";
 }
