@@ -8,7 +8,7 @@
  * @module
  */
 
-import { TaskdError } from "../lib/errors.ts";
+import { hasCode, TaskdError } from "../lib/errors.ts";
 import type { BranchArgs, OpenAnswer, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
@@ -61,7 +61,23 @@ export function createHandlers(context: HandlerContext): Handlers {
     return { ...answer, session };
   };
 
-  const branchState = async (info: BranchInfo): Promise<BranchInfo> => merged(info, await sessions.info(info));
+  /** A branch at rest, looked at under its lock: another worker may be about to open its checkout. */
+  const lookAt = (address: Address) => locked([address], () => engine.store("status", [address]));
+
+  const listed = async (info: BranchInfo): Promise<BranchInfo | undefined> => {
+    const session = await sessions.info(info);
+    if (session !== undefined) return merged(info, session);
+    if (info.checkout === undefined || info.state !== "idle") return info;
+    try {
+      const { storage: _storage, lineage: _lineage, depth: _depth, chain_bytes: _chain, own_bytes: _own, ...now } =
+        await lookAt({ db: info.db, branch: info.branch });
+      return now;
+    } catch (error) {
+      // It was destroyed since it was listed.
+      if (hasCode(error, "not_found")) return undefined;
+      throw error;
+    }
+  };
 
   return {
     create: (args) => {
@@ -98,14 +114,17 @@ export function createHandlers(context: HandlerContext): Handlers {
       const infos = await sessions.infos(wanted);
       if (db === undefined || branch === undefined) return { sessions: infos, ...common };
       const address = { db, branch };
-      const ask = () => engine.store("status", [address]);
-      const status = sessions.has(address) ? await ask() : await locked([address], ask);
+      // With a session, also one that is being opened, the checkout is that session's alone.
+      const status = sessions.has(address)
+        ? await engine.store("status", [address, { look: false }])
+        : await lookAt(address);
       return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
     },
 
     branches: async ({ db }) => {
-      const branches = await engine.store("branches", db === undefined ? [] : [db]);
-      return { branches: await Promise.all(branches.map(branchState)) };
+      const infos = await engine.store("branches", [db, { look: false }]);
+      const branches = await Promise.all(infos.map(listed));
+      return { branches: branches.filter((info) => info !== undefined) };
     },
 
     databases: async () => ({ databases: await engine.store("databases", []) }),
@@ -157,6 +176,9 @@ export function createHandlers(context: HandlerContext): Handlers {
     promote: (args) => {
       const from = branchOf(args);
       const onto = { db: from.db, branch: args.onto };
+      if (onto.branch === from.branch) {
+        throw new TaskdError("invalid_request", 'Cannot run promote: field "onto" is the branch itself');
+      }
       return locked([from, onto], async () => {
         await flushLive(from);
         return await repoint(

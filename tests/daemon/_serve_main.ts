@@ -5,14 +5,16 @@
  * @module
  */
 
-import { serve } from "../../daemon/serve.ts";
+import { serve, type ServeOptions } from "../../daemon/serve.ts";
+import { TaskdError } from "../../lib/errors.ts";
 
 const stop = new AbortController();
 Deno.addSignalListener("SIGTERM", () => stop.abort());
-const daemon = await serve({
-  ...JSON.parse(Deno.args[0]!),
-  signal: stop.signal,
-  log: (entry) => console.error(entry),
+const options: ServeOptions = JSON.parse(Deno.args[0]!);
+const serving = serve({ ...options, signal: stop.signal, log: (entry) => console.error(entry) });
+const daemon = await serving.catch((error) => {
+  console.error(error instanceof TaskdError ? `${error.code}: ${error.message}` : error);
+  Deno.exit(1);
 });
 const unclosed = await daemon.finished;
 Deno.exit(unclosed.length === 0 ? 0 : 1);

@@ -4,9 +4,9 @@ import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import { OPS, parseArgs } from "../../lib/protocol/ops.ts";
 import { PAGE, withReference } from "./reference.ts";
 
-/** A page without what the formatter puts into tables. */
+/** A page without what the formatter does to it. */
 function unpadded(page: string): string {
-  return page.replaceAll(/ +/g, " ").replaceAll(/-{3,}/g, "---");
+  return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
 Deno.test("docs/protocol.md says what the tables say", async () => {

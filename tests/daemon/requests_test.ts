@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERROR_CODES } from "../../lib/errors.ts";
 import type { OpName } from "../../lib/protocol/messages.ts";
-import { type Field, OPS } from "../../lib/protocol/ops.ts";
+import { COMMON_ERRORS, type Field, OPS } from "../../lib/protocol/ops.ts";
 import { DaemonProcess, Place } from "./_daemon.ts";
 import { RawClient } from "./raw_client.ts";
 
@@ -30,10 +30,10 @@ const WRONG: Record<string, unknown[]> = {
   "integer, ms, or null": [0, -1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
   "array of strings": ["t", [1], [["t"]], Array(1001).fill("t"), ["a\0b"], Array(100_000).fill("t")],
 };
-const NEVER = [{}, { length: 1 }, [], [null], true, 7, null, 1e999];
+const NEVER = [{}, { length: 1 }, [], [null], true, 7, null];
 
 function isRight(type: string, value: unknown): boolean {
-  if (value === null) return type === "integer, ms, or null" || false;
+  if (value === null) return type === "integer, ms, or null";
   if (type === "boolean") return typeof value === "boolean";
   if (type === "array of strings") return Array.isArray(value) && value.every((one) => typeof one === "string");
   return type.startsWith("integer") && typeof value === "number" && Number.isFinite(value);
@@ -67,7 +67,7 @@ Deno.test("every operation with every field missing, wrong, huge or unknown is r
     // With nothing wrong about its fields it is run, and answers within the contract whatever it finds.
     const answer = await client.ask(JSON.stringify({ op, ...right }));
     assert(answer.ok || (answer.code in ERROR_CODES && answer.code !== "internal"), `${op}: ${JSON.stringify(answer)}`);
-    assert(answer.ok || [...OPS[op].errors, "denied"].includes(answer.code), `${op} documents ${answer.code}`);
+    assert(answer.ok || [...OPS[op].errors, ...COMMON_ERRORS].includes(answer.code), `${op} documents ${answer.code}`);
   }
   assert(refused > 300);
   assertEquals(daemon.log.filter((line) => line.includes("defect")), []);
