@@ -8,19 +8,25 @@
 import { type Client, connect, subscribe } from "../lib/client/client.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
+import type { Store } from "../lib/store/store.ts";
 import type { Plan } from "./command.ts";
 import type { BranchOperations, Operations, RepointOptions, SessionOperations } from "./operations.ts";
 
 /** Connects to the daemon. */
 export async function openSocketOperations(plan: Plan, signal: AbortSignal): Promise<Operations> {
   const client = await connect(plan.socket, { signal });
+  let store: Store | undefined;
   return {
     branches: branchOperations(client),
-    store: async () => await (await import("../lib/store/open.ts")).openStore(plan.store, { holder: "cli" }),
+    store: async () => {
+      const { openStore } = await import("../lib/store/open.ts");
+      return store ??= await openStore(plan.store, { holder: "cli" });
+    },
     live: liveOperations(client, plan.socket, signal),
     sqliteVersion: async () => (await client.call("status", {})).sqlite_version,
     close: () => {
       client.close();
+      store?.close();
       return Promise.resolve();
     },
   };

@@ -15,6 +15,6 @@ export async function openStoreOperations(directory: string): Promise<Operations
     branches: store,
     store: () => Promise.resolve(store),
     sqliteVersion: () => Promise.resolve(sqliteVersion()),
-    close: () => Promise.resolve(),
+    close: () => Promise.resolve(store.close()),
   };
 }

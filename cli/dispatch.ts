@@ -18,6 +18,7 @@ import { absolutePath, type LaunchContext, planCall } from "./launch.ts";
 import { parseCall } from "./parse.ts";
 import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "./permissions.ts";
 import { type Load, loadFromTable, processIo, runCommand } from "./run.ts";
+import { makeStoreDirectory } from "./store_directory.ts";
 import type { FromWorker, ToWorker } from "./worker_host.ts";
 // Makes the Worker's modules part of the program, so that whatever caches or packs it has them.
 import type {} from "./worker.ts";
@@ -39,6 +40,7 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
   try {
     ({ plan, spec } = await understand(argv));
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
+    if (plan.route === "store" || spec.uses === "serve") await makeStoreDirectory(plan.store);
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
