@@ -8,7 +8,8 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { type ErrorCode, TaskdError } from "../errors.ts";
-import { type UriOptions, uriPath } from "./header.ts";
+import type { UriOptions } from "./header.ts";
+import { openName } from "./open_name.ts";
 
 // Primary result codes, https://sqlite.org/rescode.html.
 const RESULT_CODES: Record<number, ErrorCode> = {
@@ -50,7 +51,7 @@ export class Connection {
     this.#path = path;
     const { busy_timeout_ms, ...uri } = options;
     try {
-      this.#db = new DatabaseSync(uriPath(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms });
+      this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms });
     } catch (error) {
       throw sqliteError(error, `Cannot open ${path}`);
     }
