@@ -49,6 +49,8 @@ export interface Changes {
   pages: number[];
   /** Pages of the database after the last commit. */
   page_count: number;
+  /** Fewest pages that it had at any of the commits: what lies beyond must be among the pages. */
+  low_page_count: number;
   /** Transactions. */
   commits: number;
 }
@@ -77,6 +79,8 @@ export class WalTail {
   #changed = new Set<number>();
   #commits = 0;
   #page_count = 0;
+  /** Smallest size of the database since changes were last taken. */
+  #low_page_count = Infinity;
   /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
   #reset_allowed = false;
   #pinned = false;
@@ -127,6 +131,11 @@ export class WalTail {
   get mark(): WalMark | undefined {
     return this.#header && this.#position &&
       { ...this.#position, salt1: this.#header.salt1, salt2: this.#header.salt2 };
+  }
+
+  /** Where the present generation of the log begins; undefined before the log's first frame. */
+  get generation(): WalMark | undefined {
+    return this.#header && { ...walStart(this.#header), salt1: this.#header.salt1, salt2: this.#header.salt2 };
   }
 
   /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
@@ -248,7 +257,12 @@ export class WalTail {
   take(): Changes {
     const lock = lockPage(this.page_size);
     const pages = [...this.#changed].filter((pgno) => pgno !== lock).sort((a, b) => a - b);
-    const changes = { pages, page_count: this.#page_count, commits: this.#commits };
+    const changes = {
+      pages,
+      page_count: this.#page_count,
+      low_page_count: Math.min(this.#low_page_count, this.#page_count),
+      commits: this.#commits,
+    };
     this.#forgetChanges();
     return changes;
   }
@@ -257,6 +271,7 @@ export class WalTail {
   giveBack(changes: Changes): void {
     for (const pgno of changes.pages) if (pgno <= this.#page_count) this.#changed.add(pgno);
     this.#commits += changes.commits;
+    this.#low_page_count = Math.min(this.#low_page_count, changes.low_page_count);
   }
 
   /** The database as it was at the last commit that was read. */
@@ -344,6 +359,7 @@ export class WalTail {
   #forgetChanges(): void {
     this.#changed.clear();
     this.#commits = 0;
+    this.#low_page_count = Infinity;
   }
 
   /** Frames read of the current generation. */
@@ -365,10 +381,13 @@ export class WalTail {
       this.#overlay.set(pgno, offset);
       this.#changed.add(pgno);
     }
-    if (commit.page_count < this.#page_count) {
-      for (const pgno of this.#changed) if (pgno > commit.page_count) this.#changed.delete(pgno);
-      for (const pgno of this.#overlay.keys()) if (pgno > commit.page_count) this.#overlay.delete(pgno);
+    // Pages past the end at some commit are gone; what grew back is in the commits' own pages.
+    const low = commit.low_page_count;
+    if (low < this.#page_count) {
+      for (const pgno of this.#changed) if (pgno > low && !commit.pages.has(pgno)) this.#changed.delete(pgno);
+      for (const pgno of this.#overlay.keys()) if (pgno > low && !commit.pages.has(pgno)) this.#overlay.delete(pgno);
     }
+    this.#low_page_count = Math.min(this.#low_page_count, low);
     this.#page_count = commit.page_count;
     this.#commits += commit.commits;
     this.#position = commit.end;

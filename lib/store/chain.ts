@@ -17,12 +17,7 @@ import * as v from "valibot";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
 import { storeError, translated } from "./errors.ts";
-import {
-  baseKey,
-  lineagePrefix,
-  type ObjectKey,
-  parseObjectKey,
-} from "./keys.ts";
+import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
 import { formatTxid, type Txid } from "./names.ts";
 
 /** One object of a chain. */
@@ -207,12 +202,11 @@ function gap(
   );
   return new TaskdError(
     "chain_gap",
-    `Cannot resolve lineage ${at.lineage} at ${
-      formatTxid(at.txid)
-    }: nothing covers (${formatTxid(below)}..${formatTxid(txid)}]`,
+    `Cannot resolve lineage ${at.lineage} at ${formatTxid(at.txid)}: nothing covers (${formatTxid(below)}..${
+      formatTxid(txid)
+    }]`,
     {
-      hint:
-        "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint",
+      hint: "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint",
     },
   );
 }

@@ -86,7 +86,7 @@ export class ChainCache {
     if (
       known && found && known.chain_id === chain.id && known.size === found.size
     ) {
-      this.#workspace.touchUsed(path);
+      this.#workspace.touchUsed(path, this.#clock.now());
       return { path, built: false };
     }
     const temporary = this.#workspace.beside(path);
@@ -106,7 +106,7 @@ export class ChainCache {
       removeIfPresent(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
-    this.#workspace.touchUsed(path);
+    this.#workspace.touchUsed(path, this.#clock.now());
     this.#prune(directory, path);
     return { path, built: true };
   }

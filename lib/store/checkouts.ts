@@ -102,9 +102,7 @@ export class Checkouts {
     const record = workspace.sessionRecord(path);
     if (record) {
       const ours = record.lineage === ref.lineage &&
-        record.heads.some(({ txid, digest }) =>
-          txid === ref.txid && digest === ref.digest
-        );
+        record.heads.some(({ txid, digest }) => txid === ref.txid && digest === ref.digest);
       return {
         path,
         identity: ours ? "current" : "foreign",
@@ -245,13 +243,10 @@ export class Checkouts {
     removeIfPresent(`${path}.session`);
   }
 
-  /** Records the same of a checkout whose content a session has just proved; see {@linkcode stamp}. */
-  stampClosed(path: string, chain: Chain): void {
+  /** Records the same of a checkout that the calling session holds quiet, and ends its session record. */
+  stampHeld(path: string, chain: Chain, change_counter: number): void {
     removeIfPresent(`${path}.shadow`);
-    this.#writeStamp(path, chain, {
-      shadow: null,
-      change_counter: readChangeCounter(path) ?? 0,
-    });
+    this.#writeStamp(path, chain, { shadow: null, change_counter });
     removeIfPresent(`${path}.session`);
   }
 
@@ -265,9 +260,7 @@ export class Checkouts {
     }
     const record = workspace.sessionRecord(path);
     const head = record?.lineage === before.ref.lineage &&
-      record.heads.find(({ txid, digest }) =>
-        txid === before.ref.txid && digest === before.ref.digest
-      );
+      record.heads.find(({ txid, digest }) => txid === before.ref.txid && digest === before.ref.digest);
     if (head) {
       const { lineage, txid, digest } = after.ref;
       workspace.writeSessionRecord(path, {

@@ -59,9 +59,7 @@ export async function pointIn(
   address: Address,
   ref: Ref,
 ): Promise<Point> {
-  const at = address.checkpoint === undefined
-    ? ref
-    : checkpointOf(ref, address);
+  const at = address.checkpoint === undefined ? ref : checkpointOf(ref, address);
   const lineage = at.lineage ?? ref.lineage;
   const chain = await context.chains.resolve(lineage, at.txid);
   const { kind } = chain.objects.at(-1)!;
@@ -82,9 +80,7 @@ function checkpointOf(ref: Ref, address: Address) {
     "not_found",
     `There is no checkpoint ${formatAddress(address)}`,
     {
-      hint: names.length === 0
-        ? "The branch has no checkpoints"
-        : `It has: ${names.slice(-20).join(", ")}`,
+      hint: names.length === 0 ? "The branch has no checkpoints" : `It has: ${names.slice(-20).join(", ")}`,
     },
   );
 }

@@ -7,12 +7,7 @@
  * @module
  */
 
-import {
-  type Clock,
-  type RandomBytes,
-  systemClock,
-  systemRandom,
-} from "../clock.ts";
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, fileErrorCode, isStillAt, writeAllSync } from "../fs.ts";
 
@@ -239,12 +234,8 @@ function alreadyRunning(
   directory: string,
   info: DaemonInfo | undefined,
 ): TaskdError {
-  const host = info?.host === undefined || info.host === ""
-    ? ""
-    : ` on ${info.host}`;
-  const who = info === undefined
-    ? ""
-    : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
+  const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
+  const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
   return new TaskdError(
     "daemon_running",
     `Cannot serve ${directory}: another daemon does so already${who}`,

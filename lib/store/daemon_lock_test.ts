@@ -148,9 +148,7 @@ Deno.test("of many daemons that start at once exactly one serves", () =>
     const outcomes = await Promise.allSettled(
       Array.from({ length: 16 }, () => acquireDaemonLock(directory)),
     );
-    const locks = outcomes.flatMap((outcome) =>
-      outcome.status === "fulfilled" ? [outcome.value] : []
-    );
+    const locks = outcomes.flatMap((outcome) => outcome.status === "fulfilled" ? [outcome.value] : []);
     assertEquals(locks.length, 1);
     locks[0]!.release();
   }));

@@ -19,8 +19,7 @@ const CODES: Record<BackendErrorCode, ErrorCode> = {
 };
 
 const HINTS: Partial<Record<BackendErrorCode, string>> = {
-  denied:
-    "Check the owner, the permissions and whether the file system is mounted read-only",
+  denied: "Check the owner, the permissions and whether the file system is mounted read-only",
   no_space: "Free some space; nothing was changed",
   unavailable: "Try again; nothing is known to have changed",
   ambiguous: "Look at the branch before trying again",

@@ -61,9 +61,7 @@ export function snapshotKey(
   txid: Txid,
   codec: Codec,
 ): string {
-  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${
-    formatTxid(txid)
-  }.${codec}`;
+  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${formatTxid(txid)}.${codec}`;
 }
 
 /** Key of the checksums of a plain-image snapshot. */
@@ -78,9 +76,7 @@ export function segmentKey(
   first: Txid,
   last: Txid,
 ): string {
-  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/segment-${
-    formatTxid(last)
-  }-${formatTxid(first)}.zst`;
+  return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/segment-${formatTxid(last)}-${formatTxid(first)}.zst`;
 }
 
 const OBJECT =

@@ -94,9 +94,7 @@ export class Lease {
       if (isLeased(ref, context)) {
         throw new TaskdError(
           "lease_held",
-          `Cannot take ${address.db}@${address.branch}: ${
-            ref.lease!.holder
-          } holds it until ${ref.lease!.expires_at}`,
+          `Cannot take ${address.db}@${address.branch}: ${ref.lease!.holder} holds it until ${ref.lease!.expires_at}`,
           { hint: "Close the session or wait for the other command to end" },
         );
       }
@@ -200,9 +198,7 @@ export class Lease {
     if (ref.lease?.holder === this.holder && ref.epoch === this.epoch) return;
     throw new TaskdError(
       "fenced",
-      `The lease of ${this.address.db}@${this.address.branch} was lost to ${
-        ref.lease?.holder ?? "another holder"
-      }`,
+      `The lease of ${this.address.db}@${this.address.branch} was lost to ${ref.lease?.holder ?? "another holder"}`,
     );
   }
 }

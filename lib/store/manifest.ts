@@ -31,8 +31,7 @@ const Manifest = v.object({
 /** What `bstore.json` holds. */
 export type Manifest = v.InferOutput<typeof Manifest>;
 
-const encode = (manifest: Manifest) =>
-  new TextEncoder().encode(JSON.stringify(manifest));
+const encode = (manifest: Manifest) => new TextEncoder().encode(JSON.stringify(manifest));
 
 function parse(bytes: Uint8Array, url: string): Manifest {
   let json: unknown;
@@ -60,8 +59,7 @@ function parse(bytes: Uint8Array, url: string): Manifest {
       "unsupported_layout",
       `Cannot use ${url}: its layout version is ${result.output.layout_version}, this program knows ${LAYOUT_SHARED}`,
       {
-        hint:
-          "Use the newer program that wrote it; there is no way back to an older layout",
+        hint: "Use the newer program that wrote it; there is no way back to an older layout",
       },
     );
   }
@@ -87,8 +85,7 @@ export async function openManifest(
         "not_a_store",
         `Cannot use ${backend.url} as a store: it has ${key} but no manifest`,
         {
-          hint:
-            `Restore ${MANIFEST_KEY} from a backup, or use another location`,
+          hint: `Restore ${MANIFEST_KEY} from a backup, or use another location`,
         },
       );
     }

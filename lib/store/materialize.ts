@@ -13,12 +13,7 @@ import { lockPage } from "../sqlite/header.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import { storeError } from "./errors.ts";
 import { imageIndexKey } from "./keys.ts";
-import {
-  decodePages,
-  type ObjectHeader,
-  readIndex,
-  verifyImage,
-} from "./object_file.ts";
+import { decodePages, type ObjectHeader, readIndex, verifyImage } from "./object_file.ts";
 import type { LongOptions } from "./results.ts";
 
 /** Bytes read at once when an image is checked. */
@@ -200,9 +195,7 @@ async function applyPages(
       };
     }
     const { pgno, bytes } = next.value;
-    page_size ??= object.kind === "snapshot" && pgno === 1
-      ? pageSizeOf(bytes)
-      : undefined;
+    page_size ??= object.kind === "snapshot" && pgno === 1 ? pageSizeOf(bytes) : undefined;
     if (page_size === undefined) {
       throw corrupt(object, "it does not begin with page 1");
     }
@@ -257,8 +250,7 @@ async function* counted(
 
 function corrupt(object: ChainObject, problem: string): TaskdError {
   return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, {
-    hint:
-      "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
+    hint: "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
   });
 }
 

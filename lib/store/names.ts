@@ -24,8 +24,7 @@ export function parseName(
       "invalid_name",
       `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`,
       {
-        hint:
-          "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
+        hint: "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
       },
     );
   }
@@ -56,9 +55,7 @@ export function parseAddress(text: string): Address {
   }
   const address: Address = {
     db: parseName(parts[0]!, "database"),
-    branch: parts[1] === undefined
-      ? DEFAULT_BRANCH
-      : parseName(parts[1], "branch"),
+    branch: parts[1] === undefined ? DEFAULT_BRANCH : parseName(parts[1], "branch"),
   };
   if (parts[2] !== undefined) {
     address.checkpoint = parseName(parts[2], "checkpoint");
@@ -69,9 +66,7 @@ export function parseAddress(text: string): Address {
 /** An address as text; the inverse of {@linkcode parseAddress}. */
 export function formatAddress(address: Address): string {
   const branch = `${address.db}@${address.branch}`;
-  return address.checkpoint === undefined
-    ? branch
-    : `${branch}@${address.checkpoint}`;
+  return address.checkpoint === undefined ? branch : `${branch}@${address.checkpoint}`;
 }
 
 /** A txid or epoch as it stands in keys: 16 hex digits, so that keys sort. */

@@ -76,9 +76,7 @@ export async function writeSnapshot(
   snapshot: { txid: Txid; image: Image; clone_path?: string } & LongOptions,
 ): Promise<StoredObject> {
   const { txid, image, clone_path } = snapshot;
-  const codec: Codec = backend.clone && clone_path !== undefined
-    ? "raw"
-    : "zst";
+  const codec: Codec = backend.clone && clone_path !== undefined ? "raw" : "zst";
   const key = snapshotKey(place.lineage, place.epoch, txid, codec);
   const header: ObjectHeader = {
     kind: codec === "raw" ? "image-index" : "snapshot",
@@ -129,12 +127,9 @@ async function store(
 ): Promise<StoredObject> {
   const writer = new ObjectWriter(header);
   const buffer = new Uint8Array(Math.max(RUN_BYTES, image.page_size));
-  const total = header.kind === "segment"
-    ? undefined
-    : image.page_count * image.page_size;
+  const total = header.kind === "segment" ? undefined : image.page_count * image.page_size;
   let stored_bytes = 0;
   let done = 0;
-  // deno-lint-ignore require-await -- the backend takes async chunks, the image is read synchronously
   const chunks = async function* () {
     for (const { first, count } of runs) {
       options.signal?.throwIfAborted();

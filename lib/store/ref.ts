@@ -17,8 +17,7 @@ import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 /** The `schema` field of a ref. */
 export const REF_SCHEMA = 1;
 
-const hex = (digits: number) =>
-  v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
+const hex = (digits: number) => v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const lineage = hex(32);
 const digest = hex(16);
@@ -92,9 +91,7 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
       { cause },
     );
   }
-  const schema = typeof json === "object" && json !== null
-    ? (json as { schema?: unknown }).schema
-    : undefined;
+  const schema = typeof json === "object" && json !== null ? (json as { schema?: unknown }).schema : undefined;
   if (typeof schema === "number" && schema > REF_SCHEMA) {
     throw new TaskdError(
       "unsupported_format",
@@ -109,9 +106,7 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
     const issue = result.issues[0];
     throw new TaskdError(
       "corrupt",
-      `Cannot read the ref of ${address}: ${
-        v.getDotPath(issue) ?? "it"
-      }: ${issue.message}`,
+      `Cannot read the ref of ${address}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`,
     );
   }
   return result.output;
@@ -153,7 +148,10 @@ export class Refs {
     }
   }
 
-  /** Writes the first ref of a branch; `already_exists` when there is one. */
+  /**
+   * Writes the first ref of a branch. Only `already_exists` says for certain that the ref was never written; after any
+   * other error it may stand, and what it refers to has to stay.
+   */
   async create(
     db: string,
     branch: string,
@@ -161,36 +159,33 @@ export class Refs {
   ): Promise<VersionedRef> {
     const whole: Ref = { schema: REF_SCHEMA, ...ref, nonce: this.nonce() };
     const attempted = `Cannot create the branch ${db}@${branch}`;
+    let unsure = false;
     for (let attempt = 0; attempt < 4; attempt++) {
       try {
-        return {
-          ref: whole,
-          etag: await this.#backend.create(
-            refKey(db, branch),
-            encodeRef(whole),
-          ),
-        };
+        return { ref: whole, etag: await this.#backend.create(refKey(db, branch), encodeRef(whole)) };
       } catch (error) {
-        if (
-          !isBackendError(error, "precondition_failed") &&
-          !isBackendError(error, "ambiguous")
-        ) {
-          throw storeError(error, attempted);
+        if (isBackendError(error, "ambiguous")) unsure = true;
+        else if (!isBackendError(error, "precondition_failed")) {
+          throw unsure ? doubt(error) : storeError(error, attempted);
         }
       }
-      const found = await this.find(db, branch);
-      if (found?.ref.nonce === whole.nonce) return found;
-      if (found) {
-        throw new TaskdError(
-          "already_exists",
-          `${attempted}: it exists already`,
-        );
-      }
+      // Nobody ever read what we tried to write: it is certain that this ref is another's.
+      if (!unsure) throw new TaskdError("already_exists", `${attempted}: it exists already`);
+      const found = await this.find(db, branch).catch((error) => {
+        throw doubt(error);
+      });
+      // By lineage: somebody may have changed our ref, and with it its nonce, since.
+      if (found?.ref.lineage === whole.lineage) return found;
+      if (found) throw doubt(undefined);
     }
-    throw new TaskdError(
-      "ambiguous",
-      `${attempted}: the store does not say whether it did`,
-    );
+    throw doubt(undefined);
+
+    function doubt(cause: unknown): TaskdError {
+      return new TaskdError("ambiguous", `${attempted}: the store does not say whether it did`, {
+        cause,
+        hint: "Look at the branch before trying again",
+      });
+    }
   }
 
   /**

@@ -67,7 +67,11 @@ export interface StoreOptions {
 
 /** An open branch store. Every method throws TaskdError with a code of lib/errors.ts. */
 export class Store {
-  /** What sessions and the janitor work with. */
+  /**
+   * What sessions and the janitor work with.
+   *
+   * @internal
+   */
   readonly context: StoreContext;
 
   private constructor(context: StoreContext) {

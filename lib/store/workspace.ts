@@ -110,11 +110,10 @@ export class Workspace {
   }
 
   /** Sets the clock by which cache entries are ranked. */
-  touchUsed(path: string): void {
+  touchUsed(path: string, now_ms: number): void {
     try {
       Deno.writeTextFileSync(`${path}.last-used`, "", { mode: 0o600 });
-      const now = new Date();
-      Deno.utimeSync(`${path}.last-used`, now, now);
+      Deno.utimeSync(`${path}.last-used`, now_ms / 1000, now_ms / 1000);
     } catch {
       // Only the order of eviction suffers.
     }

@@ -8,13 +8,7 @@
 import { hasCode, TaskdError } from "../../errors.ts";
 import { fileError, removeIfPresent } from "../../fs.ts";
 import { requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
-import {
-  type Point,
-  pointAt,
-  pointIn,
-  type StoreContext,
-  targetOf,
-} from "../context.ts";
+import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress } from "../names.ts";
@@ -104,9 +98,7 @@ export async function checkoutPath(
   const { db, branch, checkpoint } = address;
   await context.refs.read(db, branch);
   const { workspace } = context;
-  const path = checkpoint === undefined
-    ? workspace.checkout(db, branch)
-    : workspace.readOnly(db, branch, checkpoint);
+  const path = checkpoint === undefined ? workspace.checkout(db, branch) : workspace.readOnly(db, branch, checkpoint);
   try {
     requirePlainFile(path);
   } catch (cause) {
@@ -144,7 +136,7 @@ async function readOnly(
     known && found && known.chain_id === point.chain.id &&
     known.size === found.size
   ) {
-    workspace.touchUsed(path);
+    workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };
   }
   const temporary = workspace.beside(path);
@@ -177,6 +169,6 @@ async function readOnly(
     removeIfPresent(temporary);
     throw fileError(error, `Cannot write ${path}`);
   }
-  workspace.touchUsed(path);
+  workspace.touchUsed(path, context.clock.now());
   return { ...answer, source: "materialized" };
 }

@@ -12,20 +12,10 @@ import { nextTurn } from "../../clock.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { lockPage } from "../../sqlite/header.ts";
 import type { QuietCheckout } from "../checkouts.ts";
-import {
-  type Point,
-  pointIn,
-  type StoreContext,
-  targetOf,
-} from "../context.ts";
+import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
-import {
-  type Head,
-  type StoredObject,
-  writeSegment,
-  writeSnapshot,
-} from "../objects.ts";
+import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../objects.ts";
 import type { Ref, RefCheckpoint } from "../ref.ts";
 import type { CheckpointResult, LongOptions } from "../results.ts";
 
@@ -49,14 +39,11 @@ export async function checkpoint(
     refuseCheckpoint(lease.ref, address, name, options.note);
     const before = await pointIn(context, { db, branch }, lease.ref);
     const stored = await storeEdits(context, lease, before, options);
+    // Released whatever happens from here on: until then no application can write.
+    using quiet = stored?.quiet;
     const head = stored?.object.head ?? before.head;
-    await lease.write((ref) =>
-      withCheckpoint(context, ref, head, name, options.note)
-    );
-    if (stored) {
-      using quiet = stored.quiet;
-      await stampBestEffort(context, quiet, lease);
-    }
+    await lease.write((ref) => withCheckpoint(context, ref, head, name, options.note));
+    if (quiet) await stampBestEffort(context, quiet, lease);
     return {
       db,
       branch,
@@ -76,8 +63,7 @@ export function refuseCheckpoint(
   name: string,
   note?: string,
 ): void {
-  const attempted =
-    `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
+  const attempted = `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
   if (ref.checkpoints.some((known) => known.name === name)) {
     throw new TaskdError("already_exists", `${attempted}: it exists already`);
   }
@@ -146,8 +132,7 @@ async function storeEdits(
       "dirty",
       `Cannot store the edits in ${view.path}: it does not belong to the branch's present history`,
       {
-        hint:
-          "Save them with sqlite3 .backup, then check the branch out again with --force",
+        hint: "Save them with sqlite3 .backup, then check the branch out again with --force",
       },
     );
   }
@@ -156,9 +141,7 @@ async function storeEdits(
     const place = { lineage: before.ref.lineage, epoch: lease.epoch };
     const txid = before.head.txid + 1;
     const shadow = checkouts.shadow(view.path, before.chain);
-    const changed = shadow === undefined
-      ? undefined
-      : await changedPages(shadow, quiet, options);
+    const changed = shadow === undefined ? undefined : await changedPages(shadow, quiet, options);
     if (
       changed?.length === 0 ||
       (!changed && await checkouts.sameContent(quiet, target))
@@ -174,7 +157,12 @@ async function storeEdits(
       ? await writeSegment(backend, place, {
         prev: before.head,
         txid,
-        changes: { pages: changed, page_count: image.page_count, commits: 1 },
+        changes: {
+          pages: changed,
+          page_count: image.page_count,
+          low_page_count: image.page_count,
+          commits: 1,
+        },
         image,
       })
       : await writeSnapshot(backend, place, {

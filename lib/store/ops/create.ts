@@ -8,13 +8,9 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../errors.ts";
 import { removeIfPresent } from "../../fs.ts";
-import {
-  hasWal,
-  ImageFile,
-  requirePlainFile,
-} from "../../sqlite/checkout_file.ts";
+import { hasWal, ImageFile, requirePlainFile } from "../../sqlite/checkout_file.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
-import { uriPath } from "../../sqlite/header.ts";
+import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
 import { DEFAULT_BRANCH, parseName } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
@@ -126,13 +122,13 @@ function openSource(from: string, attempted: string): DatabaseSync {
     }
   };
   try {
-    return open(uriPath(from, { mode: "ro" }));
+    return open(openName(from, { mode: "ro" }));
   } catch (error) {
     const wrapped = sqliteError(error, attempted);
     // In a directory that cannot be written a WAL-mode file is readable only as one that nobody changes.
     if (wrapped.code !== "not_found" || hasWal(from)) throw wrapped;
     try {
-      return open(uriPath(from, { immutable: true }));
+      return open(openName(from, { immutable: true }));
     } catch {
       throw wrapped;
     }

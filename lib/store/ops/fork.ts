@@ -4,7 +4,7 @@
  * @module
  */
 
-import { TaskdError } from "../../errors.ts";
+import { hasCode, TaskdError } from "../../errors.ts";
 import { isoNow, pointAt, type StoreContext } from "../context.ts";
 import { refuseClaimed } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
@@ -41,10 +41,8 @@ export async function fork(
       ...(begun.base === undefined ? {} : { base: begun.base }),
     });
   } catch (error) {
-    // After an ambiguous answer the ref may stand, and then the lineage is its life.
-    if (!(error instanceof TaskdError && error.code === "ambiguous")) {
-      await abandonLineage(context.backend, begun.lineage);
-    }
+    // After any other error the ref may stand, and then the lineage is its life.
+    if (hasCode(error, "already_exists")) await abandonLineage(context.backend, begun.lineage);
     throw error;
   }
   return {

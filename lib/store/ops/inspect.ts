@@ -78,12 +78,17 @@ export async function databases(
 
 /** Who holds a branch. */
 export interface LeaseInfo {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Fencing epoch; every lease taken raises it. */
   epoch: number;
+  /** Who took the lease last; absent when it was given back. */
   holder?: string;
   /** ISO 8601 UTC. */
   expires_at?: string;
+  /** Whether the lease holds now. */
   live: boolean;
 }
 

@@ -104,10 +104,13 @@ function removeReadOnly(
 
 /** Answer of touch. */
 export interface TouchResult {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
   /** ISO 8601 UTC. */
   touched_at: string;
+  /** Milliseconds from then on at which it expires; absent means never. */
   ttl_ms?: number;
 }
 
@@ -120,9 +123,7 @@ export async function touch(
   const { ref } = await context.refs.update(db, branch, (ref) => {
     refuseClaimed(ref);
     const { ttl_ms: known, ...rest } = ref;
-    const ttl_ms = options.ttl_ms === undefined
-      ? known
-      : options.ttl_ms ?? undefined;
+    const ttl_ms = options.ttl_ms === undefined ? known : options.ttl_ms ?? undefined;
     return {
       ...rest,
       touched_at: isoNow(context),
@@ -147,9 +148,7 @@ export async function protect(
   if (address.checkpoint !== undefined) {
     throw new TaskdError(
       "usage",
-      `Cannot protect ${
-        formatAddress(address)
-      }: it is a checkpoint, not a branch`,
+      `Cannot protect ${formatAddress(address)}: it is a checkpoint, not a branch`,
     );
   }
   await context.refs.update(db, branch, (ref) => {

@@ -36,8 +36,7 @@ export async function beginLineage(
     return await materializeLineage(context, point, options);
   }
   if (context.layout_version < LAYOUT_SHARED) {
-    context.layout_version =
-      (await raiseLayout(context.backend, LAYOUT_SHARED)).layout_version;
+    context.layout_version = (await raiseLayout(context.backend, LAYOUT_SHARED)).layout_version;
   }
   const lineage = newLineage(context);
   // The lineage that holds the last object: a fork of an unchanged fork points past it, so hops never pile up.

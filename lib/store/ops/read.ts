@@ -23,8 +23,11 @@ const COMPARE_BYTES = 1 << 20;
 
 /** Answer of export. */
 export interface ExportResult {
+  /** Absolute path of the file. */
   path: string;
+  /** Transaction it holds. */
   txid: Txid;
+  /** Bytes of the file. */
   size_bytes: number;
 }
 

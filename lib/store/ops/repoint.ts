@@ -7,24 +7,12 @@
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
-import {
-  isoNow,
-  type Point,
-  pointAt,
-  pointIn,
-  type StoreContext,
-  targetOf,
-} from "../context.ts";
+import { isoNow, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, refuseClaimed, withLease } from "../lease.ts";
 import { type Address, formatAddress } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { CompactResult, LongOptions, RepointResult } from "../results.ts";
-import {
-  abandonLineage,
-  beginLineage,
-  materializeLineage,
-  type NewLineage,
-} from "./lineage.ts";
+import { abandonLineage, beginLineage, materializeLineage, type NewLineage } from "./lineage.ts";
 
 /** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
@@ -132,9 +120,7 @@ async function repoint(
     (view.stat_clean ||
       await context.checkouts.hasContentOf(view.path, target));
 
-  const safety_branch = options.safety === false
-    ? undefined
-    : await keepHead(context, before, options);
+  const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
   const begun = await beginLineage(context, point, {
     ...options,
     epoch: lease.epoch,
@@ -150,9 +136,7 @@ async function repoint(
       checkout_refreshed = true;
     } catch (error) {
       context.log(
-        `checkout of ${db}@${branch} not refreshed: ${
-          (error as Error).message
-        }`,
+        `checkout of ${db}@${branch} not refreshed: ${(error as Error).message}`,
       );
     }
   }
@@ -166,35 +150,24 @@ async function repoint(
   };
 }
 
-/** Points the leased ref at a lineage that was begun for it. */
-async function moveTo(
-  context: StoreContext,
-  lease: Lease,
-  begun: NewLineage,
-): Promise<void> {
-  try {
-    await lease.write((ref): Ref | undefined => {
-      if (ref.lineage === begun.lineage) return undefined;
-      const { base: _, ...rest } = ref;
-      return {
-        ...rest,
-        lineage: begun.lineage,
-        txid: begun.head.txid,
-        digest: begun.head.digest,
-        checkpoints: ref.checkpoints.map((known) => ({
-          lineage: ref.lineage,
-          ...known,
-        })),
-        touched_at: isoNow(context),
-        ...(begun.base === undefined ? {} : { base: begun.base }),
-      };
-    });
-  } catch (error) {
-    if (hasCode(error, "fenced", "conflict")) {
-      await abandonLineage(context.backend, begun.lineage);
-    }
-    throw error;
-  }
+/**
+ * Points the leased ref at a lineage that was begun for it. After an error the lineage is left to garbage collection:
+ * the write may have landed unheard, and others may have forked from it since.
+ */
+async function moveTo(context: StoreContext, lease: Lease, begun: NewLineage): Promise<void> {
+  await lease.write((ref): Ref | undefined => {
+    if (ref.lineage === begun.lineage) return undefined;
+    const { base: _, ...rest } = ref;
+    return {
+      ...rest,
+      lineage: begun.lineage,
+      txid: begun.head.txid,
+      digest: begun.head.digest,
+      checkpoints: ref.checkpoints.map((known) => ({ lineage: ref.lineage, ...known })),
+      touched_at: isoNow(context),
+      ...(begun.base === undefined ? {} : { base: begun.base }),
+    };
+  });
 }
 
 /** Keeps a branch's head as a branch of its own and returns that branch's name. */
@@ -207,9 +180,7 @@ async function keepHead(
   const begun = await beginLineage(context, before, { epoch: 1 });
   for (let count = 1; count <= 1000; count++) {
     // A name has at most 128 characters.
-    const tail = count === 1
-      ? `-${options.suffix}`
-      : `-${options.suffix}-${count}`;
+    const tail = count === 1 ? `-${options.suffix}` : `-${options.suffix}-${count}`;
     const name = branch.slice(0, 128 - tail.length) + tail;
     try {
       await context.refs.create(db, name, {

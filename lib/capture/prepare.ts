@@ -1,0 +1,90 @@
+/**
+ * What a session finds when it opens: brings a branch's checkout into a state from which
+ * capturing can go on without a doubt, or refuses. Edits that no store object has are
+ * adopted if they continue the branch's head, and never dropped.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import { CheckoutFile } from "../sqlite/checkout_file.ts";
+import { RebaseNeeded, type WalMark, WalTail } from "../sqlite/wal_tail.ts";
+import { imageSha256 } from "../store/chain_cache.ts";
+import type { CheckoutView } from "../store/checkouts.ts";
+import { type Point, type StoreContext, targetOf } from "../store/context.ts";
+import type { LongOptions } from "../store/results.ts";
+
+/** How long a session waits for a lock that another process holds; its event loop stands still meanwhile. */
+export const SESSION_BUSY_TIMEOUT_MS = 1_000;
+
+/** A checkout that is ready to be captured. */
+export interface Prepared {
+  file: CheckoutFile;
+  tail: WalTail;
+  /** Why everything must be stored anew, when that is so. */
+  rebase?: string;
+  /** Where the durable head ends in the log, when capturing goes on where a former session was cut off. */
+  resumed?: WalMark;
+}
+
+/** Prepares the checkout of a branch whose lease the caller holds. */
+export async function prepareCheckout(
+  context: StoreContext,
+  point: Point,
+  options: LongOptions = {},
+): Promise<Prepared> {
+  const target = targetOf(point);
+  let view = context.checkouts.look(target);
+  if (
+    view?.identity !== "current" && view && !view.stat_clean && !await context.checkouts.hasContentOf(view.path, target)
+  ) {
+    throw new TaskdError(
+      "dirty",
+      `Cannot open a session: ${view.path} holds edits that do not belong to the branch's present history`,
+      { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
+    );
+  }
+  let known_clean = view?.stat_clean === true && view.identity === "current";
+  if (!view || view.identity !== "current") {
+    await context.checkouts.restore(target, options);
+    view = context.checkouts.look(target)!;
+    known_clean = true;
+  }
+  const file = CheckoutFile.open(view.path, { busy_timeout_ms: SESSION_BUSY_TIMEOUT_MS });
+  try {
+    return await attach(context, point, file, { view, known_clean });
+  } catch (error) {
+    file.close();
+    if (!(error instanceof RebaseNeeded)) throw error;
+    throw new TaskdError("capture_failed", `Cannot read ${view.path}: ${error.message}`, { cause: error });
+  }
+}
+
+async function attach(
+  context: StoreContext,
+  point: Point,
+  file: CheckoutFile,
+  { view, known_clean }: { view: CheckoutView; known_clean: boolean },
+): Promise<Prepared> {
+  const mark = resumeMark(context, point, view);
+  const { tail, resumed } = WalTail.attach(file, mark);
+  if (tail.converted) return { file, tail, rebase: "the journal mode was not WAL" };
+  if (mark && resumed) return { file, tail, resumed: mark };
+  if (known_clean) return { file, tail };
+  const found = await imageSha256(tail.image());
+  tail.assertNotReset();
+  if (found === await context.cache.sha256(point.address.db, point.chain, point.head.digest)) {
+    return { file, tail };
+  }
+  const rebase = view.interrupted
+    ? "a former session was cut off and its place in the log is gone"
+    : "the checkout was edited while no session was open";
+  return { file, tail, rebase };
+}
+
+/** Where in the log the branch's present head ends, if a session that was cut off wrote that down. */
+function resumeMark(context: StoreContext, { ref }: Point, view: CheckoutView): WalMark | undefined {
+  if (!view.interrupted) return undefined;
+  const record = context.workspace.sessionRecord(view.path);
+  return record?.heads.find(({ txid, digest }) => txid === ref.txid && digest === ref.digest)?.mark ?? undefined;
+}

@@ -1,0 +1,480 @@
+/**
+ * A session: captures what any stock SQLite client commits to a branch's checkout and makes
+ * it durable in the store, flush by flush.
+ *
+ * Guarantees: what a flush has answered for is in the store, and a commit that was not seen
+ * whole is never stored. A session that can no longer prove either ends in the error state, or
+ * starts over from a full copy (a rebase), counts it and logs it.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../errors.ts";
+import { RebaseNeeded } from "../sqlite/wal_tail.ts";
+import type { CheckoutFile } from "../sqlite/checkout_file.ts";
+import type { Changes, WalMark, WalTail } from "../sqlite/wal_tail.ts";
+import { pointIn, type StoreContext } from "../store/context.ts";
+import { Lease, LEASE_RENEW_MS, LEASE_TTL_MS } from "../store/lease.ts";
+import type { Address, Txid } from "../store/names.ts";
+import { assertGrowth } from "../store/object_file.ts";
+import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
+import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
+import { parseName } from "../store/names.ts";
+import type { CheckpointResult, FlushResult, SessionStatus } from "../store/results.ts";
+import type { Store } from "../store/store.ts";
+import { clonable } from "../fs.ts";
+import { Pace } from "./_pace.ts";
+import { Serial } from "./_serial.ts";
+import { prepareCheckout, type Prepared } from "./prepare.ts";
+
+/** Which flush: of the timer, or asked for. */
+export type FlushKind = "auto" | "manual";
+
+/** What a session tells, in order. The daemon publishes them as events. */
+export type SessionEvent =
+  | { type: "session_opened"; detail: { holder: string; epoch: number } }
+  | { type: "flushed"; detail: { kind: FlushKind; txid: Txid; duration_seconds: number } }
+  | { type: "flush_failed"; detail: { kind: FlushKind; code: string; error: string; duration_seconds: number } }
+  | { type: "fenced"; detail: { cause: string } }
+  | { type: "session_closed"; detail: { error?: string } };
+
+/** How a session works. */
+export interface SessionOptions {
+  /** Milliseconds between flushes of the timer; 0 for none. */
+  flush_every_ms: number;
+  /** Segments past the last snapshot before the next one; at least 1. */
+  snapshot_every: number;
+  /** Told of each event, synchronously and in order. */
+  onEvent?: (event: SessionEvent) => void;
+  /** Told what is worth a line in a log. */
+  log?: (line: string) => void;
+}
+
+/** An open session. It works by itself until it is closed; {@linkcode status} tells how it is. */
+export class CaptureSession {
+  readonly address: Address;
+  /** Path of the checkout, for any SQLite client. */
+  readonly checkout: string;
+  readonly #context: StoreContext;
+  readonly #options: SessionOptions;
+  readonly #lease: Lease;
+  readonly #file: CheckoutFile;
+  readonly #tail: WalTail;
+  readonly #pace: Pace;
+  readonly #serial = new Serial();
+  readonly #stop = new AbortController();
+  #head: Head;
+  /** Segments past the newest snapshot. */
+  #depth: number;
+  /** Pages of the database at the durable head. */
+  #durable_page_count: number;
+  #durable_at_ms: number;
+  #renewed_at_ms: number;
+  #next_flush_ms: number;
+  #rebase: string | undefined;
+  #rebases = 0;
+  #recorded: WalMark | undefined;
+  #error: TaskdError | undefined;
+  #closing: Promise<void> | undefined;
+  #running: Promise<void>;
+
+  private constructor(context: StoreContext, lease: Lease, prepared: Prepared, begin: {
+    options: SessionOptions;
+    head: Head;
+    depth: number;
+  }) {
+    const now = context.clock.monotonic();
+    this.address = { db: lease.address.db, branch: lease.address.branch };
+    this.checkout = prepared.file.path;
+    this.#context = context;
+    this.#options = begin.options;
+    this.#lease = lease;
+    this.#file = prepared.file;
+    this.#tail = prepared.tail;
+    this.#pace = new Pace(context.clock);
+    this.#head = begin.head;
+    this.#depth = begin.depth;
+    this.#durable_page_count = prepared.tail.page_count;
+    this.#durable_at_ms = now;
+    this.#renewed_at_ms = now;
+    this.#next_flush_ms = now + begin.options.flush_every_ms;
+    if (prepared.rebase !== undefined) this.#wantRebase(prepared.rebase);
+    if (prepared.resumed) {
+      // The record that led here stays true until the next flush.
+      this.#recorded = prepared.resumed;
+      this.#say("resumed where a former session was cut off");
+    } else {
+      this.#record([{ head: this.#head, mark: this.#rebase === undefined ? this.#tail.mark : undefined }], true);
+    }
+    this.#running = this.#run();
+  }
+
+  /**
+   * Opens a session: takes the branch's lease and brings its checkout up to date.
+   *
+   * @throws {TaskdError} `lease_held`, `branch_deleting`, `branch_reaping`, `dirty`, and what restoring a checkout can throw.
+   */
+  static async open(store: Store, address: Address, options: SessionOptions): Promise<CaptureSession> {
+    const { context } = store;
+    const branch = { db: address.db, branch: address.branch };
+    const lease = await Lease.acquire(context, branch);
+    const renewal = keepRenewed(context, lease);
+    try {
+      const point = await pointIn(context, branch, lease.ref);
+      const prepared = await prepareCheckout(context, point);
+      const { depth } = point.chain;
+      const session = new CaptureSession(context, lease, prepared, { options, head: point.head, depth });
+      options.onEvent?.({ type: "session_opened", detail: { holder: lease.holder, epoch: lease.epoch } });
+      return session;
+    } catch (error) {
+      await renewal.stop();
+      await lease.release();
+      throw error;
+    } finally {
+      await renewal.stop();
+    }
+  }
+
+  /** The lease's epoch. */
+  get epoch(): number {
+    return this.#lease.epoch;
+  }
+
+  /** The lease's holder. */
+  get holder(): string {
+    return this.#lease.holder;
+  }
+
+  /** What is durable. */
+  get txid(): Txid {
+    return this.#head.txid;
+  }
+
+  /** Stores everything committed so far; the answer names what is durable then. */
+  flush(kind: FlushKind = "manual"): Promise<FlushResult> {
+    return this.#serial.run(() => this.#flush(kind));
+  }
+
+  /** Flushes and names the state: checkpoint of a live branch. */
+  checkpoint(name: string, options: { note?: string } = {}): Promise<CheckpointResult> {
+    parseName(name, "checkpoint");
+    return this.#serial.run(async () => {
+      refuseCheckpoint(this.#lease.ref, this.address, name, options.note);
+      const { pages, bytes } = await this.#flush("manual");
+      const head = this.#head;
+      await this.#lease.write((ref) => withCheckpoint(this.#context, ref, head, name, options.note));
+      return {
+        ...this.address,
+        checkpoint: name,
+        txid: head.txid,
+        kind: head.kind,
+        pages,
+        stored_bytes: bytes,
+      };
+    });
+  }
+
+  /** How the session is. Reads the log to its end, so the lag is that of this moment. */
+  status(): SessionStatus {
+    let lag_bytes = 0;
+    if (!this.#error && !this.#closing) {
+      try {
+        lag_bytes = this.#observe(() => this.#tail.lagBytes());
+      } catch (error) {
+        this.#trouble(error);
+      }
+    }
+    return {
+      ...this.address,
+      state: this.#error ? "error" : "active",
+      checkout: this.checkout,
+      holder: this.holder,
+      epoch: this.epoch,
+      durable_txid: this.#head.txid,
+      durable_age_seconds: (this.#context.clock.monotonic() - this.#durable_at_ms) / 1000,
+      capture_lag_bytes: lag_bytes,
+      wal_bytes: this.#file.walSize(),
+      rebases: this.#rebases,
+      ...(this.#error ? { error: { code: this.#error.code, message: this.#error.message } } : {}),
+    };
+  }
+
+  /** Flushes, releases the lease and closes. What could not be flushed stays in the checkout and is recovered by the next session. */
+  close(): Promise<void> {
+    return this.#closing ??= this.#close();
+  }
+
+  async #run(): Promise<void> {
+    const { clock } = this.#context;
+    while (!this.#stop.signal.aborted) {
+      try {
+        await clock.sleep(this.#pace.delay_ms, this.#stop.signal);
+      } catch {
+        return;
+      }
+      if (this.#stop.signal.aborted || this.#error) return;
+      try {
+        this.#poll();
+        if (!this.#serial.busy) await this.#serial.run(() => this.#chores());
+      } catch (error) {
+        this.#trouble(error);
+      }
+    }
+  }
+
+  /** Reads what was committed. Runs also while a flush is writing. */
+  #poll(): void {
+    const started = this.#context.clock.monotonic();
+    const saw = this.#observe(() => this.#tail.drain());
+    this.#pace.polled(saw, this.#context.clock.monotonic() - started);
+  }
+
+  /**
+   * Reads the log. One that was started over while nothing was pending holds all that is new from its start: that
+   * is written down as a place to resume from.
+   */
+  #observe<T>(read: () => T): T {
+    const clean = !this.#tail.dirty && !this.#serial.busy && this.#rebase === undefined;
+    const result = read();
+    const { generation } = this.#tail;
+    if (clean && generation && generation.salt2 !== this.#recorded?.salt2) {
+      this.#record([{ head: this.#head, mark: generation }], true);
+    }
+    return result;
+  }
+
+  /** What is due: lease, flush of the timer, folding the log. */
+  async #chores(): Promise<void> {
+    const now = this.#context.clock.monotonic();
+    if (this.#pace.inPlaceDue()) this.#file.assertInPlace();
+    if (now - this.#renewed_at_ms >= LEASE_RENEW_MS) await this.#renew();
+    const { flush_every_ms } = this.#options;
+    if (flush_every_ms > 0 && now >= this.#next_flush_ms) {
+      this.#next_flush_ms = now + flush_every_ms;
+      if (this.#tail.dirty || this.#rebase !== undefined) await this.#flush("auto").catch(() => {});
+    }
+    if (this.#rebase === undefined && this.#pace.takeoverDue(this.#tail.log_bytes)) {
+      const done = this.#tail.takeover();
+      this.#pace.tookOver(done);
+      if (!done && this.#pace.blocked === 1) {
+        this.#say(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes`);
+      }
+    }
+  }
+
+  async #renew(): Promise<void> {
+    try {
+      await this.#lease.write();
+      this.#renewed_at_ms = this.#context.clock.monotonic();
+    } catch (error) {
+      if (hasCode(error, "fenced")) throw error;
+      // A passing fault: tried again at the next turn, until the lease is nearly out.
+      this.#lease.assertHeld();
+      this.#say(`lease not renewed: ${(error as Error).message}`);
+    }
+  }
+
+  async #flush(kind: FlushKind): Promise<FlushResult> {
+    if (this.#error) {
+      throw new TaskdError("session_failed", `The session of ${this.#name} is broken: ${this.#error.message}`, {
+        cause: this.#error,
+        hint: "Close it and open a new one",
+      });
+    }
+    const { clock } = this.#context;
+    const started = clock.monotonic();
+    const seconds = () => (clock.monotonic() - started) / 1000;
+    try {
+      const stored = await this.#storePending();
+      this.#durable_at_ms = clock.monotonic();
+      if (!stored) return { txid: this.#head.txid, kind: "none", pages: 0, bytes: 0 };
+      const { txid } = stored.head;
+      this.#options.onEvent?.({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
+      return { txid, kind: stored.head.kind, pages: stored.pages, bytes: stored.stored_bytes };
+    } catch (error) {
+      const { code, message } = error as { code?: string; message: string };
+      this.#options.onEvent?.({
+        type: "flush_failed",
+        detail: { kind, code: code ?? "internal", error: message, duration_seconds: seconds() },
+      });
+      this.#trouble(error);
+      throw error;
+    }
+  }
+
+  /** Stores what is pending as a segment, or all as a snapshot; undefined when there is nothing. */
+  async #storePending(): Promise<StoredObject | undefined> {
+    this.#file.assertInPlace();
+    this.#lease.assertHeld();
+    for (let attempt = 0;; attempt++) {
+      try {
+        if (this.#rebase !== undefined) {
+          this.#tail.resync();
+          return await this.#store(true);
+        }
+        this.#tail.drain();
+        if (!this.#tail.dirty) return undefined;
+        this.#tail.confirm();
+        return await this.#store(this.#depth >= this.#options.snapshot_every);
+      } catch (error) {
+        if (!(error instanceof RebaseNeeded)) throw error;
+        this.#wantRebase(error.message);
+        if (attempt < 3) continue;
+        throw new TaskdError("capture_failed", `Cannot read the log of ${this.checkout}: ${error.message}`, {
+          cause: error,
+        });
+      }
+    }
+  }
+
+  async #store(whole: boolean): Promise<StoredObject> {
+    const { backend } = this.#context;
+    const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
+    // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read.
+    const cloned = whole && backend.clone !== undefined && await clonable(this.#context.workspace.root) &&
+      this.#tail.takeover();
+    const mark = this.#tail.mark;
+    const changes = this.#tail.take();
+    const txid = this.#head.txid + Math.max(1, changes.commits);
+    const image = this.#tail.image();
+    try {
+      if (!whole) this.#assertGrowth(changes);
+      const object = whole
+        ? await writeSnapshot(backend, place, { txid, image, ...(cloned ? { clone_path: this.checkout } : {}) })
+        : await writeSegment(backend, place, { prev: this.#head, txid, changes, image });
+      this.#tail.assertNotReset();
+      await this.#advance(object.head, mark);
+      this.#durable_page_count = changes.page_count;
+      this.#depth = whole ? 0 : this.#depth + 1;
+      if (whole) this.#rebase = undefined;
+      return object;
+    } catch (error) {
+      this.#tail.giveBack(changes);
+      throw error;
+    }
+  }
+
+  #assertGrowth(changes: Changes): void {
+    try {
+      assertGrowth(Math.min(this.#durable_page_count, changes.low_page_count), new Set(changes.pages), {
+        page_size: this.#tail.page_size,
+        page_count: changes.page_count,
+      });
+    } catch (error) {
+      throw new RebaseNeeded((error as Error).message);
+    }
+  }
+
+  /** Moves the branch's head. The record names the old and the new one first, so that a crash between leaves one of them true. */
+  async #advance(head: Head, mark: WalMark | undefined): Promise<void> {
+    this.#record([{ head: this.#head, mark: this.#recorded }, { head, mark }], false);
+    const touched_at = new Date(this.#context.clock.now()).toISOString();
+    await this.#lease.write((ref) =>
+      ref.txid === head.txid && ref.digest === head.digest
+        ? undefined
+        : { ...ref, txid: head.txid, digest: head.digest, touched_at }
+    );
+    this.#renewed_at_ms = this.#context.clock.monotonic();
+    this.#head = head;
+    this.#recorded = mark;
+  }
+
+  async #close(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    let failure: unknown = this.#error;
+    await this.#serial.run(async () => {
+      try {
+        if (!failure) await this.#settle();
+      } catch (error) {
+        failure = error;
+      }
+      this.#file.close();
+    });
+    await this.#lease.release().catch((error) => failure ??= error);
+    const error = failure === undefined ? undefined : (failure as Error).message;
+    this.#options.onEvent?.({ type: "session_closed", detail: error === undefined ? {} : { error } });
+    if (failure !== undefined && failure !== this.#error) throw failure;
+  }
+
+  /** The last flush, and the checkout's stamp, with writers held off so that nothing comes between the two. */
+  async #settle(): Promise<void> {
+    await this.#flush("manual");
+    let held: { complete: boolean; release: () => void };
+    try {
+      held = this.#tail.hold();
+    } catch (error) {
+      // A writer at work, or a log that needs a new start: the record stays, and the next session compares.
+      if (hasCode(error, "busy") || error instanceof RebaseNeeded) return;
+      throw error;
+    }
+    try {
+      if (this.#tail.dirty) await this.#flush("manual");
+      if (!held.complete) return;
+      const { chain } = await pointIn(this.#context, this.address, this.#lease.ref);
+      this.#context.checkouts.stampHeld(this.checkout, chain, this.#file.header().change_counter);
+    } finally {
+      held.release();
+    }
+  }
+
+  #record(heads: { head: Head; mark: WalMark | undefined }[], remember: boolean): void {
+    if (remember) this.#recorded = heads[0]!.mark;
+    this.#context.workspace.writeSessionRecord(this.checkout, {
+      lineage: this.#lease.ref.lineage,
+      heads: heads.map(({ head, mark }) => ({ txid: head.txid, digest: head.digest, mark: mark ?? null })),
+    });
+  }
+
+  #wantRebase(reason: string): void {
+    if (this.#rebase === undefined) {
+      this.#rebases++;
+      this.#say(`starting over from a full copy: ${reason}`);
+    }
+    this.#rebase = reason;
+  }
+
+  /** Decides what an error means for the session: a rebase, its end, or nothing that a later try would not mend. */
+  #trouble(error: unknown): void {
+    if (error instanceof RebaseNeeded) return this.#wantRebase(error.message);
+    if (!hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") && error instanceof TaskdError) {
+      return;
+    }
+    if (this.#error) return;
+    this.#error = error instanceof TaskdError
+      ? error
+      : new TaskdError("internal", `A defect ended the session: ${(error as Error).message}`, { cause: error });
+    this.#stop.abort();
+    if (hasCode(error, "fenced")) this.#options.onEvent?.({ type: "fenced", detail: { cause: error.message } });
+    this.#say(`broken: ${this.#error.message}`);
+  }
+
+  get #name(): string {
+    return `${this.address.db}@${this.address.branch}`;
+  }
+
+  #say(line: string): void {
+    this.#options.log?.(`session ${this.#name}: ${line}`);
+  }
+}
+
+/** Renews a lease while a long opening goes on. */
+function keepRenewed(context: StoreContext, lease: Lease): { stop: () => Promise<void> } {
+  const stop = new AbortController();
+  const renewing = (async () => {
+    while (!stop.signal.aborted) {
+      try {
+        await context.clock.sleep(LEASE_RENEW_MS, stop.signal);
+        if (lease.left_ms < LEASE_TTL_MS) await lease.write();
+      } catch (error) {
+        if (stop.signal.aborted || hasCode(error, "fenced")) return;
+      }
+    }
+  })();
+  return {
+    stop: async () => {
+      stop.abort();
+      await renewing;
+    },
+  };
+}
