@@ -2,18 +2,61 @@
  * taskd as a library: branches of SQLite databases that are forked in milliseconds,
  * checkpointed, rolled back and promoted.
  *
- * @example Read an address
+ * @example Fork a database, write to the fork, and compare
  * ```ts
- * import { formatAddress, parseAddress } from "@taskd/taskd";
+ * import { openStore, parseAddress } from "@taskd/taskd";
+ * import { DatabaseSync } from "node:sqlite";
  *
- * const address = parseAddress("shop");
- * console.log(formatAddress(address)); // shop@main
+ * const directory = await Deno.makeTempDir();
+ * const store = await openStore(directory);
+ * await store.create("shop");
+ * await store.fork(parseAddress("shop"), "try");
+ *
+ * const { path } = await store.checkout(parseAddress("shop@try"));
+ * const db = new DatabaseSync(path);
+ * db.exec("CREATE TABLE item (name TEXT); INSERT INTO item VALUES ('tea')");
+ * db.close();
+ * await store.checkpoint(parseAddress("shop@try"), "v1");
+ *
+ * const { tables } = await store.diff(parseAddress("shop@main"), parseAddress("shop@try"));
+ * console.log(tables[0]?.change, tables[0]?.table); // added item
+ *
+ * await Deno.remove(directory, { recursive: true });
  * ```
  *
  * @module
  */
 
+export type {
+  Backend,
+  BackendErrorCode,
+  Body,
+  CloneSupport,
+  ObjectBody,
+  ObjectInfo,
+  ObjectStream,
+} from "./lib/backend/backend.ts";
+export { type CallableOp, type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
+export type { Clock, RandomBytes } from "./lib/clock.ts";
 export { ERROR_CODES, type ErrorCode, hasCode, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
+export type {
+  BranchArgs,
+  CloseAnswer,
+  DaemonEvent,
+  EventDetails,
+  EventType,
+  LeaseAnswer,
+  OpAnswer,
+  OpArgs,
+  OpenAnswer,
+  OpName,
+  OpTypes,
+  RepointAnswer,
+  RepointArgs,
+  SessionInfo,
+  StatusAnswer,
+  VerifyAnswer,
+} from "./lib/protocol/messages.ts";
 export {
   type Address,
   DEFAULT_BRANCH,
@@ -50,3 +93,13 @@ export {
   type TableDiff,
   type VerifyResult,
 } from "./lib/store/results.ts";
+export { openStore, storeDirectory } from "./lib/store/open.ts";
+export {
+  type ExportResult,
+  type InspectOptions,
+  type LeaseInfo,
+  type RepointOptions,
+  Store,
+  type StoreOptions,
+  type TouchResult,
+} from "./lib/store/store.ts";

@@ -26,7 +26,9 @@ import type {
 
 /** A branch of a database; without `branch` it is `main`. */
 export interface BranchArgs {
+  /** Database name. */
   db: string;
+  /** Branch name; `main` when absent. */
   branch?: string;
 }
 
@@ -44,13 +46,17 @@ export interface RepointArgs extends BranchArgs {
 
 /** A session as `status` lists it; while it is being opened, most is not known yet. */
 export interface SessionInfo extends Partial<Omit<SessionStatus, "db" | "branch" | "state">> {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** State of the session. */
   state: SessionStatus["state"];
 }
 
 /** Answer of verify; `intact` is the library's `ok`, which on the wire says that the request worked. */
 export interface VerifyAnswer extends Omit<VerifyResult, "ok"> {
+  /** Whether nothing was found. */
   intact: boolean;
 }
 
@@ -62,18 +68,25 @@ export interface RepointAnswer extends RepointResult {
 
 /** Answer of open. */
 export interface OpenAnswer {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
   /** Absolute path of the SQLite file that the application opens. */
   checkout: string;
+  /** Durable head. */
   txid: Txid;
+  /** Epoch that its writes carry. */
   epoch: number;
+  /** Who holds the lease. */
   holder: string;
 }
 
 /** Answer of close. */
 export interface CloseAnswer {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
   /** The last durable transaction, unless the session had failed. */
   txid?: Txid;
@@ -97,48 +110,76 @@ export interface StatusAnswer {
 
 /** Answer of lease. */
 export interface LeaseAnswer {
+  /** Database name. */
   db: string;
+  /** Branch name. */
   branch: string;
+  /** Fencing epoch; every lease taken raises it. */
   epoch: number;
+  /** Who holds the lease. */
   holder?: string;
   /** ISO 8601 UTC. */
   expires_at?: string;
+  /** Whether the lease holds now. */
   live: boolean;
 }
 
 /** Every operation: what it takes and what it answers. */
 export interface OpTypes {
+  /** Makes a database with its branch `main`. */
   create: { args: { db: string; from?: string }; answer: CreateResult };
+  /** Opens a session on a branch. */
   open: { args: BranchArgs; answer: OpenAnswer };
+  /** Makes everything committed so far durable. */
   flush: { args: BranchArgs; answer: FlushResult };
+  /** Flushes and closes a session. */
   close: { args: BranchArgs; answer: CloseAnswer };
+  /** Lists open sessions; describes a branch. */
   status: { args: { db?: string; branch?: string }; answer: StatusAnswer };
+  /** Lists branches. */
   branches: { args: { db?: string }; answer: { branches: BranchInfo[] } };
+  /** Lists databases. */
   databases: { args: Record<never, never>; answer: { databases: DatabaseInfo[] } };
+  /** Names the present content of a branch. */
   checkpoint: { args: BranchArgs & { name: string; note?: string }; answer: CheckpointResult };
+  /** Puts a branch into its writable checkout. */
   checkout: { args: BranchArgs & { force?: boolean }; answer: CheckoutResult };
+  /** Materializes a checkpoint, read-only. */
   "checkout-at": { args: BranchArgs & { checkpoint: string }; answer: CheckoutResult };
+  /** Makes a branch that begins where another stands. */
   fork: {
     args: BranchArgs & { new_branch: string; at?: string; ttl_ms?: number; materialize?: boolean };
     answer: ForkResult;
   };
+  /** Makes a checkpoint the head of its branch. */
   rollback: { args: RepointArgs & { to: string }; answer: RepointAnswer };
+  /** Makes the head of one branch the head of another. */
   promote: { args: RepointArgs & { onto: string }; answer: RepointAnswer };
+  /** Rewrites a branch as one snapshot. */
   compact: { args: BranchArgs; answer: CompactResult };
+  /** Removes a branch. */
   destroy: { args: { db: string; branch: string; force?: boolean }; answer: { db: string; branch: string } };
+  /** Restarts a branch's time to live, or changes it. */
   touch: {
     args: BranchArgs & { ttl_ms?: number | null };
     answer: { db: string; branch: string; touched_at: string; ttl_ms?: number };
   };
+  /** Protects a branch, or stops protecting it. */
   protect: { args: BranchArgs & { on: boolean }; answer: { db: string; branch: string; protected: boolean } };
+  /** Writes a branch or checkpoint to a file. */
   export: {
     args: BranchArgs & { checkpoint?: string; path: string; force?: boolean };
     answer: { path: string; txid: Txid; size_bytes: number };
   };
+  /** Compares two branches or checkpoints. */
   diff: { args: { a: string; b: string; tables?: string[]; rows?: number }; answer: DiffResult };
+  /** Proves that a branch can be restored. */
   verify: { args: BranchArgs & { checkpoint?: string }; answer: VerifyAnswer };
+  /** Tells who holds a branch. */
   lease: { args: BranchArgs; answer: LeaseAnswer };
+  /** Stops the daemon. */
   shutdown: { args: Record<never, never>; answer: { sessions: number } };
+  /** Turns the connection into a stream of events. */
   subscribe: { args: Record<never, never>; answer: Record<never, never> };
 }
 
@@ -154,22 +195,35 @@ export type RequestId = string | number;
 
 /** A failure as it stands on the wire. */
 export interface FailureMessage {
+  /** Tells it from an answer. */
   ok: false;
+  /** That of the request. */
   id?: RequestId;
+  /** The stable code. */
   code: ErrorCode;
+  /** What was attempted and what went wrong. */
   error: string;
+  /** What to do about it. */
   hint?: string;
 }
 
 /** Details of each event type. */
 export interface EventDetails {
+  /** A session opened. */
   session_opened: { holder: string; epoch: number };
+  /** A flush succeeded. */
   flushed: { kind: "auto" | "manual"; txid: number; duration_seconds: number };
+  /** A flush failed. */
   flush_failed: { kind: "auto" | "manual"; code: string; error: string; duration_seconds: number };
+  /** A session lost its lease. */
   fenced: { cause: string };
+  /** A session closed. */
   session_closed: { error?: string };
+  /** An expired branch was destroyed. */
   reaped: { txid: number; ttl_seconds: number };
+  /** An entry of the read-only cache was evicted. */
   evicted: { checkpoint: string; bytes: number };
+  /** The subscriber did not keep up; the stream ends. */
   dropped_slow_consumer: Record<never, never>;
 }
 
