@@ -66,10 +66,11 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "export shop@main@v1 v1.db", why: "A plain copy of checkpoint v1" }],
     output: "note",
     uses: "branches",
-    // The daemon may write nowhere but its store, so this process writes the file.
+    // The daemon may write nowhere but its store, so this process writes the file: under a temporary name first, and
+    // without the companions that a replaced file may have.
     needs(plan) {
       const file = plan.positionals.file ?? "";
-      const files = [file, `${file}.partial`];
+      const files = ["", ".partial", "-wal", "-shm", "-journal"].map((suffix) => `${file}${suffix}`);
       const store = unionOf(storeNeeds(plan), { ...NO_PERMISSIONS, read: files, write: files });
       return plan.route === "socket" ? unionOf(store, socketNeeds(plan)) : store;
     },

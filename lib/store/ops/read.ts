@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
-import { nextTurn, randomHex } from "../../clock.ts";
+import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
@@ -41,7 +41,10 @@ export async function exportTo(
   const point = await pointAt(context, address);
   const attempted = `Cannot export to ${file}`;
   refuseTarget(file, attempted, options.force === true);
-  const temporary = join(dirname(file), `.${randomHex(context.random, 8)}.tmp`);
+  // Of a known name, so that a process may be granted these paths and no folder.
+  const temporary = `${file}.partial`;
+  refuseTarget(temporary, `${attempted} by way of ${temporary}`, options.force === true);
+  if (options.force) removeIfPresent(temporary);
   const built = await materialize(
     context.backend,
     point.chain,
@@ -61,12 +64,21 @@ export async function exportTo(
       Deno.linkSync(temporary, file);
       Deno.removeSync(temporary);
     }
-    await fsyncDirectory(dirname(file));
+    await syncFolder(dirname(file));
   } catch (error) {
     removeIfPresent(temporary);
     throw fileError(error, attempted);
   }
   return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
+}
+
+/** A process that may touch the file alone cannot open its folder: the content is durable, the name soon. */
+async function syncFolder(path: string): Promise<void> {
+  try {
+    await fsyncDirectory(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotCapable)) throw error;
+  }
 }
 
 function refuseTarget(file: string, attempted: string, force: boolean): void {

@@ -1,0 +1,209 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { makePlace, type Place } from "./support/taskd.ts";
+
+function sql(path: string, statements: string): void {
+  const db = new DatabaseSync(path);
+  try {
+    db.exec(statements);
+  } finally {
+    db.close();
+  }
+}
+
+function names(path: string): unknown[] {
+  const db = new DatabaseSync(path, { readOnly: true });
+  try {
+    return db.prepare("SELECT name FROM item ORDER BY id").all().map((row) => row.name);
+  } finally {
+    db.close();
+  }
+}
+
+/** `shop@main` with one table of two rows, and its file. */
+async function makeShop(place: Place): Promise<string> {
+  sql(
+    `${place.base}/shop.db`,
+    "CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1,'a'),(2,'b')",
+  );
+  await place.json(["create", "shop", "--from", "shop.db"]);
+  return String((await place.json(["checkout", "shop"])).path);
+}
+
+Deno.test("create makes an empty database, or one with the content of a file, and never a second of a name", async () => {
+  await using place = await makePlace();
+  const created = await place.json(["create", "empty"]);
+  assertEquals(Object.keys(created), ["ok", "db", "branch", "txid", "size_bytes", "stored_bytes"]);
+  assertEquals([created.db, created.branch, created.txid], ["empty", "main", 1]);
+  assertEquals(names(await makeShop(place)), ["a", "b"]);
+  const again = await place.json(["create", "shop"], 1);
+  assertEquals(again.code, "already_exists");
+  assertMatch((await place.taskd("create", "third")).stdout, /^Created third@main \(.+ stored\)\n$/);
+  assertEquals((await place.taskd("create", "fourth", "-quiet")).stdout, "");
+  assertEquals((await place.json(["create", "x", "--from", "nowhere.db"], 1)).code, "not_found");
+});
+
+Deno.test("checkout and path print the file's path and nothing else", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  assertEquals((await place.taskd("checkout", "shop", "-quiet")).stdout, `${path}\n`);
+  assertEquals((await place.taskd("path", "shop")).stdout, `${path}\n`);
+  assertEquals((await place.json(["path", "shop@other"], 1)).code, "not_found");
+  const { source, read_only, txid } = await place.json(["checkout", "shop"]);
+  assertEquals([source, read_only, txid], ["kept", false, 1]);
+});
+
+Deno.test("checkpoint, rollback and promote move a branch and keep what was there", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  const first = await place.json(["checkpoint", "shop", "v1", "--note", "two rows"]);
+  assertEquals([first.checkpoint, first.txid], ["v1", 1]);
+  sql(path, "INSERT INTO item VALUES (3,'c')");
+  const second = await place.json(["checkpoint", "shop", "v2"]);
+  assertEquals([second.checkpoint, second.txid], ["v2", 2]);
+  assert(Number(second.pages) > 0);
+
+  const old = await place.taskd("checkout", "shop@main@v1");
+  assertEquals(names(old.stdout.trim()), ["a", "b"]);
+
+  const back = await place.json(["rollback", "shop", "--to", "v1"]);
+  assertEquals([back.txid, back.mode, back.safety_branch], [1, "shared", "main-pre-rollback"]);
+  assertEquals(names(path), ["a", "b"]);
+  const forward = await place.json(["promote", "shop@main-pre-rollback", "--onto", "main", "--no-safety"]);
+  assertEquals([forward.branch, forward.safety_branch], ["main", undefined]);
+  assertEquals(names(path), ["a", "b", "c"]);
+  assertEquals((await place.json(["rollback", "shop", "--to", "nowhere"], 1)).code, "not_found");
+});
+
+Deno.test("fork starts at the head or at a checkpoint, and compact makes a branch stand alone", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  await place.json(["checkpoint", "shop", "v1"]);
+  sql(path, "INSERT INTO item VALUES (3,'c')");
+  await place.json(["checkpoint", "shop", "v2"]);
+
+  const { db, branch, txid, mode } = await place.json(["fork", "shop", "try", "--at", "v1", "--ttl", "24h"]);
+  assertEquals({ db, branch, txid, mode }, { db: "shop", branch: "try", txid: 1, mode: "shared" });
+  assertEquals(names((await place.taskd("checkout", "shop@try")).stdout.trim()), ["a", "b"]);
+  const own = await place.json(["fork", "shop@main@v2", "own", "--materialize"]);
+  assertEquals([own.txid, own.mode], [2, "materialized"]);
+
+  const status = await place.taskd("status", "shop@try");
+  assertStringIncludes(status.stdout, "storage=shared");
+  assertMatch(status.stdout, /^ttl\s+1d$/m);
+  assertMatch(status.stdout, /^sqlite\s+3\.\d+\.\d+$/m);
+  assertMatch((await place.taskd("compact", "shop@try")).stdout, /^Compacted shop@try: /);
+  assertStringIncludes((await place.taskd("status", "shop@try")).stdout, "storage=materialized");
+  assertEquals((await place.json(["fork", "shop@main@v1", "x", "--at", "v2"], 2)).code, "usage");
+});
+
+Deno.test("touch, protect and destroy govern how long a branch lives", async () => {
+  await using place = await makePlace();
+  await place.json(["create", "shop"]);
+  await place.json(["fork", "shop", "try", "--ttl", "1h"]);
+  assertEquals((await place.json(["touch", "shop@try"])).ttl_ms, 3_600_000);
+  assertEquals(
+    (await place.taskd("touch", "shop@try", "--ttl", "90m")).stdout,
+    "Touched shop@try: it expires in 1h 30m\n",
+  );
+  assertEquals((await place.json(["touch", "shop@try", "--ttl", "0"])).ttl_ms, undefined);
+  assertEquals((await place.json(["protect", "shop@try"])).protected, true);
+  assertEquals((await place.json(["destroy", "shop@try"], 1)).code, "protected");
+  assertEquals((await place.json(["unprotect", "shop@try"])).protected, false);
+  await place.json(["protect", "shop@try"]);
+  assertEquals((await place.taskd("destroy", "shop@try", "--force")).stdout, "Destroyed shop@try\n");
+  assertEquals((await place.json(["status", "shop@try"], 1)).code, "not_found");
+});
+
+Deno.test("diff counts rows by table and shows those that are asked for, safely", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  await place.json(["checkpoint", "shop", "v1"]);
+  sql(path, "UPDATE item SET name = 'B' || char(27) || '[2J' WHERE id = 2; INSERT INTO item VALUES (3,'c')");
+  await place.json(["checkpoint", "shop", "v2"]);
+  const { a, b, identical, tables } = await place.json(["diff", "shop@main@v1", "shop"]);
+  assertEquals([a, b, identical], ["shop@main@v1", "shop@main", false]);
+  assertEquals(tables, [{ table: "item", change: "changed", rows_added: 1, rows_removed: 0, rows_changed: 1 }]);
+  const { stdout } = await place.taskd("diff", "shop@main@v1", "shop", "--table", "item", "--rows", "5");
+  assertStringIncludes(stdout, '~ id=2  name: "b" -> "B\\u001b[2J"');
+  assertStringIncludes(stdout, '+ id=3 name="c"');
+  assertEquals(
+    (await place.taskd("diff", "shop", "shop@main@v2")).stdout,
+    "shop@main and shop@main@v2 are identical\n",
+  );
+});
+
+Deno.test("export writes a plain database, and over a file only when forced", async () => {
+  await using place = await makePlace();
+  await makeShop(place);
+  const out = `${place.base}/out.db`;
+  const exported = await place.json(["export", "shop", "out.db"]);
+  assertEquals([exported.path, exported.txid], [out, 1]);
+  assertEquals(names(out), ["a", "b"]);
+  assertEquals((await place.json(["export", "shop", "out.db"], 1)).code, "already_exists");
+  assertMatch((await place.taskd("export", "shop", "out.db", "--force")).stdout, /^Wrote .*out\.db \(/);
+  assertEquals([...Deno.readDirSync(place.base)].map((entry) => entry.name).toSorted(), ["out.db", "shop.db", "store"]);
+});
+
+Deno.test("verify proves a branch whole, and fails when an object is damaged", async () => {
+  await using place = await makePlace();
+  await makeShop(place);
+  assertMatch((await place.taskd("verify", "shop")).stdout, /^shop@main is intact \(1 object, \d+ pages?, txid 1\)\n$/);
+  const whole = await place.json(["verify", "--all"]);
+  assertEquals([whole.intact, (whole.branches as unknown[]).length], [true, 1]);
+  assertEquals((await place.taskd("verify")).code, 2);
+  assertEquals((await place.taskd("verify", "shop", "--all")).code, 2);
+
+  const object = await onlyObject(`${place.store}/data`);
+  const bytes = await Deno.readFile(object);
+  bytes[bytes.length >> 1]! ^= 0xff;
+  await Deno.chmod(object, 0o600);
+  await Deno.writeFile(object, bytes);
+  const damaged = await place.taskd("verify", "shop");
+  assertEquals(damaged.code, 1);
+  assertStringIncludes(damaged.stdout, "shop@main is DAMAGED");
+  assertEquals((await place.json(["verify", "shop"], 1)).intact, false);
+});
+
+Deno.test("branches, databases, lease and status list what there is", async () => {
+  await using place = await makePlace();
+  assertEquals((await place.taskd("branches")).stdout, "There are no branches\n");
+  assertEquals((await place.taskd("databases")).stdout, "There are no databases\n");
+  await makeShop(place);
+  await place.json(["fork", "shop", "try"]);
+  assertEquals((await place.json(["databases"])).databases, [{ db: "shop", branches: 2 }]);
+  assertMatch((await place.taskd("databases")).stdout, /^DATABASE\s+BRANCHES\nshop\s+2\n$/);
+  const { branches } = await place.json(["branches", "shop"]) as { branches: Record<string, unknown>[] };
+  assertEquals(branches.map(({ branch, state, shared }) => ({ branch, state, shared })), [
+    { branch: "main", state: "idle", shared: false },
+    { branch: "try", state: "idle", shared: true },
+  ]);
+  const { stdout } = await place.taskd("branches");
+  assertMatch(stdout, /^BRANCH .*\nshop@main +idle +storage=materialized .*\nshop@try +idle +storage=shared .*\n$/);
+  assertMatch((await place.taskd("lease", "shop")).stdout, /^branch +shop@main\nlease +none\nepoch +\d+\n$/);
+  assertEquals((await place.json(["lease", "shop"])).live, false);
+  const overview = await place.json(["status", "-ro-cache-budget", "1G"]);
+  assertEquals((overview.branches as unknown[]).length, 2);
+  assertEquals((overview.ro_cache as { budget_bytes: number }).budget_bytes, 1024 ** 3);
+  assertMatch((await place.taskd("status", "-ro-cache-budget", "1G")).stdout, /^ro cache +.* of 1 GiB \(\d+%\)$/m);
+});
+
+Deno.test("a store may lie behind a symbolic link, and is made with all its parents", async () => {
+  await using place = await makePlace();
+  await Deno.mkdir(`${place.base}/real`);
+  await Deno.symlink(`${place.base}/real`, `${place.base}/link`);
+  await place.json(["create", "shop", "-store", "link/a/b"]);
+  assertEquals((await place.json(["databases", "-store", "file://" + `${place.base}/real/a/b`])).databases, [
+    { db: "shop", branches: 1 },
+  ]);
+  assertEquals((await Deno.stat(`${place.base}/real/a/b`)).mode! & 0o777, 0o700);
+});
+
+async function onlyObject(directory: string): Promise<string> {
+  for await (const entry of Deno.readDir(directory)) {
+    const path = `${directory}/${entry.name}`;
+    if (entry.isDirectory) return await onlyObject(path);
+    if (entry.name.startsWith("snapshot-")) return path;
+  }
+  throw new Error("There is no object");
+}

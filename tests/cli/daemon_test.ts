@@ -1,0 +1,114 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { makePlace, type Place } from "./support/taskd.ts";
+
+/** A daemon of the program's own, serving once this resolves; stopped by SIGTERM at the end. */
+async function startDaemon(place: Place) {
+  const child = place.start("serve", "--json", "-flush-every", "0");
+  const errors = new Response(child.stderr).text();
+  const lines = textLines(child.stdout);
+  const first = await lines.next();
+  if (first.done) throw new Error(`The daemon did not start: ${await errors}`);
+  return {
+    hello: JSON.parse(first.value),
+    stop: async (signal: Deno.Signal = "SIGTERM") => {
+      child.kill(signal);
+      const { code } = await child.status;
+      return { code, errors: await errors };
+    },
+    [Symbol.asyncDispose]: async () => {
+      try {
+        child.kill("SIGTERM");
+      } catch {
+        // It was stopped by the test.
+      }
+      await child.status;
+      await errors;
+      await lines.return();
+    },
+  };
+}
+
+async function* textLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string, void, void> {
+  let rest = "";
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop()!;
+    yield* lines;
+  }
+}
+
+Deno.test("serve says where it serves, refuses a second daemon, and stops cleanly", async () => {
+  await using place = await makePlace();
+  await using daemon = await startDaemon(place);
+  const { ok, store, socket, pid } = daemon.hello;
+  assertEquals([ok, store, socket], [true, place.store, `${place.store}/taskd.sock`]);
+  assert(Number.isSafeInteger(pid));
+  assertEquals((await place.json(["serve"], 1)).code, "daemon_running");
+  assertEquals((await daemon.stop()).code, 0);
+  assertEquals((await place.json(["session", "status"], 1)).code, "daemon_unreachable");
+});
+
+Deno.test("a live session captures an application's writes, through every command of sessions", async () => {
+  await using place = await makePlace();
+  await using daemon = await startDaemon(place);
+  await place.json(["create", "shop"]);
+  assertEquals((await place.taskd("session", "status")).stdout, "No session is open\n");
+  const path = (await place.taskd("session", "open", "shop")).stdout.trim();
+  const app = new DatabaseSync(path);
+  try {
+    app.exec("CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1,'a')");
+    const flushed = await place.json(["session", "flush", "shop"]);
+    assertEquals([flushed.txid, flushed.kind === "none"], [2, false]);
+    assertMatch(
+      (await place.taskd("session", "flush", "shop")).stdout,
+      /^Flushed shop@main \(txid 2, nothing new\)\n$/,
+    );
+    assertMatch((await place.taskd("session", "status")).stdout, /^BRANCH .*\nshop@main +active +2 /);
+    assertEquals((await place.json(["lease", "shop"])).live, true);
+    assertEquals((await place.json(["session", "open", "shop"], 1)).ok, false);
+
+    app.exec("INSERT INTO item VALUES (2,'b')");
+    assertEquals((await place.json(["checkpoint", "shop", "v1"])).txid, 3);
+    app.exec("INSERT INTO item VALUES (3,'c')");
+    await place.json(["fork", "shop", "try"]);
+    const { tables } = await place.json(["diff", "shop@main@v1", "shop@try"]) as { tables: { rows_added: number }[] };
+    assertEquals(tables[0]!.rows_added, 1);
+    app.exec("INSERT INTO item VALUES (4,'d')");
+    await place.json(["export", "shop", "out.db"]);
+    const copy = new DatabaseSync(`${place.base}/out.db`, { readOnly: true });
+    assertEquals(copy.prepare("SELECT count(*) AS rows FROM item").get()!.rows, 4);
+    copy.close();
+    assertStringIncludes((await place.taskd("status", "shop")).stdout, "active");
+  } finally {
+    app.close();
+  }
+  assertMatch((await place.taskd("session", "close", "shop")).stdout, /^Closed shop@main \(txid \d+\)\n$/);
+  assertEquals((await place.json(["session", "flush", "shop"], 1)).code, "no_session");
+  assertEquals((await daemon.stop("SIGINT")).code, 0);
+  assertEquals((await place.json(["verify", "--all"])).intact, true);
+});
+
+Deno.test("watch prints one event per line until it is interrupted, which exits with 130", async () => {
+  await using place = await makePlace();
+  await using _daemon = await startDaemon(place);
+  await place.json(["create", "shop"]);
+  const watcher = place.start("watch", "--json");
+  const lines = textLines(watcher.stdout);
+  const notes = textLines(watcher.stderr);
+  assertEquals((await notes.next()).value, "Watching; Ctrl-C ends it");
+  await place.json(["session", "open", "shop"]);
+  const event = JSON.parse((await lines.next()).value!);
+  assertEquals([event.v, event.type, event.db, event.branch], [1, "session_opened", "shop", "main"]);
+  watcher.kill("SIGINT");
+  assertEquals((await watcher.status).code, 130);
+  await lines.return();
+  await notes.return();
+});
+
+Deno.test("commands of sessions say that there is no daemon", async () => {
+  await using place = await makePlace();
+  const { code, stderr } = await place.taskd("session", "open", "shop");
+  assertEquals(code, 1);
+  assertMatch(stderr, /^taskd: Cannot connect to the daemon at .*taskd\.sock/);
+});
