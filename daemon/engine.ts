@@ -10,7 +10,7 @@
 import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";
 import type { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
-import type { Address } from "../lib/store/names.ts";
+import type { Address, Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 import type { Store } from "../lib/store/store.ts";
 
@@ -56,7 +56,8 @@ export interface EngineSession {
   flush(): Promise<FlushResult>;
   checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult>;
   status(): Promise<SessionStatus>;
-  close(): Promise<void>;
+  /** Flushes and closes; resolves with the durable transaction. It is closed whether it resolves or rejects. */
+  close(): Promise<Txid>;
 }
 
 /** The methods of a session that cross to its worker. */
@@ -64,7 +65,7 @@ export type SessionMethod = "flush" | "checkpoint" | "status" | "close";
 /** What a session's method takes. */
 export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>;
 /** What a session's method answers. */
-export type SessionAnswer<M extends SessionMethod> = Awaited<ReturnType<CaptureSession[M]>>;
+export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<CaptureSession[M]>>;
 
 /** Told what a session sees. */
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
@@ -75,7 +76,7 @@ export interface Engine {
   readonly sqlite_version: string;
   /** Runs a store operation. */
   store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
-  /** Opens a session. Leases of a daemon's earlier life are broken: only one daemon serves a store. */
+  /** Opens a session. */
   openSession(address: Address): Promise<EngineSession>;
   /** Ends all workers, at once. Sessions that are open are left as a crash would leave them. */
   terminate(): void;

@@ -13,7 +13,7 @@
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
-import { type Address, formatAddress } from "../lib/store/names.ts";
+import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 import {
   type Engine,
@@ -92,9 +92,9 @@ class PooledSession implements EngineSession {
     return this.#call("status", []);
   }
 
-  async close(): Promise<void> {
+  async close(): Promise<Txid> {
     try {
-      await this.#call("close", []);
+      return await this.#call("close", []);
     } finally {
       this.#slot.sessions.delete(this);
     }

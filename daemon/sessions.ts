@@ -99,10 +99,12 @@ export class Sessions {
     const failed = await failureOf(session);
     const { db, branch } = address;
     if (failed === undefined) {
-      const { txid } = await session.flush();
-      await session.close();
-      this.#entries.delete(keyOf(address));
-      return { db, branch, txid };
+      await session.flush();
+      try {
+        return { db, branch, txid: await session.close() };
+      } finally {
+        this.#entries.delete(keyOf(address));
+      }
     }
     await session.close().catch(() => {});
     this.#entries.delete(keyOf(address));

@@ -44,7 +44,6 @@ class Host {
       snapshot_every: this.#setup.snapshot_every,
       onEvent: (event) => scope.postMessage({ kind: "event", session: work.session, event }),
       log: (line) => sendLog(`${formatAddress(work.address)}: ${line}`),
-      takeover: true,
     });
     this.#sessions.set(work.session, session);
     const { checkout, epoch, holder, txid } = session;
@@ -58,8 +57,10 @@ class Host {
   async #callSession(id: number, method: SessionMethod, args: unknown[]): Promise<unknown> {
     const session = this.#sessions.get(id);
     if (session === undefined) throw new TaskdError("no_session", "The session is closed");
-    if (method === "close") this.#sessions.delete(id);
-    return await (session[method] as (...args: unknown[]) => unknown).apply(session, args);
+    if (method !== "close") return await (session[method] as (...args: unknown[]) => unknown).apply(session, args);
+    this.#sessions.delete(id);
+    await session.close();
+    return session.txid;
   }
 }
 

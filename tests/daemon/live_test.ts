@@ -1,0 +1,176 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path/join";
+import { DaemonProcess, Place } from "./_daemon.ts";
+
+/** Runs SQL in the stock sqlite3 shell, as an application would, and returns what it prints. */
+async function sqlite(path: string, sql: string): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command("sqlite3", { args: ["-bail", path, sql] }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
+  return new TextDecoder().decode(stdout).trim();
+}
+
+/** Manual flushes only, so that what is durable is what an operation made so. */
+const MANUAL = { flush_every_ms: 0 };
+
+Deno.test("what was committed before a fork, export, diff or verify of a live branch is in it", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  await sqlite(checkout, "CREATE TABLE t(n); INSERT INTO t VALUES(1)");
+
+  await client.call("fork", { db: "app", new_branch: "dev" });
+  const dev = await client.call("checkout", { db: "app", branch: "dev" });
+  assertEquals(await sqlite(dev.path, "SELECT sum(n) FROM t"), "1");
+
+  await sqlite(checkout, "INSERT INTO t VALUES(2)");
+  const file = join(place.directory, "export.db");
+  await client.call("export", { db: "app", path: file });
+  assertEquals(await sqlite(file, "SELECT sum(n) FROM t"), "3");
+
+  await sqlite(checkout, "INSERT INTO t VALUES(4)");
+  const { tables } = await client.call("diff", { a: "app@dev", b: "app@main" });
+  assertEquals(tables.map(({ table, rows_added }) => [table, rows_added]), [["t", 2]]);
+
+  await sqlite(checkout, "INSERT INTO t VALUES(8)");
+  const verified = await client.call("verify", { db: "app" });
+  assert(verified.intact);
+  assertEquals((await client.call("flush", { db: "app" })).kind, "none");
+  assertEquals(verified.txid, (await client.call("status", {})).sessions[0]!.durable_txid);
+});
+
+Deno.test("a live checkpoint includes what was committed, and its read-only checkout shows it", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  await sqlite(checkout, "CREATE TABLE t(n); INSERT INTO t VALUES(1)");
+  await client.call("checkpoint", { db: "app", name: "one", note: "the first" });
+  await sqlite(checkout, "INSERT INTO t VALUES(2)");
+  const at = await client.call("checkout-at", { db: "app", checkpoint: "one" });
+  assertEquals([at.read_only, await sqlite(`file:${at.path}?immutable=1`, "SELECT sum(n) FROM t")], [true, "1"]);
+  const [info] = (await client.call("branches", { db: "app" })).branches;
+  assertEquals(info?.checkpoints.map(({ name, note }) => [name, note]), [["one", "the first"]]);
+});
+
+Deno.test("promote of a live source carries what was committed there", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  await client.call("fork", { db: "app", new_branch: "dev" });
+  const { checkout } = await client.call("open", { db: "app", branch: "dev" });
+  await sqlite(checkout, "CREATE TABLE t(n); INSERT INTO t VALUES(1)");
+  await client.call("promote", { db: "app", branch: "dev", onto: "main" });
+  const { path } = await client.call("checkout", { db: "app" });
+  assertEquals(await sqlite(path, "SELECT sum(n) FROM t"), "1");
+});
+
+Deno.test("a graceful shutdown makes what was committed durable", async () => {
+  await using place = new Place();
+  {
+    await using daemon = await DaemonProcess.start(place, MANUAL);
+    using client = await daemon.connect();
+    await client.call("create", { db: "app" });
+    for (const branch of ["a", "b", "c"]) {
+      await client.call("fork", { db: "app", new_branch: branch });
+      const { checkout } = await client.call("open", { db: "app", branch });
+      await sqlite(checkout, `CREATE TABLE t(name); INSERT INTO t VALUES('${branch}')`);
+    }
+    const events = await daemon.events();
+    assertEquals(await daemon.stop(), 0);
+    await events.ended;
+    assertEquals(events.seen.filter(({ type }) => type === "session_closed").length, 3);
+  }
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  for (const branch of ["a", "b", "c"]) {
+    const file = join(place.directory, `${branch}.db`);
+    await client.call("export", { db: "app", branch, path: file });
+    assertEquals(await sqlite(file, "SELECT name FROM t"), branch);
+    assertEquals((await client.call("lease", { db: "app", branch })).live, false);
+  }
+});
+
+Deno.test("after SIGKILL the branch opens at once and what was committed is captured", async () => {
+  await using place = new Place();
+  {
+    await using daemon = await DaemonProcess.start(place, MANUAL);
+    using client = await daemon.connect();
+    await client.call("create", { db: "app" });
+    const { checkout } = await client.call("open", { db: "app" });
+    await sqlite(checkout, "CREATE TABLE t(n); INSERT INTO t VALUES(1)");
+    await daemon.stop("SIGKILL");
+  }
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  const { checkout } = await client.call("open", { db: "app" });
+  assertEquals(await sqlite(checkout, "SELECT sum(n) FROM t"), "1");
+  await sqlite(checkout, "INSERT INTO t VALUES(2)");
+  const file = join(place.directory, "export.db");
+  await client.call("export", { db: "app", path: file });
+  assertEquals(await sqlite(file, "SELECT sum(n) FROM t"), "3");
+});
+
+Deno.test("the timer flushes by itself and its event says so", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, { flush_every_ms: 50 });
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout, txid } = await client.call("open", { db: "app" });
+  const events = await daemon.events();
+  await sqlite(checkout, "CREATE TABLE t(n)");
+  const flushed = await events.of("flushed");
+  assert(flushed.type === "flushed");
+  assertEquals([flushed.db, flushed.branch, flushed.detail.kind], ["app", "main", "auto"]);
+  assert(flushed.detail.txid > txid && flushed.detail.duration_seconds > 0);
+});
+
+Deno.test("branches tells active from dirty from idle, and looks into no checkout that is being opened", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  for (const branch of ["clean", "dirty", "bare"]) await client.call("fork", { db: "app", new_branch: branch });
+  await client.call("checkout", { db: "app", branch: "clean" });
+  const { path } = await client.call("checkout", { db: "app", branch: "dirty" });
+  await sqlite(path, "CREATE TABLE edit(n)");
+  await client.call("open", { db: "app" });
+  const states = async () => {
+    const { branches } = await client.call("branches", { db: "app" });
+    return Object.fromEntries(branches.map(({ branch, state }) => [branch, state]));
+  };
+  assertEquals(await states(), { bare: "idle", clean: "idle", dirty: "dirty", main: "active" });
+  // Opens, closes and listings at once: a listing that opened a checkout beside a session would cost it its locks.
+  using other = await daemon.connect();
+  const churn = (async () => {
+    for (let round = 0; round < 5; round++) {
+      await client.call("open", { db: "app", branch: "clean" });
+      await client.call("close", { db: "app", branch: "clean" });
+    }
+  })();
+  for (let round = 0; round < 20; round++) {
+    const { branches } = await other.call("branches", { db: "app" });
+    const clean = branches.find(({ branch }) => branch === "clean");
+    assert(["idle", "pending", "active"].includes(clean!.state), clean!.state);
+  }
+  await churn;
+});
+
+Deno.test("a session that can no longer see its checkout is in error until it is closed", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  await Deno.remove(checkout);
+  await client.call("flush", { db: "app" }).catch(() => {});
+  const { sessions, branch } = await client.call("status", { db: "app", branch: "main" });
+  assertEquals([sessions[0]?.state, branch?.state], ["error", "error"]);
+  assert(sessions[0]!.error!.message.length > 0 && branch!.error === sessions[0]!.error!.message);
+  const closed = await client.call("close", { db: "app" });
+  assertEquals(closed.error, sessions[0]!.error);
+  assertEquals((await client.call("status", {})).sessions, []);
+});
