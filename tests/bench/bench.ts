@@ -27,6 +27,8 @@ export interface BenchCase {
 export interface BenchOptions {
   /** Small sizes, few rounds. */
   quick: boolean;
+  /** No database is larger. */
+  max_size_mb: number;
   log: (line: string) => void;
 }
 
@@ -38,12 +40,14 @@ export class Bench {
   readonly quick: boolean;
   readonly figures: Figure[] = [];
   readonly skipped: Skip[] = [];
+  readonly #max_size_mb: number;
   readonly #log: (line: string) => void;
   #case = "";
   #count = 0;
 
   constructor(options: BenchOptions) {
     this.quick = options.quick;
+    this.#max_size_mb = options.max_size_mb;
     this.#log = options.log;
   }
 
@@ -80,8 +84,12 @@ export class Bench {
     this.#log(`  skipped: ${subject}: ${reason}`);
   }
 
-  /** Builds a shop in `place`; undefined, and noted, when the disk has no room for what follows. */
+  /** Builds a shop in `place`; undefined, and noted, when it is too large for this run or for the disk. */
   async shop(place: Place, size_mb: number): Promise<string | undefined> {
+    if (size_mb > this.#max_size_mb) {
+      this.skip(`${size_mb} MB on ${place.kind}`, `larger than ${this.#max_size_mb} MB, the limit of this run`);
+      return undefined;
+    }
     const needed = size_mb * SPACE_PER_SIZE * 2 ** 20;
     const free = await freeBytes(place.dir);
     if (free < needed) {

@@ -24,6 +24,7 @@ const XFS_QUICK_BYTES = 2 * 2 ** 30;
 const HELP = `deno task bench [options]
   --only a,b        only these cases: ${CASES.map((each) => each.name).join(", ")}
   --quick           small sizes and few rounds
+  --max-size MB     no larger databases, default 4096
   --out FILE        where the figures go, default tests/output/bench.json
   --write-docs      also write docs/benchmarks.md, from this run
   --from FILE       run nothing: print, and with --write-docs write, the report in FILE
@@ -36,6 +37,7 @@ async function main(args: string[]): Promise<number> {
     options: {
       "only": { type: "string" },
       "quick": { type: "boolean", default: false },
+      "max-size": { type: "string", default: "4096" },
       "out": { type: "string", default: join(PROJECT, "tests/output/bench.json") },
       "write-docs": { type: "boolean", default: false },
       "from": { type: "string" },
@@ -54,7 +56,7 @@ async function main(args: string[]): Promise<number> {
   }
   const cases = CASES.filter((each) => only === undefined || only.includes(each.name));
   const report = values.from === undefined
-    ? await measure(cases, values.quick)
+    ? await measure(cases, { quick: values.quick, max_size_mb: Number(values["max-size"]) })
     : JSON.parse(await Deno.readTextFile(values.from)) as Report;
   console.log(textReport(report, CASES));
   if (values.from === undefined) {
@@ -68,9 +70,12 @@ async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-async function measure(cases: readonly BenchCase[], quick: boolean): Promise<Report> {
+async function measure(
+  cases: readonly BenchCase[],
+  limits: { quick: boolean; max_size_mb: number },
+): Promise<Report> {
   const started = new Date();
-  const bench = new Bench({ quick, log: (line) => console.error(line) });
+  const bench = new Bench({ ...limits, log: (line) => console.error(line) });
   const machine = await describeMachine();
   await using stack = new AsyncDisposableStack();
   const root = await Deno.makeTempDir({ prefix: "taskd-bench-" });
@@ -88,7 +93,7 @@ async function measure(cases: readonly BenchCase[], quick: boolean): Promise<Rep
     format: 1,
     started_at: started.toISOString(),
     duration_seconds: (Date.now() - started.getTime()) / 1_000,
-    quick,
+    quick: limits.quick,
     machine,
     figures: bench.figures,
     skipped: bench.skipped,
