@@ -171,6 +171,22 @@ Deno.test("a subscriber that never reads is dropped and closed; one that reads s
   await reading;
 });
 
+Deno.test("a thousand subscribers see the same events in the same order", async () => {
+  await using server = await testServer({});
+  const clients = await Promise.all(Array.from({ length: 1000 }, () => RawClient.connect(server.path)));
+  await Promise.all(clients.map((client) => client.ask('{"op":"subscribe"}')));
+  for (let epoch = 1; epoch <= 20; epoch++) {
+    server.publisher.publish("session_opened", { db: "app", branch: "main" }, { holder: "h", epoch });
+  }
+  const expected = Array.from({ length: 20 }, (_, index) => index + 1);
+  for (const client of clients) {
+    const seen: number[] = [];
+    while (seen.length < 20) seen.push((await client.next()).detail.epoch);
+    assertEquals(seen, expected);
+    client[Symbol.dispose]();
+  }
+});
+
 Deno.test("connections over the limit are told so; a subscriber that left makes room", async () => {
   assertEquals(MAX_CONNECTIONS, 1024);
   await using server = await testServer({ databases }, { max_connections: 2 });

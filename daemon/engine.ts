@@ -78,6 +78,6 @@ export interface Engine {
   store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
   /** Opens a session. */
   openSession(address: Address): Promise<EngineSession>;
-  /** Ends all workers, at once. Sessions that are open are left as a crash would leave them. */
-  terminate(): void;
+  /** Ends all workers. Sessions that are open are left as a crash would leave them. */
+  close(): Promise<void>;
 }

@@ -11,6 +11,7 @@
  */
 
 import type { SessionEvent } from "../lib/capture/session.ts";
+import type { Clock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
@@ -28,12 +29,15 @@ import {
   type StoreArgs,
   type StoreMethod,
 } from "./engine.ts";
+import { withDeadline } from "./deadline.ts";
 import type { Log } from "./log.ts";
 import type { WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
 /** Workers unless told otherwise: as many sessions' as others'. */
 export const DEFAULT_WORKERS = 4;
+/** How long the end of the pool waits for its workers. */
+const END_DEADLINE_MS = 1_000;
 
 /** Options of {@linkcode WorkerPool.start}. */
 export interface WorkerPoolOptions {
@@ -42,6 +46,7 @@ export interface WorkerPoolOptions {
   directories: string[];
   /** At least 2; {@linkcode DEFAULT_WORKERS} when absent. */
   workers?: number;
+  clock: Clock;
   log: Log;
   onEvent: OnSessionEvent;
   /** The workers' module; a test may put another in its place. */
@@ -111,7 +116,7 @@ export class WorkerPool implements Engine {
   readonly #options: WorkerPoolOptions;
   readonly #slots: Slot[] = [];
   #last_session = 0;
-  #terminated = false;
+  #closed = false;
   /** The SQLite library's version. */
   sqlite_version = "";
 
@@ -132,7 +137,7 @@ export class WorkerPool implements Engine {
       }
       await Promise.all(pool.#slots.map((slot) => slot.thread.ready));
     } catch (error) {
-      pool.terminate();
+      await pool.close();
       throw error;
     }
     return pool;
@@ -153,8 +158,11 @@ export class WorkerPool implements Engine {
     return session;
   }
 
-  terminate(): void {
-    this.#terminated = true;
+  async close(): Promise<void> {
+    this.#closed = true;
+    // A worker may be stuck in a long call into SQLite, and then never answers.
+    const ending = Promise.all(this.#slots.map((slot) => slot.thread.end()));
+    await withDeadline(ending, this.#options.clock, END_DEADLINE_MS).catch(() => {});
     for (const slot of this.#slots) slot.thread.terminate();
   }
 
@@ -190,7 +198,7 @@ export class WorkerPool implements Engine {
       await thread.ready;
       return await work(thread);
     } finally {
-      thread.terminate();
+      await thread.end();
     }
   }
 
@@ -210,7 +218,7 @@ export class WorkerPool implements Engine {
       this.#options.onEvent(session.address, { type: "session_closed", detail: { error: session.lost.message } });
     }
     slot.sessions = new Set();
-    if (!this.#terminated) slot.thread = this.#thread(() => slot);
+    if (!this.#closed) slot.thread = this.#thread(() => slot);
   }
 }
 

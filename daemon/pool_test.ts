@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { WorkerPool } from "./pool.ts";
 import { Sessions } from "./sessions.ts";
@@ -12,6 +13,7 @@ async function faultyPool(log: string[] = [], events: string[] = []): Promise<Wo
     setup: { store: directory, flush_every_ms: 0, snapshot_every: 1 },
     directories: [directory],
     workers: 2,
+    clock: systemClock,
     log: (entry) => log.push(entry),
     onEvent: ({ db, branch }, { type }) => events.push(`${type} ${db}@${branch}`),
     module: import.meta.resolve("./_faulty_worker.ts"),
@@ -41,14 +43,14 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
 
   await sessions.open(ADDRESS);
   assertEquals(await sessions.require(ADDRESS).flush() as unknown, undefined);
-  pool.terminate();
+  await pool.close();
 });
 
-Deno.test("terminate() leaves no call waiting", async () => {
+Deno.test("close() leaves no call waiting", async () => {
   const pool = await faultyPool();
   const unanswered = pool.store("databases", []);
   unanswered.catch(() => {});
-  pool.terminate();
+  await pool.close();
   assertEquals((await assertRejects(() => unanswered, TaskdError)).code, "stopping");
   assertEquals((await assertRejects(() => pool.store("databases", []), TaskdError)).code, "stopping");
 });

@@ -106,10 +106,11 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     setup: { store: options.store, flush_every_ms, snapshot_every },
     directories: directoriesOf(store),
     ...(options.workers === undefined ? {} : { workers: options.workers }),
+    clock,
     log,
     onEvent: (address, event) => publish(publisher, log, address, event),
   });
-  cleanup.defer(() => engine.terminate());
+  cleanup.defer(() => engine.close());
 
   const sessions = new Sessions(engine);
   const locks = new KeyedMutex();

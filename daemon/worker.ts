@@ -37,6 +37,7 @@ class Host {
   }
 
   async run(work: Exclude<Work, { kind: "setup" }>): Promise<unknown> {
+    if (work.kind === "end") return this.#store.close();
     if (work.kind === "store") return await this.#callStore(work.method, work.args);
     if (work.kind === "session") return await this.#callSession(work.session, work.method, work.args);
     const session = await CaptureSession.open(this.#store, work.address, {

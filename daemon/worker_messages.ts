@@ -22,7 +22,8 @@ export type Work =
   | { kind: "setup"; setup: WorkerSetup }
   | { kind: "store"; method: StoreMethod; args: unknown[] }
   | { kind: "open"; session: number; address: Address }
-  | { kind: "session"; session: number; method: SessionMethod; args: unknown[] };
+  | { kind: "session"; session: number; method: SessionMethod; args: unknown[] }
+  | { kind: "end" };
 
 /** Main to worker: every call is answered once. */
 export type Call = { call: number } & Work;

@@ -83,6 +83,12 @@ export class WorkerThread {
     return answer.promise;
   }
 
+  /** Ends the worker after it has taken back its sign of life; what still runs is cut off. */
+  async end(): Promise<void> {
+    await this.call({ kind: "end" }).catch(() => {});
+    this.terminate();
+  }
+
   /** Ends the worker at once. */
   terminate(): void {
     this.#end(new TaskdError("stopping", "The daemon ended the work: it is shutting down"));

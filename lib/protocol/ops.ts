@@ -247,7 +247,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     fields: { db: optional(DATABASE, "only this database") },
     answer: {
       branches: "one object per branch: `db`, `branch`, `state`, `error`, `shared`, `txid`, `epoch`, `checkpoints`, " +
-        "`protected`, `ttl_ms`, `touched_at`, `holder`, `checkout`",
+        "`protected`, `ttl_ms`, `touched_at`, `holder`, `checkout`, and `problem` if its stored content cannot be read",
     },
     errors: ["not_found"],
   },
