@@ -17,33 +17,77 @@ import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 /** The `schema` field of a ref. */
 export const REF_SCHEMA = 1;
 
+/** A named point in a ref. */
+export interface RefCheckpoint {
+  /** Its name. */
+  name: string;
+  /** Transaction it names. */
+  txid: number;
+  /** Kind of the object that ends there. */
+  kind: "snapshot" | "segment";
+  /** ISO 8601 UTC. */
+  created_at: string;
+  /** Digest of that object. */
+  digest: string;
+  /** Where it resolves, when that is not the ref's current lineage. */
+  lineage?: string;
+  /** Free text of the person who made it. */
+  note?: string;
+}
+
+/** A branch's ref. */
+export interface Ref {
+  /** Always {@linkcode REF_SCHEMA}. */
+  schema: typeof REF_SCHEMA;
+  /** Identity of its chain: 128 random bits in hex. */
+  lineage: string;
+  /** Fencing epoch. */
+  epoch: number;
+  /** Head of the chain. */
+  txid: number;
+  /** Digest of the object that ends at the head. */
+  digest: string;
+  /** A list, not an object: `constructor` is a good name for a checkpoint. */
+  checkpoints: RefCheckpoint[];
+  /** Who holds the branch, and until when. */
+  lease?: { holder: string; expires_at: string };
+  /** Milliseconds after the last touch at which it expires. */
+  ttl_ms?: number;
+  /** ISO 8601 UTC. */
+  touched_at: string;
+  /** Whether destroying it needs force. */
+  protected?: boolean;
+  /** Somebody is about to remove it. */
+  claim?: { kind: "destroy" | "reap"; since: string; nonce: string };
+  /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
+  base?: { lineage: string; txid: number };
+  /** Random, new in every write. */
+  nonce: string;
+}
+
 const hex = (digits: number) => v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const lineage = hex(32);
 const digest = hex(16);
 const instant = v.pipe(v.string(), v.isoTimestamp());
 
-const Checkpoint = v.object({
+const CheckpointSchema = v.object({
   name: v.string(),
   txid: count,
   kind: v.picklist(["snapshot", "segment"]),
   created_at: instant,
   digest,
-  /** Where it resolves, when that is not the ref's current lineage. */
   lineage: v.exactOptional(lineage),
   note: v.exactOptional(v.string()),
 });
 
-const Ref = v.object({
+const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   schema: v.literal(REF_SCHEMA),
   lineage,
   epoch: count,
-  /** Head of the chain. */
   txid: count,
-  /** Digest of the object that ends at the head. */
   digest,
-  /** A list, not an object: `constructor` is a good name for a checkpoint. */
-  checkpoints: v.exactOptional(v.array(Checkpoint), []),
+  checkpoints: v.exactOptional(v.array(CheckpointSchema), []),
   lease: v.exactOptional(v.object({ holder: v.string(), expires_at: instant })),
   ttl_ms: v.exactOptional(count),
   touched_at: instant,
@@ -55,15 +99,9 @@ const Ref = v.object({
       nonce: v.string(),
     }),
   ),
-  /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
   base: v.exactOptional(v.object({ lineage, txid: count })),
   nonce: v.string(),
 });
-
-/** A branch's ref. */
-export type Ref = v.InferOutput<typeof Ref>;
-/** A named point in a ref. */
-export type RefCheckpoint = v.InferOutput<typeof Checkpoint>;
 
 /** A ref and the etag it was read under. */
 export interface VersionedRef {
@@ -101,7 +139,7 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
       },
     );
   }
-  const result = v.safeParse(Ref, json);
+  const result = v.safeParse(RefSchema, json);
   if (!result.success) {
     const issue = result.issues[0];
     throw new TaskdError(

@@ -13,25 +13,48 @@ import * as v from "valibot";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, removeIfPresent } from "../fs.ts";
+import type { WalMark } from "../sqlite/wal_tail.ts";
 
-const Stamp = v.object({ size: v.number(), mtime_ns: v.string() });
+/** What `.sum` says a file was made from. */
+export interface Sidecar {
+  /** SHA-256 of the keys of the chain it was made from. */
+  chain_id: string;
+  /** Bytes. */
+  size: number;
+  /** Modification time in nanoseconds since 1970. */
+  mtime_ns: string;
+  /** Of SQLite's header. */
+  change_counter: number;
+  /** When this was written, in nanoseconds since 1970. */
+  stamped_ns: string;
+  /** Size and time of the shadow when it was made; null when there is none. */
+  shadow: { size: number; mtime_ns: string } | null;
+  /** SHA-256 of the image, once somebody computed it. */
+  sha256?: string;
+}
 
-const Sidecar = v.object({
+const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   chain_id: v.string(),
   size: v.number(),
   mtime_ns: v.string(),
   change_counter: v.number(),
   stamped_ns: v.string(),
-  /** Size and time of the shadow when it was made; null when there is none. */
-  shadow: v.nullable(Stamp),
-  /** SHA-256 of the image, once somebody computed it. */
+  shadow: v.nullable(v.object({ size: v.number(), mtime_ns: v.string() })),
   sha256: v.exactOptional(v.string()),
 });
 
-/** What `.sum` says a file was made from. */
-export type Sidecar = v.InferOutput<typeof Sidecar>;
+/**
+ * What `.session` says of a checkout that a session is capturing: for each head that the branch may now
+ * have (the durable one, and the one that was about to be), how far into the log that head reaches.
+ */
+export interface SessionRecord {
+  /** The branch's lineage. */
+  lineage: string;
+  /** The heads, each with its place in the log; null when it is not in the log. */
+  heads: { txid: number; digest: string; mark: WalMark | null }[];
+}
 
-const Mark = v.object({
+const WalMarkSchema = v.object({
   salt1: v.number(),
   salt2: v.number(),
   offset: v.number(),
@@ -39,18 +62,10 @@ const Mark = v.object({
   checksum2: v.number(),
 });
 
-const SessionRecord = v.object({
+const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   lineage: v.string(),
-  heads: v.array(
-    v.object({ txid: v.number(), digest: v.string(), mark: v.nullable(Mark) }),
-  ),
+  heads: v.array(v.object({ txid: v.number(), digest: v.string(), mark: v.nullable(WalMarkSchema) })),
 });
-
-/**
- * What `.session` says of a checkout that a session is capturing: for each head that the branch may now
- * have (the durable one, and the one that was about to be), how far into the log that head reaches.
- */
-export type SessionRecord = v.InferOutput<typeof SessionRecord>;
 
 /** Paths below one workspace directory, and its small files. */
 export class Workspace {
@@ -91,7 +106,7 @@ export class Workspace {
 
   /** Reads the sidecar of `path`. */
   sidecar(path: string): Sidecar | undefined {
-    return readJson(`${path}.sum`, Sidecar);
+    return readJson(`${path}.sum`, SidecarSchema);
   }
 
   /** Writes the sidecar of `path`. */
@@ -101,7 +116,7 @@ export class Workspace {
 
   /** Reads the session record of a checkout. */
   sessionRecord(path: string): SessionRecord | undefined {
-    return readJson(`${path}.session`, SessionRecord);
+    return readJson(`${path}.session`, SessionRecordSchema);
   }
 
   /** Writes the session record of a checkout. */
