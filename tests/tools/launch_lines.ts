@@ -18,13 +18,16 @@ export interface LaunchLines {
   readme: string[];
 }
 
+const WORKERS = "--include cli/worker.ts --include daemon/worker.ts";
+
 /** The lines as the command table has them now. */
 export function launchLines(): LaunchLines {
   const flags = launchFlags().join(" ");
   return {
     tasks: {
       taskd: `deno run ${flags} cli/main.ts`,
-      compile: `deno compile ${flags} --output dist/taskd cli/main.ts`,
+      // The workers' modules are only named by URL, which compile does not follow.
+      compile: `deno compile ${flags} ${WORKERS} --output dist/taskd cli/main.ts`,
     },
     readme: [
       `deno install --global --name taskd ${flags} jsr:@taskd/taskd/cli`,
