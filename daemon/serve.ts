@@ -51,6 +51,7 @@ export interface ServeOptions {
   log?: Log;
   /** Begins a shutdown. */
   signal?: AbortSignal;
+  /** Time, by default the system's. */
   clock?: Clock;
   /** Deadline of a write to a client; for tests. */
   write_deadline_ms?: number;
@@ -64,6 +65,7 @@ export interface ServeOptions {
 export interface RunningDaemon {
   /** The store's directory. */
   readonly store: string;
+  /** Path of the socket. */
   readonly socket: string;
   /** Resolves once it has stopped, with the sessions that could not be flushed and closed: none, if all went well. */
   readonly finished: Promise<UnclosedSession[]>;
@@ -75,6 +77,7 @@ export interface RunningDaemon {
 export interface UnclosedSession {
   /** Its branch. */
   address: string;
+  /** Why, for a person. */
   error: string;
 }
 
