@@ -1,0 +1,69 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import type { CallableOp } from "../../lib/client/client.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { COMMON_ERRORS, OPS } from "../../lib/protocol/ops.ts";
+import { DaemonProcess, Place } from "./_daemon.ts";
+
+const CLIENTS = 6;
+const CALLS = 60;
+const BRANCHES = ["main", "a", "b", "c"];
+
+/** One random call on a few branches, so that calls meet. */
+const call: fc.Arbitrary<{ op: CallableOp; args: object }> = fc.tuple(
+  fc.constantFrom(
+    ...["open", "open", "close", "close", "flush", "fork", "fork", "destroy", "checkpoint", "checkout", "rollback"],
+    ...["promote", "compact", "touch", "protect", "diff", "verify", "lease", "status", "status", "branches"],
+  ),
+  fc.constantFrom(...BRANCHES),
+  fc.constantFrom(...BRANCHES),
+  fc.boolean(),
+).map(([op, branch, other, flag]) => {
+  const on = { db: "app", branch };
+  const args: Record<string, object> = {
+    fork: { ...on, new_branch: other },
+    checkpoint: { ...on, name: other },
+    rollback: { ...on, to: other, safety: false, reopen: flag },
+    promote: { ...on, onto: other, safety: false, reopen: flag },
+    checkout: { ...on, force: flag },
+    destroy: { ...on, force: flag },
+    protect: { ...on, on: flag },
+    diff: { a: `app@${branch}`, b: `app@${other}` },
+    status: flag ? on : {},
+    branches: { db: "app" },
+  };
+  return { op: op as CallableOp, args: args[op] ?? on };
+});
+
+Deno.test("whatever clients do to the same branches at once, each call answers as documented and the daemon ends well", async () => {
+  const seed = Number(Deno.env.get("CHURN_SEED") ?? 20260105);
+  const [plans] = fc.sample(
+    fc.array(fc.array(call, { minLength: CALLS, maxLength: CALLS }), { minLength: CLIENTS, maxLength: CLIENTS }),
+    { numRuns: 1, seed },
+  );
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, { flush_every_ms: 20 });
+  {
+    using client = await daemon.connect();
+    await client.call("create", { db: "app" });
+  }
+  const done = new Map<string, number>();
+  await Promise.all(plans!.map(async (plan) => {
+    using client = await daemon.connect();
+    for (const { op, args } of plan) {
+      try {
+        await client.call(op, args as never);
+        done.set(op, (done.get(op) ?? 0) + 1);
+      } catch (error) {
+        const about = `${op} ${JSON.stringify(args)}: ${error}`;
+        assert(error instanceof TaskdError && error.code !== "internal", about);
+        assert([...OPS[op].errors, ...COMMON_ERRORS].includes(error.code), `${about} (${error.code})`);
+      }
+    }
+  }));
+  assertEquals(daemon.log.filter((line) => line.includes("defect")), []);
+  for (const op of ["open", "close", "fork", "destroy", "checkpoint", "diff", "verify"]) {
+    assert((done.get(op) ?? 0) > 0, `seed ${seed} never got to ${op}`);
+  }
+  assertEquals(await daemon.stop(), 0);
+});
