@@ -32,6 +32,11 @@ import {
   walStart,
 } from "./wal.ts";
 
+/** A log of more than this is folded in two steps: fsync of as much takes longer than a writer should wait. */
+const MOVE_PIN_BYTES = 1 << 20;
+/** How often, and in how many milliseconds, a checkpoint is tried again that met another process's. */
+const CHECKPOINTER = { tries: 40, pause_ms: 1 };
+
 /** The captured changes may have a hole; only a full copy is safe. */
 export class RebaseNeeded extends Error {
   override name = "RebaseNeeded";
@@ -69,8 +74,9 @@ export class WalTail {
   readonly page_size: number;
   /** Whether the journal mode had to be changed to WAL: the file then differs from what was stored. */
   readonly converted: boolean;
-  readonly #reader: Connection;
-  readonly #barrier: Connection;
+  /** Holds the pin. The two connections change places when the pin is moved on. */
+  #reader: Connection;
+  #barrier: Connection;
   readonly #peek = new Uint8Array(WAL_HEADER_BYTES);
   #header: WalHeader | undefined;
   #position: WalPosition | undefined;
@@ -147,7 +153,7 @@ export class WalTail {
       this.#header = this.#readHeader();
       if (this.#header?.page_size !== this.page_size) this.#header = undefined;
       this.#unpin();
-      const answer = this.file.checkpointPassive(this.#reader);
+      const answer = this.#checkpoint(this.#reader);
       let resumed = false;
       if (this.#header) {
         this.#position = walStart(this.#header);
@@ -204,21 +210,36 @@ export class WalTail {
   /**
    * Folds the log into the main file behind a write barrier, so that the next writer starts it over.
    *
-   * @param at_barrier Runs while writers are held off and the log is read to its end; keep it short.
    * @returns False when a reader, a writer or another checkpointer stood in the way; try again later.
    */
-  takeover(at_barrier?: (complete: boolean) => void): boolean {
+  takeover(): boolean {
     try {
+      if (this.log_bytes > MOVE_PIN_BYTES) this.#movePin();
       return this.#behindBarrier(() => {
         this.drain();
-        const complete = this.#fold();
-        at_barrier?.(complete);
-        return complete;
+        return this.#fold();
       });
     } catch (error) {
       if (hasCode(error, "busy")) return false;
       throw error;
     }
+  }
+
+  /**
+   * Lets most of the log be folded while writers go on, so that the barrier is short: the other connection pins the
+   * newest commit, everything up to there is read, and only then the old pin is given up.
+   */
+  #movePin(): void {
+    this.#barrier.pin();
+    try {
+      this.drain();
+    } catch (error) {
+      this.#barrier.rollback();
+      throw error;
+    }
+    this.#reader.rollback();
+    [this.#reader, this.#barrier] = [this.#barrier, this.#reader];
+    this.file.checkpointPassive(this.#barrier);
   }
 
   /** Takes a write barrier that lasts until the returned function is called; everything before it is read. */
@@ -243,7 +264,7 @@ export class WalTail {
   confirm(): void {
     this.drain();
     const before = this.#consumed();
-    const { log } = this.file.checkpointPassive(this.#barrier);
+    const { log } = this.#checkpoint(this.#barrier);
     // -1: another checkpointer is at work; 0: the log counts as empty, so what was read of it is in the main file.
     if (log <= 0) return;
     if (!this.#reset_allowed && log < before) {
@@ -323,9 +344,18 @@ export class WalTail {
   #fold(): boolean {
     this.#unpin();
     try {
-      return this.#settle(this.file.checkpointPassive(this.#reader));
+      return this.#settle(this.#checkpoint(this.#reader));
     } finally {
       this.#pin();
+    }
+  }
+
+  /** Checkpoints, waiting a moment for another process's checkpoint to end: behind the barrier no commit starts a further one. */
+  #checkpoint(connection: Connection): CheckpointAnswer {
+    for (let tries = 1;; tries++) {
+      const answer = this.file.checkpointPassive(connection);
+      if (answer.log >= 0 || tries >= CHECKPOINTER.tries) return answer;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
     }
   }
 
@@ -334,7 +364,7 @@ export class WalTail {
     if (answer.log > 0 && answer.log !== consumed) {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
-    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer is at work.
+    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer stays at work.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
       this.#overlay.clear();
