@@ -87,7 +87,7 @@ export interface CommandModule<Result extends object = object> {
   /** Does the work. Long-running commands print as they go and return nothing. */
   run(args: Args, io: Io, ops: Operations): Promise<Result | undefined>;
   /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string;
+  render(result: Result, io: Io, args: Args): string | Promise<string>;
   /** The exit status that the result stands for; {@linkcode EXIT_OK} when absent. */
   exitCode?(result: Result): number;
 }
@@ -97,7 +97,7 @@ export interface LocalModule<Result extends object = object> {
   /** Does the work. */
   run(args: Args, io: Io): Promise<Result | undefined>;
   /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string;
+  render(result: Result, io: Io, args: Args): string | Promise<string>;
 }
 
 interface CommandBase {

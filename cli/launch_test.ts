@@ -2,7 +2,7 @@ import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from 
 import { TaskdError } from "../lib/errors.ts";
 import type { Plan } from "./command.ts";
 import { findCommand } from "./commands.ts";
-import { absolutePath, planCall, storeDirectory } from "./launch.ts";
+import { absolutePath, parentOf, planCall, storeDirectory } from "./launch.ts";
 
 const context = { home: "/home/ada", absolute: (path: string) => path.startsWith("/") ? path : `/here/${path}` };
 
@@ -77,7 +77,11 @@ Deno.test("absolutePath() follows symbolic links as far as the path exists", asy
     await Deno.symlink(`${base}/real`, `${base}/link`);
     assertEquals(absolutePath(`${base}/link/new/store`), `${base}/real/new/store`);
     assertEquals(absolutePath(`${base}/link/../link`), `${base}/real`);
-    assertEquals(absolutePath("/nowhere/at/all"), "/nowhere/at/all");
+    assertEquals(absolutePath("/nowhere/./at//all/../x/"), "/nowhere/at/x");
+    assertEquals(absolutePath("/../.."), "/");
+    assertEquals(absolutePath("."), Deno.cwd());
+    assertEquals(parentOf("/a"), "/");
+    assertEquals(parentOf("/a/b"), "/a");
   } finally {
     await Deno.remove(base, { recursive: true });
   }

@@ -47,7 +47,7 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
     const loaded = await load(spec);
     if (loaded.local) {
       const result = await loaded.module.run(args, io);
-      if (result !== undefined) print(spec, result, io, () => loaded.module.render(result, io, args));
+      if (result !== undefined) await print(spec, result, io, () => loaded.module.render(result, io, args));
       return EXIT_OK;
     }
     const { module } = loaded;
@@ -61,14 +61,19 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
     }
     if (result === undefined) return EXIT_OK;
     const shown = result;
-    print(spec, shown, io, () => module.render(shown, io, args));
+    await print(spec, shown, io, () => module.render(shown, io, args));
     return module.exitCode?.(shown) ?? EXIT_OK;
   } catch (error) {
     return reportFailure(error, io);
   }
 }
 
-function print(spec: CommandSpec, result: object, io: Io, render: () => string): void {
+async function print(
+  spec: CommandSpec,
+  result: object,
+  io: Io,
+  render: () => string | Promise<string>,
+): Promise<void> {
   if (io.json) io.outJson({ ok: true, ...result });
-  else if (spec.output === "data" || !io.quiet) io.out(render());
+  else if (spec.output === "data" || !io.quiet) io.out(await render());
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { dirname } from "@std/path/dirname";
+import { parentOf } from "./launch.ts";
 
 /**
  * Makes `directory`, for its owner alone, unless something is there. It is durable when this returns.
@@ -14,13 +14,13 @@ import { dirname } from "@std/path/dirname";
  */
 export async function makeStoreDirectory(directory: string): Promise<void> {
   const missing: string[] = [];
-  for (let path = directory; !exists(path); path = dirname(path)) missing.push(path);
+  for (let path = directory; !exists(path); path = parentOf(path)) missing.push(path);
   if (missing.length === 0) return;
   // Loaded on this one occasion.
   const { fileError, fsyncDirectory } = await import("../lib/fs.ts");
   try {
     Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
-    for (const path of missing) await fsyncDirectory(dirname(path));
+    for (const path of missing) await fsyncDirectory(parentOf(path));
   } catch (error) {
     throw fileError(error, `Cannot make the store ${directory}`);
   }

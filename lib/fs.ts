@@ -9,7 +9,6 @@
  * @module
  */
 
-import { statfsSync } from "node:fs";
 import { dirname } from "@std/path/dirname";
 import { randomHex, systemRandom } from "./clock.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
@@ -217,7 +216,6 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
   } catch {
     return Promise.resolve(false);
   }
-  if (neverClones(directory)) return Promise.resolve(false);
   // The device is part of the name: another file system may be mounted here later.
   const name = JSON.stringify([device, directory, options.cp_path]);
   let probe = probes.get(name);
@@ -225,9 +223,11 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
   return probe;
 }
 
-function neverClones(directory: string): boolean {
+async function neverClones(directory: string): Promise<boolean> {
   if (DARWIN) return false;
   try {
+    // Loaded here: node's modules cost a command line a third of its start, and few of those who import this file clone.
+    const { statfsSync } = await import("node:fs");
     return NEVER_CLONE.has(statfsSync(directory).type);
   } catch {
     // Without --allow-sys=statfs a probe answers instead.
@@ -236,6 +236,7 @@ function neverClones(directory: string): boolean {
 }
 
 async function probeClone(directory: string, options: CloneOptions): Promise<boolean> {
+  if (await neverClones(directory)) return false;
   const source = `${directory}/.probe-${randomHex(systemRandom, 8)}.tmp`;
   const target = `${source}2`;
   try {

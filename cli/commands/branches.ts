@@ -23,7 +23,7 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<Branche
 }
 
 /** A table. */
-export function render(result: BranchesResult, io: Io): string {
+export async function render(result: BranchesResult, io: Io): Promise<string> {
   if (result.branches.length === 0) return "There are no branches";
   const rows = result.branches.map((branch) => [
     branchName(branch),
@@ -36,5 +36,5 @@ export function render(result: BranchesResult, io: Io): string {
     branch.protected ? "protected" : "",
   ]);
   const head = ["BRANCH", "STATE", "STORAGE", "TXID", "CHECKPOINTS", "TTL", "TOUCHED", ""];
-  return textTable(rows, { head, right: [3, 4], columns: io.columns });
+  return await textTable(rows, { head, right: [3, 4], columns: io.columns });
 }

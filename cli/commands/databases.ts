@@ -21,8 +21,8 @@ export async function run(_args: Args, _io: Io, ops: Operations): Promise<Databa
 }
 
 /** A table. */
-export function render(result: DatabasesResult, io: Io): string {
+export async function render(result: DatabasesResult, io: Io): Promise<string> {
   if (result.databases.length === 0) return "There are no databases";
   const rows = result.databases.map((database) => [database.db, String(database.branches)]);
-  return textTable(rows, { head: ["DATABASE", "BRANCHES"], right: [1], columns: io.columns });
+  return await textTable(rows, { head: ["DATABASE", "BRANCHES"], right: [1], columns: io.columns });
 }

@@ -25,7 +25,7 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
 }
 
 /** Counts of each table, then the rows that were asked for. */
-export function render(result: DiffResult, io: Io): string {
+export async function render(result: DiffResult, io: Io): Promise<string> {
   if (result.identical) return `${result.a} and ${result.b} are identical`;
   if (result.tables.length === 0) {
     return `${result.a} and ${result.b} hold the same rows (${count(result.pages_changed, "page")} differ)`;
@@ -38,16 +38,18 @@ export function render(result: DiffResult, io: Io): string {
     String(table.rows_removed),
     String(table.rows_changed),
   ]);
-  const table = textTable(counts, { head, right: [2, 3, 4], columns: io.columns });
-  return [table, ...result.tables.flatMap((table) => rowLines(table, io.columns))].join("\n");
+  const table = await textTable(counts, { head, right: [2, 3, 4], columns: io.columns });
+  const lines = result.tables.flatMap(rowLines);
+  const { columns } = io;
+  const cut = columns === undefined ? lines : await Promise.all(lines.map((line) => cutLine(line, columns)));
+  return [table, ...cut].join("\n");
 }
 
 const SIGNS = { added: "+", removed: "-", changed: "~" } as const;
 
-function rowLines(table: TableDiff, columns: number | undefined): string[] {
+function rowLines(table: TableDiff): string[] {
   if (table.rows === undefined || table.rows.length === 0) return [];
-  const lines = table.rows.flatMap(oneRow).map((line) => columns === undefined ? line : cutLine(line, columns));
-  return ["", sanitizeLine(table.table), ...lines];
+  return ["", sanitizeLine(table.table), ...table.rows.flatMap(oneRow)];
 }
 
 function oneRow(row: RowDiff): string[] {

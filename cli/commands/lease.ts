@@ -17,8 +17,8 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<LeaseAn
 }
 
 /** Names and values. */
-export function render(result: LeaseAnswer): string {
-  return textList([
+export async function render(result: LeaseAnswer): Promise<string> {
+  return await textList([
     ["branch", branchName(result)],
     ["lease", result.live ? "live" : "none"],
     ["epoch", String(result.epoch)],

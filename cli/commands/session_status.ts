@@ -25,7 +25,7 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<Session
 }
 
 /** A table. */
-export function render(result: SessionsResult, io: Io): string {
+export async function render(result: SessionsResult, io: Io): Promise<string> {
   if (result.sessions.length === 0) return "No session is open";
   const rows = result.sessions.map((session) => [
     branchName(session),
@@ -37,7 +37,7 @@ export function render(result: SessionsResult, io: Io): string {
     session.error?.message ?? session.checkout ?? "",
   ]);
   const head = ["BRANCH", "STATE", "TXID", "AGE", "LAG", "WAL", "CHECKOUT"];
-  return textTable(rows, { head, right: [2, 3, 4, 5], columns: io.columns });
+  return await textTable(rows, { head, right: [2, 3, 4, 5], columns: io.columns });
 }
 
 function known(value: number | undefined, show: (value: number) => string): string {

@@ -42,11 +42,13 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<StatusR
 }
 
 /** Names and values, or a table. */
-export function render(result: StatusResult, io: Io): string {
+export async function render(result: StatusResult, io: Io): Promise<string> {
   const lines = [
-    result.branch === undefined ? renderBranches({ branches: result.branches ?? [] }, io) : depth(result.branch),
+    result.branch === undefined
+      ? await renderBranches({ branches: result.branches ?? [] }, io)
+      : await depth(result.branch),
   ];
-  lines.push(textList([["sqlite", result.sqlite_version], ["ro cache", cacheWords(result.ro_cache)]]));
+  lines.push(await textList([["sqlite", result.sqlite_version], ["ro cache", cacheWords(result.ro_cache)]]));
   return lines.join("\n");
 }
 
@@ -57,8 +59,8 @@ function cacheWords(use: CacheUse | undefined): string | undefined {
   return `${formatBytes(use.bytes)} of ${formatBytes(use.budget_bytes)} (${share}%)`;
 }
 
-function depth(branch: BranchStatus): string {
-  return textList([
+async function depth(branch: BranchStatus): Promise<string> {
+  return await textList([
     ["branch", branchName(branch)],
     ["state", branch.state],
     ["error", branch.error],
