@@ -81,10 +81,16 @@ function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<num
       deno: { permissions: toDenoPermissions(needs) },
     });
     const send = (message: ToWorker) => worker.postMessage(message);
-    const stopListening = listenForSignals({ once: () => send({ type: "interrupt" }), again: resolve });
+    // The first Ctrl-C or SIGTERM asks the command to stop and clean up; the second ends the process.
+    let asked: number | undefined;
+    const stopListening = onSignals((code) => {
+      if (asked !== undefined) return resolve(code);
+      asked = code;
+      send({ type: "interrupt" });
+    });
     const finish = (code: number) => {
       stopListening();
-      resolve(code);
+      resolve(code === EXIT_INTERRUPTED ? asked ?? code : code);
     };
     worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
       if (data.type === "exit") return finish(data.code);
@@ -103,15 +109,10 @@ function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<num
   });
 }
 
-/** The first Ctrl-C or SIGTERM asks the command to stop and clean up; the second ends the process. */
-function listenForSignals(on: { once(): void; again(code: number): void }): () => void {
-  let asked = false;
+/** Calls back with the exit status that a signal stands for; returns what ends that. */
+function onSignals(callback: (code: number) => void): () => void {
   const listeners = ([["SIGINT", EXIT_INTERRUPTED], ["SIGTERM", EXIT_TERMINATED]] as const).map(([signal, code]) => {
-    const listener = () => {
-      if (asked) return on.again(code);
-      asked = true;
-      on.once();
-    };
+    const listener = () => callback(code);
     Deno.addSignalListener(signal, listener);
     return { signal, listener };
   });

@@ -59,17 +59,17 @@ Deno.test("a live session captures an application's writes, through every comman
   try {
     app.exec("CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1,'a')");
     const flushed = await place.json(["session", "flush", "shop"]);
-    assertEquals([flushed.txid, flushed.kind === "none"], [2, false]);
+    assertEquals([flushed.txid, flushed.kind === "none"], [3, false]);
     assertMatch(
       (await place.taskd("session", "flush", "shop")).stdout,
-      /^Flushed shop@main \(txid 2, nothing new\)\n$/,
+      /^Flushed shop@main \(txid 3, nothing new\)\n$/,
     );
-    assertMatch((await place.taskd("session", "status")).stdout, /^BRANCH .*\nshop@main +active +2 /);
+    assertMatch((await place.taskd("session", "status")).stdout, /^BRANCH .*\nshop@main +active +3 /);
     assertEquals((await place.json(["lease", "shop"])).live, true);
     assertEquals((await place.json(["session", "open", "shop"], 1)).ok, false);
 
     app.exec("INSERT INTO item VALUES (2,'b')");
-    assertEquals((await place.json(["checkpoint", "shop", "v1"])).txid, 3);
+    assertEquals((await place.json(["checkpoint", "shop", "v1"])).txid, 4);
     app.exec("INSERT INTO item VALUES (3,'c')");
     await place.json(["fork", "shop", "try"]);
     const { tables } = await place.json(["diff", "shop@main@v1", "shop@try"]) as { tables: { rows_added: number }[] };
