@@ -8,6 +8,7 @@
  * @module
  */
 
+import { resolve } from "@std/path/resolve";
 import { hasCode, TaskdError } from "../lib/errors.ts";
 import type { BranchArgs, OpenAnswer, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../lib/store/names.ts";
@@ -28,6 +29,9 @@ export interface HandlerContext {
   /** Begins a shutdown; does not wait for it. */
   onShutdown: () => void;
 }
+
+/** The files an export writes or removes: its own, the one it is built in, and what SQLite may have left beside it. */
+const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
 /** The handlers of every operation. */
 export function createHandlers(context: HandlerContext): Handlers {
@@ -219,8 +223,9 @@ export function createHandlers(context: HandlerContext): Handlers {
 
     export: async (args) => {
       const address = pointOf(args);
+      refuseInside(context.location, args.path);
       if (address.checkpoint === undefined) await flushLocked([address]);
-      const outside = { write: [folderOf(args.path)] };
+      const outside = { write: EXPORT_SUFFIXES.map((suffix) => args.path + suffix) };
       return await engine.store("export", [address, args.path, flag("force", args.force)], outside);
     },
 
@@ -270,8 +275,12 @@ function flag<K extends string>(name: K, value: boolean | undefined): { [N in K]
   return value === undefined ? {} : { [name]: value } as { [N in K]?: boolean };
 }
 
-function folderOf(path: string): string {
-  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
+/** With `force` an export replaces files, and those of the store may be open in a session. */
+function refuseInside(store: string, path: string): void {
+  if (!`${resolve(path)}/`.startsWith(`${resolve(store)}/`)) return;
+  throw new TaskdError("denied", `Cannot export to ${path}: it is inside the store`, {
+    hint: "Name a file outside the store's directory",
+  });
 }
 
 /** A branch's state with its session in mind: error, pending and active take precedence over what is seen at rest. */

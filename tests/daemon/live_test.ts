@@ -1,5 +1,7 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
+import { TaskdError } from "../../lib/errors.ts";
 import { DaemonProcess, Place } from "./_daemon.ts";
 
 /** Runs SQL in the stock sqlite3 shell, as an application would, and returns what it prints. */
@@ -173,4 +175,38 @@ Deno.test("a session that can no longer see its checkout is in error until it is
   const closed = await client.call("close", { db: "app" });
   assertEquals(closed.error, sessions[0]!.error);
   assertEquals((await client.call("status", {})).sessions, []);
+});
+
+Deno.test("an export never replaces a file of the store, and replaces another only when told to", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  const refusal = async (path: string, force: boolean) => {
+    const error = await assertRejects(() => client.call("export", { db: "app", path, force }), TaskdError);
+    return error.code;
+  };
+  assertEquals(await refusal(checkout, true), "denied");
+  assertEquals(await refusal(`${place.store}/../store/new.db`, false), "denied");
+  const file = join(place.directory, "export.db");
+  await client.call("export", { db: "app", path: file });
+  assertEquals(await refusal(file, false), "already_exists");
+  await client.call("export", { db: "app", path: file, force: true });
+  assertEquals(await refusal(join(place.directory, "missing", "export.db"), false), "not_found");
+});
+
+Deno.test("create starts from a file outside the store, also one that an application has open", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  const from = join(place.directory, "source.db");
+  const app = new DatabaseSync(from);
+  app.exec("PRAGMA journal_mode=WAL; CREATE TABLE t(n); INSERT INTO t VALUES(1)");
+  await client.call("create", { db: "app", from });
+  app.close();
+  const { path } = await client.call("checkout", { db: "app" });
+  assertEquals(await sqlite(path, "SELECT sum(n) FROM t"), "1");
+  const missing = await assertRejects(() => client.call("create", { db: "b", from: `${from}x` }), TaskdError);
+  assertEquals(missing.code, "not_found");
 });
