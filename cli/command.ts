@@ -15,11 +15,13 @@ export type FlagKind = "string" | "file" | "duration" | "bytes" | "integer" | "b
 
 /** A flag. Written `-name` or `--name`, its value after a space or `=`. */
 export interface FlagSpec {
+  /** Without dashes. */
   name: string;
+  /** How its value is read. */
   kind: FlagKind;
   /** One line of help. */
   help: string;
-  /** What the value stands for in help, for example `FILE`. Absent for booleans. */
+  /** What the value stands for in help, for example `FILE`. Booleans have none. */
   value?: string;
   /** The value when it is not given, as it would be written. */
   default?: string;

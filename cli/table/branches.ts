@@ -30,7 +30,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
       if (typeof from !== "string") return storeNeeds(plan);
       // SQLite reads a database together with its -wal and -shm files.
       const files = [from, `${from}-wal`, `${from}-shm`, `${from}-journal`];
-      return unionOf(storeNeeds(plan), { ...NO_PERMISSIONS, read: files, write: files });
+      return unionOf(storeNeeds(plan), { ...NO_PERMISSIONS, read: files });
     },
     load: () => import("../commands/create.ts"),
   },

@@ -182,6 +182,8 @@ Deno.test("branches, databases, lease and status list what there is", async () =
   assertMatch(stdout, /^BRANCH .*\nshop@main +idle +storage=materialized .*\nshop@try +idle +storage=shared .*\n$/);
   assertMatch((await place.taskd("lease", "shop")).stdout, /^branch +shop@main\nlease +none\nepoch +\d+\n$/);
   assertEquals((await place.json(["lease", "shop"])).live, false);
+  await place.json(["checkpoint", "shop", "v1", "--note", "数据 \x1b[2J"]);
+  assertMatch((await place.taskd("status", "shop")).stdout, /^checkpoints +v1 .* 数据 \\x1b\[2J$/m);
   const overview = await place.json(["status", "-ro-cache-budget", "1G"]);
   assertEquals((overview.branches as unknown[]).length, 2);
   assertEquals((overview.ro_cache as { budget_bytes: number }).budget_bytes, 1024 ** 3);

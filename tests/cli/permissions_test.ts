@@ -13,7 +13,7 @@ function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   if (["version", "help", "completion"].includes(name)) return [];
   if (name === "serve") return [...STORE, ...SOCKET, "set the umask"];
   if (name.startsWith("session ") || name === "watch") return SOCKET;
-  if (name === "create") return [...STORE, ...NAMED];
+  if (name === "create") return [...STORE, NAMED[0]!];
   if (name === "export") return route === "socket" ? [...STORE, ...SOCKET, ...NAMED] : [...STORE, ...NAMED];
   if (name === "path" || name === "verify" || route === "store") return STORE;
   return SOCKET;

@@ -66,7 +66,7 @@ Deno.test("--print-permissions shows a call's own set and does nothing", async (
     stdout,
     [
       `read  ${place.store} ${files}`,
-      `write ${place.store} ${files}`,
+      `write ${place.store}`,
       "net   nothing",
       "run   /usr/bin/cp",
       "env   nothing",

@@ -1,0 +1,83 @@
+/**
+ * Writes docs/commands.md from the command table. `deno run -A tests/cli/reference.ts`
+ * brings the page up to date; a test fails while it is not.
+ *
+ * @module
+ */
+
+import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/command.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
+import { flagHelp, flagWord, usageLine } from "../../cli/help.ts";
+import { PERMISSION_KINDS } from "../../cli/permissions.ts";
+
+const BEGIN = "<!-- reference: written by tests/cli/reference.ts -->";
+const END = "<!-- end of reference -->";
+
+/** The page. */
+export const PAGE = new URL("../../docs/commands.md", import.meta.url);
+
+/** The page with its reference brought up to date. */
+export function withReference(page: string): string {
+  const begin = page.indexOf(BEGIN);
+  const end = page.indexOf(END);
+  if (begin < 0 || end < begin) throw new Error("docs/commands.md has lost the marks of its reference");
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
+}
+
+function renderReference(): string {
+  const groups = GROUPS.map((group) => {
+    const commands = COMMANDS.filter((command) => command.group === group);
+    return [`## ${group}`, ...commands.map(renderCommand)].join("\n\n");
+  });
+  return ["## Flags of every command", flagRows(GLOBAL_FLAGS), ...groups].join("\n\n");
+}
+
+function renderCommand(command: CommandSpec): string {
+  const words = command.positionals.map((each) => [`\`${each.name}\`${each.optional ? "" : " *"}`, each.help]);
+  const examples = command.examples.map((example) => `taskd ${example.words}   # ${example.why}`);
+  return [
+    `### ${command.name}`,
+    `\`${usageLine(command)}\``,
+    shown(`${command.summary}.${command.details === undefined ? "" : ` ${command.details}`}`),
+    ...(words.length === 0 ? [] : [rows(["Argument", "Meaning"], words)]),
+    ...(command.flags.length === 0 ? [] : [flagRows(command.flags)]),
+    "```sh\n" + examples.join("\n") + "\n```",
+    permissions(command),
+  ].join("\n\n");
+}
+
+/** What a call may touch, with words in the place of paths. */
+function permissions(command: CommandSpec): string {
+  const told = (route: "store" | "socket") => {
+    const file = (name: string) => command.positionals.some((each) => each.name === name) ? { [name]: "FILE" } : {};
+    const from = command.flags.some((flag) => flag.name === "from") ? { from: "FILE" } : {};
+    const flags = { ...Object.fromEntries(command.flags.map((flag) => [flag.name, null])), ...from };
+    const socket = "SOCKET";
+    const plan = { command: command.name, positionals: file("file"), flags, store: "STORE", socket, route };
+    const set = command.needs(plan);
+    const parts = PERMISSION_KINDS.filter((kind) => set[kind].length > 0).map((kind) => {
+      const places = set[kind].filter((place) => !place.startsWith("/") || kind === "run");
+      const program = places.length < set[kind].length ? ["the program's own modules"] : [];
+      return `${kind} ${[...places.map((place) => `\`${place}\``), ...program].join(", ")}`;
+    });
+    return parts.length === 0 ? "nothing" : parts.join("; ");
+  };
+  if (command.uses !== "branches") return `May: ${told("store")}.`;
+  return `May, on the store: ${told("store")}.\n\nMay, when a daemon is alive: ${told("socket")}.`;
+}
+
+function flagRows(flags: readonly FlagSpec[]): string {
+  return rows(["Flag", "Meaning"], flags.map((flag) => [`\`${flagWord(flag)}\``, flagHelp(flag)]));
+}
+
+/** Text that Markdown shows as it is; code stays code. */
+function shown(text: string): string {
+  return text.startsWith("`") ? text : text.replaceAll("<", "\\<");
+}
+
+function rows(head: string[], body: string[][]): string {
+  return [head, head.map(() => "---"), ...body.map((row) => row.map(shown))].map((row) => `| ${row.join(" | ")} |`)
+    .join("\n");
+}
+
+if (import.meta.main) await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));
