@@ -10,7 +10,6 @@
  * @module
  */
 
-import type { SessionEvent } from "../lib/capture/session.ts";
 import type { Clock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
@@ -30,12 +29,17 @@ import {
   type StoreMethod,
 } from "./engine.ts";
 import { withDeadline } from "./deadline.ts";
+import { KeyedMutex } from "./locks.ts";
 import type { Log } from "./log.ts";
 import type { WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
 /** Workers unless told otherwise: as many sessions' as others'. */
 export const DEFAULT_WORKERS = 4;
+/** Workers at once that run a call with files outside the store. */
+const MAX_ASIDE = 2;
+/** What it costs to start a worker, in calls or sessions of one that runs: more than none, less than one. */
+const COLD_START = 0.5;
 /** How long the end of the pool waits for its workers. */
 const END_DEADLINE_MS = 1_000;
 
@@ -53,11 +57,11 @@ export interface WorkerPoolOptions {
   module?: string;
 }
 
-/** A place in the pool; its thread changes when it dies. */
+/** A place in the pool. It has a thread from its first use on, and after the thread has died, from the next. */
 interface Slot {
   for_sessions: boolean;
-  thread: WorkerThread;
-  sessions: Set<PooledSession>;
+  thread?: WorkerThread;
+  sessions: Map<number, PooledSession>;
 }
 
 class PooledSession implements EngineSession {
@@ -68,19 +72,19 @@ class PooledSession implements EngineSession {
   opened!: OpenAnswer;
   lost: TaskdError | undefined;
 
-  constructor(id: number, address: Address, slot: Slot) {
+  constructor(id: number, address: Address, slot: Slot, thread: WorkerThread) {
     this.id = id;
     this.address = address;
     this.#slot = slot;
-    this.#thread = slot.thread;
+    this.#thread = thread;
   }
 
   async open(): Promise<void> {
-    this.#slot.sessions.add(this);
+    this.#slot.sessions.set(this.id, this);
     try {
       this.opened = await this.#thread.call({ kind: "open", session: this.id, address: this.address }) as OpenAnswer;
     } catch (error) {
-      this.#slot.sessions.delete(this);
+      this.#slot.sessions.delete(this.id);
       throw error;
     }
   }
@@ -101,7 +105,7 @@ class PooledSession implements EngineSession {
     try {
       return await this.#call("close", []);
     } finally {
-      this.#slot.sessions.delete(this);
+      this.#slot.sessions.delete(this.id);
     }
   }
 
@@ -115,6 +119,8 @@ class PooledSession implements EngineSession {
 export class WorkerPool implements Engine {
   readonly #options: WorkerPoolOptions;
   readonly #slots: Slot[] = [];
+  readonly #asides = new KeyedMutex();
+  #last_aside = 0;
   #last_session = 0;
   #closed = false;
   /** The SQLite library's version. */
@@ -124,18 +130,16 @@ export class WorkerPool implements Engine {
     this.#options = options;
   }
 
-  /** Starts the workers; resolves once each has opened the store. */
+  /** Starts one worker of each sort and resolves once they have opened the store; the others start when needed. */
   static async start(options: WorkerPoolOptions): Promise<WorkerPool> {
     const pool = new WorkerPool(options);
     const count = Math.max(2, options.workers ?? DEFAULT_WORKERS);
+    for (let index = 0; index < count; index++) {
+      pool.#slots.push({ for_sessions: index % 2 === 0, sessions: new Map() });
+    }
     try {
-      // The first opens the store alone: it may have to be made.
-      for (let index = 0; index < count; index++) {
-        const slot: Slot = { for_sessions: index % 2 === 0, thread: pool.#thread(() => slot), sessions: new Set() };
-        pool.#slots.push(slot);
-        if (index === 0) pool.sqlite_version = await slot.thread.ready;
-      }
-      await Promise.all(pool.#slots.map((slot) => slot.thread.ready));
+      // One after the other: the store may have to be made.
+      for (const slot of pool.#slots.slice(0, 2)) pool.sqlite_version = await pool.#threadOf(slot).ready;
     } catch (error) {
       await pool.close();
       throw error;
@@ -147,13 +151,14 @@ export class WorkerPool implements Engine {
     const work = { kind: "store", method, args } as const;
     if (outside !== undefined) return await this.#aside(outside, (thread) => thread.call(work)) as StoreAnswer<M>;
     const fit = STORE_METHODS[method] === "short" ? this.#slots : this.#slots.filter((slot) => !slot.for_sessions);
-    const { thread } = least(fit, (slot) => slot.thread.running);
-    return await thread.call(work) as StoreAnswer<M>;
+    const slot = least(fit, ({ thread }) => thread?.running ?? COLD_START);
+    return await this.#threadOf(slot).call(work) as StoreAnswer<M>;
   }
 
   async openSession(address: Address): Promise<EngineSession> {
-    const slot = least(this.#slots.filter((one) => one.for_sessions), (one) => one.sessions.size);
-    const session = new PooledSession(++this.#last_session, address, slot);
+    const fit = this.#slots.filter((slot) => slot.for_sessions);
+    const slot = least(fit, ({ thread, sessions }) => thread === undefined ? COLD_START : sessions.size);
+    const session = new PooledSession(++this.#last_session, address, slot, this.#threadOf(slot));
     await session.open();
     return session;
   }
@@ -161,16 +166,20 @@ export class WorkerPool implements Engine {
   async close(): Promise<void> {
     this.#closed = true;
     // A worker may be stuck in a long call into SQLite, and then never answers.
-    const ending = Promise.all(this.#slots.map((slot) => slot.thread.end()));
+    const ending = Promise.all(this.#slots.map((slot) => slot.thread?.end()));
     await withDeadline(ending, this.#options.clock, END_DEADLINE_MS).catch(() => {});
-    for (const slot of this.#slots) slot.thread.terminate();
+    for (const slot of this.#slots) slot.thread?.terminate();
   }
 
-  #thread(slot: () => Slot): WorkerThread {
-    return this.#start({}, {
-      onEvent: (session, event) => this.#event(slot(), session, event),
+  #threadOf(slot: Slot): WorkerThread {
+    if (this.#closed) throw new TaskdError("stopping", "The daemon is shutting down");
+    return slot.thread ??= this.#start({}, {
+      onEvent: (id, event) => {
+        const session = slot.sessions.get(id);
+        if (session !== undefined) this.#options.onEvent(session.address, event);
+      },
       onLog: this.#options.log,
-      onLost: () => this.#replace(slot()),
+      onLost: () => this.#lose(slot),
     });
   }
 
@@ -182,7 +191,12 @@ export class WorkerPool implements Engine {
   }
 
   /** A call that needs files outside the store gets a worker of its own, which may use exactly those. */
-  async #aside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
+  #aside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
+    const turn = ++this.#last_aside % MAX_ASIDE;
+    return this.#asides.run([String(turn)], () => this.#runAside(outside, work));
+  }
+
+  async #runAside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
     let thread: WorkerThread;
     try {
       thread = this.#start(outside, { onEvent: () => {}, onLog: this.#options.log, onLost: () => {} });
@@ -202,14 +216,9 @@ export class WorkerPool implements Engine {
     }
   }
 
-  #event(slot: Slot, id: number, event: SessionEvent): void {
-    for (const session of slot.sessions) {
-      if (session.id === id) return this.#options.onEvent(session.address, event);
-    }
-  }
-
-  #replace(slot: Slot): void {
-    for (const session of slot.sessions) {
+  #lose(slot: Slot): void {
+    delete slot.thread;
+    for (const session of slot.sessions.values()) {
       const address = formatAddress(session.address);
       session.lost = new TaskdError("session_failed", `The session of ${address} died with its worker`, {
         hint: "Close it and open it again: what was committed is still in the checkout",
@@ -217,8 +226,7 @@ export class WorkerPool implements Engine {
       // Nobody else is left to tell it.
       this.#options.onEvent(session.address, { type: "session_closed", detail: { error: session.lost.message } });
     }
-    slot.sessions = new Set();
-    if (!this.#closed) slot.thread = this.#thread(() => slot);
+    slot.sessions.clear();
   }
 }
 

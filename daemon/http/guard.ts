@@ -1,0 +1,279 @@
+/**
+ * The connection guard: stands between strangers and Deno.serve, which has no timeouts of its own
+ * and cannot throw a stalled reader off. It accepts on the public address, pipes each connection to the
+ * server's internal one, and ends it when a deadline passes: the peer gets a reset, and all memory
+ * that was held for it is free.
+ *
+ * The guard does not read HTTP. It tells where a request stands from what the server says of it
+ * (the internal connection's local port pairs the two) and from whether bytes have arrived.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+
+/** Deadlines in milliseconds; the contract's numbers. */
+export const HTTP_TIMEOUTS = {
+  /** From a request's first byte to the end of its head. */
+  read_header_ms: 5_000,
+  /** From a request's first byte to the end of its body. */
+  read_ms: 30_000,
+  /** From the end of a request's head to the end of its response; streams of events are free of it. */
+  write_ms: 90_000,
+  /** Between a response and the next request's first byte. */
+  idle_ms: 120_000,
+  /** Of a single write that the peer does not take. */
+  stalled_write_ms: 45_000,
+};
+
+/** Deadlines of a guard. */
+export type HttpTimeouts = typeof HTTP_TIMEOUTS;
+
+/** At most this many connections at once; further ones are closed at once. */
+export const MAX_HTTP_CONNECTIONS = 2_048;
+/** Bytes moved at once in each direction. */
+const CHUNK_BYTES = 16 << 10;
+/** How often deadlines are looked at. */
+const TICK_MS = 250;
+
+/** What the server knows of the request that a connection is in. */
+export interface GuardedRequest {
+  /** The whole body was read, or given up. */
+  bodyDone(): void;
+  /** The response is a stream that may go on for ever. */
+  streaming(): void;
+  /** The response has been handed over whole. */
+  responseDone(): void;
+}
+
+type Phase = "idle" | "head" | "body" | "response";
+
+/** One guarded connection. */
+class Connection {
+  readonly #client: Deno.TcpConn;
+  readonly #server: Deno.TcpConn;
+  readonly #clock: Clock;
+  readonly #timeouts: HttpTimeouts;
+  #phase: Phase = "head";
+  #endless = false;
+  #request_at_ms: number;
+  #phase_at_ms: number;
+  #writing_since_ms: number | undefined;
+  #closed = false;
+
+  constructor(client: Deno.TcpConn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
+    this.#client = client;
+    this.#server = server;
+    this.#clock = clock;
+    this.#timeouts = timeouts;
+    // A new connection owes its first request's head at once, as in the servers this follows.
+    this.#request_at_ms = this.#phase_at_ms = clock.monotonic();
+  }
+
+  /** Pipes both ways until either side ends or a deadline passes. */
+  async run(): Promise<void> {
+    const up = this.#pipe(this.#client, this.#server, () => this.#arrived());
+    const down = this.#pipe(this.#server, this.#client, undefined);
+    // When the server is done with the connection, nothing more comes for the client; when the client
+    // only shut down its sending half, its answer is still to come.
+    await down;
+    this.close();
+    await up;
+  }
+
+  /** The server has read a request's head on this connection. */
+  requestBegan(): GuardedRequest {
+    this.#enter("body");
+    this.#endless = false;
+    return {
+      bodyDone: () => {
+        if (this.#phase === "body") this.#enter("response");
+      },
+      streaming: () => {
+        this.#endless = true;
+      },
+      responseDone: () => {
+        this.#endless = false;
+        this.#enter("idle");
+      },
+    };
+  }
+
+  /** Closes the connection if a deadline has passed. */
+  check(now_ms: number): void {
+    const { read_header_ms, read_ms, write_ms, idle_ms, stalled_write_ms } = this.#timeouts;
+    const in_phase_ms = now_ms - this.#phase_at_ms;
+    const of_request_ms = now_ms - this.#request_at_ms;
+    const late = this.#writing_since_ms !== undefined && now_ms - this.#writing_since_ms > stalled_write_ms ||
+      this.#phase === "head" && of_request_ms > read_header_ms ||
+      this.#phase === "body" && of_request_ms > read_ms ||
+      this.#phase === "response" && !this.#endless && in_phase_ms > write_ms ||
+      this.#phase === "idle" && in_phase_ms > idle_ms;
+    if (late) this.close();
+  }
+
+  /** Ends both sides at once. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const side of [this.#client, this.#server]) {
+      try {
+        side.close();
+      } catch {
+        // It had ended already.
+      }
+    }
+  }
+
+  #arrived(): void {
+    if (this.#phase !== "idle") return;
+    this.#request_at_ms = this.#clock.monotonic();
+    this.#enter("head");
+  }
+
+  #enter(phase: Phase): void {
+    this.#phase = phase;
+    this.#phase_at_ms = this.#clock.monotonic();
+  }
+
+  async #pipe(from: Deno.TcpConn, to: Deno.TcpConn, onBytes: (() => void) | undefined): Promise<void> {
+    const buffer = new Uint8Array(CHUNK_BYTES);
+    try {
+      for (;;) {
+        const count = await from.read(buffer);
+        if (count === null) break;
+        onBytes?.();
+        for (let done = 0; done < count;) {
+          if (to === this.#client) this.#writing_since_ms = this.#clock.monotonic();
+          done += await to.write(buffer.subarray(done, count));
+        }
+        if (to === this.#client) this.#writing_since_ms = undefined;
+      }
+      await to.closeWrite();
+    } catch {
+      // A side that is gone ends both: there is nobody to tell.
+      this.close();
+    }
+  }
+}
+
+/** A running guard. */
+export class ConnectionGuard {
+  readonly #listener: Deno.TcpListener;
+  readonly #backend: { hostname: string; port: number };
+  readonly #clock: Clock;
+  readonly #timeouts: HttpTimeouts;
+  readonly #connections = new Map<number, Connection>();
+  readonly #stop = new AbortController();
+  readonly #accepting: Promise<void>;
+  readonly #ticking: Promise<void>;
+
+  private constructor(listener: Deno.TcpListener, options: GuardOptions) {
+    this.#listener = listener;
+    this.#backend = options.backend;
+    this.#clock = options.clock;
+    this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
+    this.#accepting = this.#accept();
+    this.#ticking = this.#tick();
+  }
+
+  /** Listens; throws what the system says of the address. */
+  static listen(address: { hostname: string; port: number }, options: GuardOptions): ConnectionGuard {
+    return new ConnectionGuard(Deno.listen({ ...address, transport: "tcp" }), options);
+  }
+
+  /** Where it listens; the port is the real one when 0 was asked for. */
+  get address(): Deno.NetAddr {
+    return this.#listener.addr as Deno.NetAddr;
+  }
+
+  /** Connections at present. */
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  /**
+   * Tells the guard that the server has read the head of a request that came from `port`.
+   *
+   * @returns Undefined for a connection that did not come through the guard: it must be refused.
+   */
+  requestBegan(port: number): GuardedRequest | undefined {
+    return this.#connections.get(port)?.requestBegan();
+  }
+
+  /** Stops accepting; connections go on. */
+  stopAccepting(): void {
+    try {
+      this.#listener.close();
+    } catch {
+      // It was closed before.
+    }
+  }
+
+  /** Ends everything. */
+  async close(): Promise<void> {
+    this.stopAccepting();
+    this.#stop.abort();
+    for (const connection of this.#connections.values()) connection.close();
+    await Promise.all([this.#accepting, this.#ticking]);
+  }
+
+  async #accept(): Promise<void> {
+    for (;;) {
+      let client: Deno.TcpConn;
+      try {
+        client = await this.#listener.accept();
+      } catch (error) {
+        if (this.#stop.signal.aborted || error instanceof Deno.errors.BadResource) return;
+        if (error instanceof Deno.errors.Interrupted) return;
+        // Out of descriptors, or a peer that was gone before it was accepted: wait a moment, go on.
+        await this.#clock.sleep(100, this.#stop.signal).catch(() => {});
+        continue;
+      }
+      if (this.#connections.size >= MAX_HTTP_CONNECTIONS) client.close();
+      else this.#serve(client);
+    }
+  }
+
+  async #serve(client: Deno.TcpConn): Promise<void> {
+    let server: Deno.TcpConn;
+    try {
+      server = await Deno.connect({ ...this.#backend, transport: "tcp" });
+    } catch {
+      client.close();
+      return;
+    }
+    const { port } = server.localAddr as Deno.NetAddr;
+    const connection = new Connection(client, server, this.#clock, this.#timeouts);
+    this.#connections.set(port, connection);
+    try {
+      client.setNoDelay(true);
+      server.setNoDelay(true);
+      await connection.run();
+    } finally {
+      connection.close();
+      this.#connections.delete(port);
+    }
+  }
+
+  async #tick(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      try {
+        await this.#clock.sleep(TICK_MS, this.#stop.signal);
+      } catch {
+        return;
+      }
+      const now = this.#clock.monotonic();
+      for (const connection of this.#connections.values()) connection.check(now);
+    }
+  }
+}
+
+/** Options of a guard. */
+export interface GuardOptions {
+  /** Where Deno.serve listens. */
+  backend: { hostname: string; port: number };
+  clock: Clock;
+  /** Shorter deadlines, for tests. */
+  timeouts?: Partial<HttpTimeouts>;
+}

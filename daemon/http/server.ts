@@ -1,0 +1,275 @@
+/**
+ * The HTTP listener: health, metrics, events, operations and profiles over one address, behind one
+ * bearer token. Operations go to the same dispatcher and answers through the same encoder as on the
+ * unix socket; events come from the same publisher.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
+import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
+import type { SessionInfo } from "../../lib/protocol/messages.ts";
+import type { Dispatcher } from "../dispatch.ts";
+import type { Log } from "../log.ts";
+import type { Metrics } from "../metrics.ts";
+import type { Publisher } from "../publisher.ts";
+import type { BearerToken, HttpAddress } from "./auth.ts";
+import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "./guard.ts";
+import { Profiler } from "./profile.ts";
+import { eventStream } from "./sse.ts";
+
+/** How much of a refused body is read, so that its connection can be used again; a longer one is closed. */
+const MAX_DRAINED_BYTES = 16 << 20;
+/** Seconds of a profile unless the request says otherwise; the contract's number. */
+const DEFAULT_PROFILE_SECONDS = 30;
+/** Left of the write budget for encoding and sending a profile. */
+const PROFILE_MARGIN_MS = 5_000;
+
+/** What the listener serves. */
+export interface HttpOptions {
+  address: HttpAddress;
+  token: BearerToken;
+  dispatcher: Dispatcher;
+  publisher: Publisher;
+  metrics: Metrics;
+  /** Sessions, open and opening, for metrics. */
+  sessions: () => Promise<SessionInfo[]>;
+  /** How many are open, without asking any of them. */
+  sessionCount: () => number;
+  clock: Clock;
+  random: RandomBytes;
+  log: Log;
+  /** Shorter deadlines, for tests. */
+  timeouts?: Partial<HttpTimeouts>;
+}
+
+/** A running HTTP listener. */
+export class HttpServer {
+  readonly #options: HttpOptions;
+  readonly #profiler: Profiler;
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #guard: ConnectionGuard;
+  readonly #timeouts: HttpTimeouts;
+  readonly #ending = new AbortController();
+
+  private constructor(options: HttpOptions) {
+    this.#options = options;
+    this.#profiler = new Profiler(options.clock);
+    this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
+    // Only the guard is to connect here: who does not come through it is turned away by its port.
+    this.#server = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
+      this.#serve,
+    );
+    const { hostname, port } = options.address;
+    try {
+      this.#guard = ConnectionGuard.listen({ hostname, port }, {
+        backend: { hostname: "127.0.0.1", port: this.#server.addr.port },
+        clock: options.clock,
+        timeouts: this.#timeouts,
+      });
+    } catch (error) {
+      void this.#server.shutdown();
+      throw listenError(error, options.address);
+    }
+  }
+
+  /** Begins to listen. */
+  static start(options: HttpOptions): HttpServer {
+    return new HttpServer(options);
+  }
+
+  /** `host:port` as it is. */
+  get address(): string {
+    const { hostname, port } = this.#guard.address;
+    return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
+  }
+
+  /** Connections at present. */
+  get connections(): number {
+    return this.#guard.connections;
+  }
+
+  /** Accepts nothing more; requests that run go on. */
+  stopAccepting(): void {
+    this.#guard.stopAccepting();
+  }
+
+  /** Ends everything; event streams are the publisher's to end first. */
+  async close(): Promise<void> {
+    this.#ending.abort();
+    await this.#guard.close();
+    await this.#server.shutdown();
+  }
+
+  readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
+    const guarded = this.#guard.requestBegan(info.remoteAddr.port);
+    if (!guarded) return problem(403, "denied", "Connect to the public address");
+    if (!request.body) guarded.bodyDone();
+    info.completed.catch(() => {}).finally(() => guarded.responseDone());
+    const response = await this.#route(request, guarded);
+    guarded.bodyDone();
+    return response;
+  };
+
+  readonly #failed = (error: unknown): Response => {
+    this.#options.log(`defect: http ${error instanceof Error ? error.stack ?? error.message : String(error)}`);
+    return problem(500, "internal", "The daemon met a defect of its own; its log has the details");
+  };
+
+  async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
+    const { pathname, searchParams } = new URL(request.url);
+    if (pathname === "/healthz") {
+      return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
+    }
+    if (!this.#options.token.accepts(request.headers.get("authorization"))) {
+      await drain(request);
+      return problem(401, "denied", "A bearer token is needed", { "www-authenticate": 'Bearer realm="taskd"' });
+    }
+    switch (pathname) {
+      case "/metrics":
+        return await only(request, "GET", () => this.#metrics());
+      case "/events":
+        return await only(request, "GET", () => this.#events(guarded));
+      case "/rpc":
+        return await only(request, "POST", () => this.#rpc(request));
+      case "/debug/pprof":
+      case "/debug/pprof/":
+        return await only(request, "GET", () => profileIndex());
+      case "/debug/pprof/profile":
+      case "/debug/pprof/heap":
+      case "/debug/pprof/allocs":
+        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, request.signal));
+      default:
+        await drain(request);
+        return problem(404, "not_found", "There is no such route");
+    }
+  }
+
+  async #metrics(): Promise<Response> {
+    const { metrics, sessions } = this.#options;
+    return new Response(await metrics.render(await sessions()), { headers: { "content-type": metrics.content_type } });
+  }
+
+  #events(guarded: GuardedRequest): Response {
+    guarded.streaming();
+    const { publisher, clock, random } = this.#options;
+    return new Response(eventStream(publisher, clock, randomHex(random, 4)), {
+      headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
+    });
+  }
+
+  async #rpc(request: Request): Promise<Response> {
+    const body = await readBounded(request, MAX_LINE_BYTES);
+    if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
+    const decoded = decodeRequest(decodeLine(body));
+    if (this.#options.dispatcher.isSubscribe(decoded)) {
+      return json(
+        400,
+        failure(
+          decoded.id,
+          new TaskdError("invalid_request", "Cannot subscribe over /rpc", { hint: "Use GET /events" }),
+        ),
+      );
+    }
+    return json(200, await this.#options.dispatcher.run(decoded));
+  }
+
+  async #profile(kind: string, parameters: URLSearchParams, signal: AbortSignal): Promise<Response> {
+    const text = parameters.get("seconds");
+    const asked = text === null ? (kind === "profile" ? DEFAULT_PROFILE_SECONDS : 1) : Number(text);
+    if (!Number.isFinite(asked) || asked <= 0) {
+      return problem(400, "invalid_request", '"seconds" must be a number above 0');
+    }
+    if (this.#profiler.busy) return problem(409, "busy", "Another profile is being taken");
+    const seconds = Math.min(asked, Math.max(0.1, (this.#timeouts.write_ms - PROFILE_MARGIN_MS) / 1000));
+    const until = AbortSignal.any([signal, this.#ending.signal]);
+    const bytes = kind === "profile"
+      ? await this.#profiler.cpu(seconds, until)
+      : await this.#profiler.heap(seconds, until);
+    return new Response(bytes as Uint8Array<ArrayBuffer>, {
+      headers: {
+        "content-type": "application/octet-stream",
+        "content-disposition": `attachment; filename="${kind}.pb.gz"`,
+        "x-content-type-options": "nosniff",
+      },
+    });
+  }
+}
+
+function profileIndex(): Response {
+  const text = "profile?seconds=30  CPU samples of the main thread\n" +
+    "heap?seconds=1      objects allocated in that time that are still live\n" +
+    "allocs?seconds=1    the same\n";
+  return new Response(text, { headers: { "content-type": "text/plain; charset=utf-8" } });
+}
+
+async function only(request: Request, method: string, answer: () => Response | Promise<Response>): Promise<Response> {
+  if (request.method === method) return await answer();
+  await drain(request);
+  return problem(405, "invalid_request", `Use ${method}`, { allow: method });
+}
+
+function json(status: number, value: object): Response {
+  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { "content-type": "application/json" } });
+}
+
+function problem(status: number, code: string, error: string, headers: Record<string, string> = {}): Response {
+  const response = json(status, { ok: false, code, error });
+  for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+  return response;
+}
+
+/** Reads a body of at most `max_bytes`; undefined, with the rest drained, when it is longer. */
+async function readBounded(request: Request, max_bytes: number): Promise<Uint8Array | undefined> {
+  if (Number(request.headers.get("content-length") ?? 0) > max_bytes) {
+    await drain(request);
+    return undefined;
+  }
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of request.body ?? []) {
+    size += part.length;
+    if (size > max_bytes + MAX_DRAINED_BYTES) return undefined;
+    if (size <= max_bytes) parts.push(part);
+    else parts.length = 0;
+  }
+  if (size > max_bytes) return undefined;
+  const body = new Uint8Array(size);
+  let offset = 0;
+  for (const part of parts) {
+    body.set(part, offset);
+    offset += part.length;
+  }
+  return body;
+}
+
+/** Reads and drops a body, within bounds, so that the connection can be used again. */
+async function drain(request: Request): Promise<void> {
+  if (!request.body) return;
+  let size = 0;
+  try {
+    for await (const part of request.body) {
+      size += part.length;
+      if (size > MAX_DRAINED_BYTES) return;
+    }
+  } catch {
+    // The client went away; the answer will not reach it either.
+  }
+}
+
+function listenError(error: unknown, { hostname, port }: HttpAddress): unknown {
+  const attempted = `Cannot listen on ${hostname}:${port}`;
+  if (error instanceof Deno.errors.AddrInUse) {
+    return new TaskdError("unavailable", `${attempted}: the address is in use`, {
+      cause: error,
+      hint: "Choose another port, or 0 for any free one",
+    });
+  }
+  if (error instanceof Error && !(error instanceof TaskdError)) {
+    return new TaskdError("unavailable", `${attempted}: ${error.message}`, { cause: error });
+  }
+  return error;
+}

@@ -1,0 +1,86 @@
+/**
+ * A subscriber as a stream of Server-Sent Events: `data:` lines with the very bytes that the socket's
+ * subscribers get, an `id:` for each, and a comment as a ping while nothing happens.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import type { EventSink, Publisher } from "../publisher.ts";
+
+/** Between pings; the contract's number. */
+export const PING_MS = 15_000;
+
+const encoder = new TextEncoder();
+const PING = encoder.encode(": ping\n\n");
+
+/**
+ * Subscribes to `publisher`; the subscription ends when the stream is cancelled, and the stream when the publisher
+ * drops the subscriber.
+ *
+ * @param prefix First part of every id: ids of different streams are different.
+ */
+export function eventStream(publisher: Publisher, clock: Clock, prefix: string): ReadableStream<Uint8Array> {
+  const stop = new AbortController();
+  let wanted = Promise.withResolvers<void>();
+  let controller: ReadableStreamDefaultController<Uint8Array>;
+  let sequence = 0;
+  let closed = false;
+
+  /** Resolves once the reader has room: a reader that stalls leaves it pending, and the publisher's deadline ends it. */
+  const enqueue = async (bytes: Uint8Array): Promise<void> => {
+    while (!closed && (controller.desiredSize ?? 0) <= 0) await wanted.promise;
+    if (closed) throw new DOMException("the stream is closed", "AbortError");
+    controller.enqueue(bytes);
+  };
+  const sink: EventSink = {
+    write: (line) => {
+      const head = encoder.encode(`id: ${prefix}-${++sequence}\ndata: `);
+      const frame = new Uint8Array(head.length + line.length + 1);
+      frame.set(head);
+      // The line ends in one newline; the blank line ends the event.
+      frame.set(line, head.length);
+      frame[frame.length - 1] = 0x0a;
+      return enqueue(frame);
+    },
+    close: () => {
+      if (closed) return;
+      closed = true;
+      stop.abort();
+      wanted.resolve();
+      try {
+        controller.close();
+      } catch {
+        // The reader cancelled it.
+      }
+    },
+  };
+  const subscription = publisher.subscribe(sink);
+
+  const ping = async () => {
+    while (!closed) {
+      try {
+        await clock.sleep(PING_MS, stop.signal);
+      } catch {
+        return;
+      }
+      // A reader that has no room is behind anyway; a ping would only wait in front of what it waits for.
+      if (!closed && (controller.desiredSize ?? 0) > 0) controller.enqueue(PING);
+    }
+  };
+
+  return new ReadableStream<Uint8Array>({
+    start: (given) => {
+      controller = given;
+      // The response's head is sent with its first bytes: a subscriber shall see at once that it is registered.
+      controller.enqueue(PING);
+      subscription.start();
+      void ping();
+    },
+    pull: () => {
+      wanted.resolve();
+      wanted = Promise.withResolvers();
+    },
+    cancel: () => subscription.cancel(),
+  }, { highWaterMark: 2 });
+}
