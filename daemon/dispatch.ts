@@ -11,7 +11,7 @@
 import { TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
 import type { OpAnswer, OpArgs, OpName } from "../lib/protocol/messages.ts";
-import { isOpName, parseArgs } from "../lib/protocol/ops.ts";
+import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
 import type { Log } from "./log.ts";
 
 /** An operation that is a question and an answer; `subscribe` is the transport's own. */

@@ -108,8 +108,12 @@ export class HttpServer {
     const guarded = this.#guard.requestBegan(info.remoteAddr.port);
     if (!guarded) return problem(403, "denied", "Connect to the public address");
     if (!request.body) guarded.bodyDone();
-    info.completed.catch(() => {}).finally(() => guarded.responseDone());
-    const response = await this.#route(request, guarded);
+    const gone = new AbortController();
+    info.completed.catch(() => {}).finally(() => {
+      guarded.responseDone();
+      gone.abort();
+    });
+    const response = await this.#route(request, guarded, gone.signal);
     guarded.bodyDone();
     return response;
   };
@@ -119,7 +123,7 @@ export class HttpServer {
     return problem(500, "internal", "The daemon met a defect of its own; its log has the details");
   };
 
-  async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
+  async #route(request: Request, guarded: GuardedRequest, gone: AbortSignal): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/healthz") {
       return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
@@ -141,7 +145,7 @@ export class HttpServer {
       case "/debug/pprof/profile":
       case "/debug/pprof/heap":
       case "/debug/pprof/allocs":
-        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, request.signal));
+        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, gone));
       default:
         await drain(request);
         return problem(404, "not_found", "There is no such route");

@@ -1,37 +1,33 @@
 /**
  * The one table of operations: what each takes, answers and may fail with.
  *
- * Requests are checked against it, the reference in docs/protocol.md is written
- * from it, and the compiler holds it to the types in messages.ts: a field that is
- * missing here, or documented nowhere, does not compile.
+ * Requests are checked against it (parse.ts), the reference in docs/protocol.md is
+ * written from it, and the compiler holds it to the types in messages.ts: a field that
+ * is missing here, or documented nowhere, does not compile.
  *
  * @module
  */
 
-import * as v from "valibot";
-import { type ErrorCode, hasCode, TaskdError } from "../errors.ts";
-import { formatAddress, parseAddress, parseName } from "../store/names.ts";
+import type { ErrorCode } from "../errors.ts";
+import {
+  ADDRESS,
+  BRANCH,
+  CHECKPOINT,
+  DATABASE,
+  DIFF_ROWS,
+  type Field,
+  FLAG,
+  NOTE,
+  optional,
+  PATH,
+  required,
+  TABLES,
+  TTL,
+  TTL_OR_NULL,
+} from "./_fields.ts";
 import type { OpAnswer, OpArgs, OpName } from "./messages.ts";
 
-/** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
-export const MAX_PATH_LENGTH = 4095;
-/** The longest note of a checkpoint, in UTF-16 units. */
-export const MAX_NOTE_LENGTH = 4096;
-/** The most rows of a table that a diff shows. */
-export const MAX_DIFF_ROWS = 10_000;
-/** The most tables that a diff can be narrowed to. */
-export const MAX_DIFF_TABLES = 1000;
-/** The longest time to live: a hundred years, so that stamps stay within what dates can say. */
-export const MAX_TTL_MS = 100 * 366 * 86_400_000;
-
-/** One field of a request. */
-export interface Field<T> {
-  schema: v.GenericSchema<unknown, T>;
-  required: boolean;
-  /** Its type for people. */
-  type: string;
-  doc: string;
-}
+export type { Field } from "./_fields.ts";
 
 /** One operation. */
 export interface OpSpec<O extends OpName> {
@@ -62,71 +58,6 @@ export const COMMON_ERRORS = [
   "unsupported_format",
   "internal",
 ] as const satisfies readonly ErrorCode[];
-
-interface Kind<T> {
-  schema: v.GenericSchema<unknown, T>;
-  type: string;
-}
-
-/** A string that one of the parsers of names.ts accepts; its error keeps its code and hint. */
-function parsed(type: string, parse: (text: string) => string): Kind<string> {
-  return { type, schema: v.pipe(v.unknown(), v.string("must be a string"), v.transform(parse)) };
-}
-
-function integer(type: string, min: number, max: number): Kind<number> {
-  const wrong = `must be an integer from ${min} to ${max}`;
-  return {
-    type,
-    schema: v.pipe(
-      v.unknown(),
-      v.number(wrong),
-      v.safeInteger(wrong),
-      v.minValue(min, wrong),
-      v.maxValue(max, wrong),
-    ),
-  };
-}
-
-function text(type: string, max_length: number): v.GenericSchema<unknown, string> {
-  return v.pipe(
-    v.unknown(),
-    v.string("must be a string"),
-    v.maxLength(max_length, `must have at most ${max_length} characters`),
-    v.check((value) => !value.includes("\0"), `must be ${type} without NUL characters`),
-  );
-}
-
-const DATABASE = parsed("name", (name) => parseName(name, "database"));
-const BRANCH = parsed("name", (name) => parseName(name, "branch"));
-const CHECKPOINT = parsed("name", (name) => parseName(name, "checkpoint"));
-const ADDRESS = parsed("address", (address) => formatAddress(parseAddress(address)));
-const NOTE: Kind<string> = { type: "string", schema: text("text", MAX_NOTE_LENGTH) };
-const FLAG: Kind<boolean> = { type: "boolean", schema: v.pipe(v.unknown(), v.boolean("must be true or false")) };
-const PATH: Kind<string> = {
-  type: "absolute path",
-  schema: v.pipe(text("a path", MAX_PATH_LENGTH), v.startsWith("/", "must be an absolute path")),
-};
-const TTL = integer("integer, ms", 1, MAX_TTL_MS);
-const TTL_OR_NULL: Kind<number | null> = {
-  type: "integer, ms, or null",
-  schema: v.pipe(v.unknown(), v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`)),
-};
-const TABLES: Kind<string[]> = {
-  type: "array of strings",
-  schema: v.pipe(
-    v.unknown(),
-    v.array(text("a table name", MAX_NOTE_LENGTH), "must be an array of strings"),
-    v.maxLength(MAX_DIFF_TABLES, `must have at most ${MAX_DIFF_TABLES} entries`),
-  ),
-};
-
-function required<T>(kind: Kind<T>, doc: string): Field<T> {
-  return { ...kind, required: true, doc };
-}
-
-function optional<T>(kind: Kind<T>, doc: string): Field<T> {
-  return { ...kind, required: false, doc };
-}
 
 const ON_BRANCH = {
   db: required(DATABASE, "the database"),
@@ -385,7 +316,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       a: required(ADDRESS, "`<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`"),
       b: required(ADDRESS, "likewise"),
       tables: optional(TABLES, "only these tables"),
-      rows: optional(integer("integer", 0, MAX_DIFF_ROWS), "how many differing rows of each table to show"),
+      rows: optional(DIFF_ROWS, "how many differing rows of each table to show"),
     },
     answer: {
       a: "the first address",
@@ -435,46 +366,3 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: [],
   },
 };
-
-/** Whether `name` is an operation. */
-export function isOpName(name: string): name is OpName {
-  return Object.hasOwn(OPS, name);
-}
-
-/**
- * Checks the fields of a request to `op`: all that are required, none unknown, each of its type.
- *
- * @throws {TaskdError} `invalid_request` or `invalid_name`, naming the field.
- */
-export function parseArgs<O extends OpName>(op: O, given: Readonly<Record<string, unknown>>): OpArgs<O> {
-  const fields = OPS[op].fields as Readonly<Record<string, Field<unknown>>>;
-  const hint = `Fields of ${op}: ${Object.keys(fields).join(", ") || "none"}`;
-  const args: Record<string, unknown> = {};
-  for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(fields, name)) {
-      throw new TaskdError("invalid_request", `Cannot run ${op}: unknown field ${JSON.stringify(name.slice(0, 100))}`, {
-        hint,
-      });
-    }
-  }
-  for (const [name, field] of Object.entries(fields)) {
-    if (Object.hasOwn(given, name)) args[name] = parseField(op, name, field, given[name]);
-    else if (field.required) {
-      throw new TaskdError("invalid_request", `Cannot run ${op}: missing field "${name}"`, { hint });
-    }
-  }
-  return args as OpArgs<O>;
-}
-
-function parseField(op: OpName, name: string, field: Field<unknown>, value: unknown): unknown {
-  try {
-    const result = v.safeParse(field.schema, value, { abortEarly: true, abortPipeEarly: true });
-    if (result.success) return result.output;
-    const message = `Cannot run ${op}: field "${name}" ${result.issues[0].message}`;
-    throw new TaskdError("invalid_request", message, { hint: `"${name}" is ${field.doc} (${field.type})` });
-  } catch (error) {
-    if (!hasCode(error, "invalid_name")) throw error;
-    const hint = error.hint === undefined ? {} : { hint: error.hint };
-    throw new TaskdError("invalid_name", `Cannot run ${op}: field "${name}": ${error.message}`, hint);
-  }
-}

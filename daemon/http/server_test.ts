@@ -1,0 +1,246 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { systemClock, systemRandom } from "../../lib/clock.ts";
+import { Dispatcher, type Handlers } from "../dispatch.ts";
+import { Metrics } from "../metrics.ts";
+import { Publisher } from "../publisher.ts";
+import { BearerToken, parseHttpAddress } from "./auth.ts";
+import type { HttpTimeouts } from "./guard.ts";
+import { HttpServer } from "./server.ts";
+
+const TOKEN = "a-token-of-enough-length";
+const BEARER = { authorization: `Bearer ${TOKEN}` };
+
+interface Harness extends AsyncDisposable {
+  url: string;
+  port: number;
+  server: HttpServer;
+  publisher: Publisher;
+}
+
+function start(timeouts: Partial<HttpTimeouts> = {}, write_deadline_ms?: number): Harness {
+  const publisher = new Publisher({
+    clock: systemClock,
+    ...(write_deadline_ms === undefined ? {} : { write_deadline_ms }),
+  });
+  // Only what these tests call; the daemon's own tests run every operation over this listener.
+  const handlers = { databases: () => Promise.resolve({ databases: [] }) } as unknown as Handlers;
+  const address = parseHttpAddress("127.0.0.1:0");
+  const server = HttpServer.start({
+    address,
+    token: BearerToken.forListener(address, { token: TOKEN, allow_non_loopback: false, random: systemRandom }),
+    dispatcher: new Dispatcher(handlers, () => {}),
+    publisher,
+    metrics: new Metrics("test"),
+    sessions: () => Promise.resolve([]),
+    sessionCount: () => 3,
+    clock: systemClock,
+    random: systemRandom,
+    log: () => {},
+    timeouts,
+  });
+  const port = Number(server.address.split(":")[1]);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    server,
+    publisher,
+    [Symbol.asyncDispose]: async () => {
+      await publisher.close(100);
+      await server.close();
+    },
+  };
+}
+
+/** Reads until the peer closes, or `needle` has come. */
+async function readUntil(conn: Deno.Conn, needle?: string): Promise<string> {
+  const buffer = new Uint8Array(65536);
+  let text = "";
+  for (;;) {
+    const count = await conn.read(buffer).catch(() => null);
+    if (count === null) return text;
+    text += new TextDecoder().decode(buffer.subarray(0, count));
+    if (needle !== undefined && text.includes(needle)) return text;
+  }
+}
+
+const send = (conn: Deno.Conn, text: string) => conn.write(new TextEncoder().encode(text));
+
+Deno.test("GET /healthz needs no token and counts sessions", async () => {
+  await using http = start();
+  const response = await fetch(`${http.url}/healthz`);
+  assertEquals(response.status, 200);
+  assertEquals(await response.json(), { ok: true, sessions: 3 });
+});
+
+Deno.test("every other route answers 401 without the token, with a wrong one and with another scheme", async () => {
+  await using http = start();
+  for (const path of ["/metrics", "/events", "/rpc", "/debug/pprof/", "/debug/pprof/profile", "/nothing"]) {
+    for (const authorization of [undefined, "Bearer wrong-wrong-wrong-wrong", `Basic ${TOKEN}`, `Bearer ${TOKEN}x`]) {
+      const response = await fetch(http.url + path, authorization === undefined ? {} : { headers: { authorization } });
+      assertEquals(response.status, 401, `${path} with ${authorization}`);
+      assert(!(await response.text()).includes(TOKEN));
+    }
+  }
+});
+
+Deno.test("GET /metrics lists 21 families", async () => {
+  await using http = start();
+  const text = await (await fetch(`${http.url}/metrics`, { headers: BEARER })).text();
+  assertEquals(text.match(/^# TYPE /gm)?.length, 21);
+  assertStringIncludes(text, 'bstore_build_info{version="test"} 1');
+});
+
+Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused with 400 and the way to go", async () => {
+  await using http = start();
+  const call = (body: string) => fetch(`${http.url}/rpc`, { method: "POST", headers: BEARER, body });
+  assertEquals(await (await call('{"op":"databases","id":7}')).json(), { ok: true, id: 7, databases: [] });
+  const unknown = await call('{"op":"nothing"}');
+  assertEquals(unknown.status, 200);
+  assertEquals((await unknown.json()).code, "unknown_op");
+  const refused = await call('{"op":"subscribe"}');
+  assertEquals(refused.status, 400);
+  assertStringIncludes(await refused.text(), "GET /events");
+});
+
+Deno.test("a body over 1 MiB is 413 and the same connection then answers", async () => {
+  await using http = start();
+  using conn = await Deno.connect({ port: http.port });
+  const body = new Uint8Array((1 << 20) + 1).fill(0x20);
+  const head = (length: number) =>
+    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${length}\r\n\r\n`;
+  await send(conn, head(body.length));
+  const answer = readUntil(conn, "too_large");
+  for (let done = 0; done < body.length;) done += await conn.write(body.subarray(done));
+  assertMatch(await answer, /^HTTP\/1.1 413 /);
+  const op = '{"op":"databases"}';
+  await send(conn, head(op.length) + op);
+  assertMatch(await readUntil(conn, "databases"), /^HTTP\/1.1 200 /);
+});
+
+Deno.test("a chunked body over 1 MiB is 413 and the same connection then answers", async () => {
+  await using http = start();
+  using conn = await Deno.connect({ port: http.port });
+  await send(
+    conn,
+    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n`,
+  );
+  const answer = readUntil(conn, "too_large");
+  const part = " ".repeat(65536);
+  for (let i = 0; i < 17; i++) await send(conn, `10000\r\n${part}\r\n`);
+  await send(conn, "0\r\n\r\n");
+  assertMatch(await answer, /^HTTP\/1.1 413 /);
+  await send(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  assertMatch(await readUntil(conn, "sessions"), /^HTTP\/1.1 200 /);
+});
+
+Deno.test("a head that does not end in time closes the connection", async () => {
+  await using http = start({ read_header_ms: 300 });
+  using conn = await Deno.connect({ port: http.port });
+  await send(conn, "GET /healthz HTTP/1.1\r\nHo");
+  assertEquals(await readUntil(conn), "");
+  using silent = await Deno.connect({ port: http.port });
+  assertEquals(await readUntil(silent), "");
+});
+
+Deno.test("a body that does not end in time closes the connection", async () => {
+  await using http = start({ read_ms: 300 });
+  using conn = await Deno.connect({ port: http.port });
+  await send(
+    conn,
+    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: 100\r\n\r\n{"op"`,
+  );
+  assertEquals(await readUntil(conn), "");
+});
+
+Deno.test("an idle connection is closed, one in use is not", async () => {
+  await using http = start({ idle_ms: 600 });
+  using conn = await Deno.connect({ port: http.port });
+  for (let i = 0; i < 3; i++) {
+    await send(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assertMatch(await readUntil(conn, "sessions"), /^HTTP\/1.1 200 /);
+    await systemClock.sleep(200);
+  }
+  assertEquals(await readUntil(conn), "");
+});
+
+Deno.test("both event channels' bytes: an SSE subscriber gets each event with an id, and a ping comment", async () => {
+  await using http = start();
+  const response = await fetch(`${http.url}/events`, { headers: BEARER });
+  assertEquals(response.headers.get("content-type"), "text/event-stream");
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  assertEquals((await reader.read()).value, ": ping\n\n");
+  http.publisher.publish("session_closed", { db: "a", branch: "main" }, {});
+  const { value } = await reader.read();
+  assertMatch(value!, /^id: [0-9a-f]{8}-1\ndata: \{"v":1,"ts":"[^"]+","type":"session_closed",.*\}\n\n$/);
+  await reader.cancel();
+});
+
+Deno.test("a subscriber that stops reading is closed and its subscription ends", async () => {
+  await using http = start({ stalled_write_ms: 500 }, 500);
+  using conn = await Deno.connect({ port: http.port });
+  await send(conn, `GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`);
+  while (http.publisher.subscribers === 0) await systemClock.sleep(10);
+  const detail = { error: "x".repeat(60_000) };
+  // Enough for every buffer on the way, the kernel's among them.
+  for (let i = 0; i < 400 && http.publisher.subscribers > 0; i++) {
+    http.publisher.publish("session_closed", { db: "a", branch: "main" }, detail);
+    await systemClock.sleep(5);
+  }
+  assertEquals(http.publisher.subscribers, 0);
+  while (http.server.connections > 0) await systemClock.sleep(50);
+});
+
+Deno.test("a client that goes away ends its subscription", async () => {
+  await using http = start();
+  const stop = new AbortController();
+  const response = await fetch(`${http.url}/events`, { headers: BEARER, signal: stop.signal });
+  assertEquals(response.status, 200);
+  while (http.publisher.subscribers === 0) await systemClock.sleep(10);
+  stop.abort();
+  while (http.publisher.subscribers > 0) {
+    http.publisher.publish("session_closed", { db: "a", branch: "main" }, {});
+    await systemClock.sleep(20);
+  }
+  await response.body?.cancel().catch(() => {});
+});
+
+Deno.test("the internal port refuses whoever did not come through the guard", async () => {
+  await using http = start();
+  // The one other listening socket of this process.
+  const lines = (await Deno.readTextFile("/proc/net/tcp")).split("\n").slice(1);
+  const listening = lines.map((line) => line.trim().split(/\s+/)).filter((fields) => fields[3] === "0A");
+  const ports = listening.map((fields) => parseInt(fields[1]!.split(":")[1]!, 16)).filter((port) => port !== http.port);
+  const statuses = await Promise.all(ports.map(async (port) => {
+    try {
+      const response = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(1000) });
+      return `${response.status} ${await response.text()}`;
+    } catch {
+      return "";
+    }
+  }));
+  assert(statuses.some((text) => text.startsWith("403 ") && text.includes("public address")));
+});
+
+Deno.test("GET /debug/pprof/profile and heap are files that go tool pprof reads", async () => {
+  await using http = start();
+  for (const path of ["profile?seconds=0.2", "heap?seconds=0.2"]) {
+    const response = await fetch(`${http.url}/debug/pprof/${path}`, { headers: BEARER });
+    assertEquals(response.status, 200);
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    const file = await Deno.makeTempFile({ suffix: ".pb.gz" });
+    await Deno.writeFile(file, bytes);
+    const pprof = await new Deno.Command("go", { args: ["tool", "pprof", "-top", file] }).output();
+    await Deno.remove(file);
+    assert(pprof.success, new TextDecoder().decode(pprof.stderr));
+    assertMatch(new TextDecoder().decode(pprof.stdout), /Type: (cpu|inuse_space)/);
+  }
+  const index = await fetch(`${http.url}/debug/pprof/`, { headers: BEARER });
+  assertStringIncludes(await index.text(), "profile?seconds=30");
+});
+
+Deno.test("a profile's window is cut off at the write budget", async () => {
+  await using http = start({ write_ms: 5_300 });
+  const response = await fetch(`${http.url}/debug/pprof/profile?seconds=3600`, { headers: BEARER });
+  assertEquals(response.status, 200);
+  await response.body?.cancel();
+});
