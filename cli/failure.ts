@@ -9,6 +9,7 @@
  * @module
  */
 
+import { BackendError } from "../lib/backend/backend.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { sanitizeLine } from "../lib/text/sanitize.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE } from "./exit_codes.ts";
@@ -48,6 +49,10 @@ function exitCodeOf(failure: TaskdError): number {
 
 function asTaskdError(error: unknown, signal: AbortSignal): TaskdError {
   if (error instanceof TaskdError) return error;
+  if (error instanceof BackendError) {
+    const code = error.code === "precondition_failed" ? "conflict" : error.code;
+    return new TaskdError(code, error.message, { cause: error.cause });
+  }
   if (signal.aborted && error instanceof Error && (error === signal.reason || error.name === "AbortError")) {
     return new TaskdError("interrupted", "The operation was interrupted", { cause: error });
   }

@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { BackendError } from "../lib/backend/backend.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { reportFailure } from "./failure.ts";
 import { Io } from "./io.ts";
@@ -57,6 +58,12 @@ Deno.test("reportFailure() exits with the documented statuses", () => {
   assertEquals(report(new DOMException("x", "AbortError"), { aborted: true }).code, 130);
   assertEquals(report(new DOMException("x", "AbortError")).code, 1);
   assertEquals(report(new Deno.errors.BrokenPipe("x")), { code: 0, stdout: "", stderr: "" });
+});
+
+Deno.test("reportFailure() gives a backend's failure its code", () => {
+  const error = new BackendError("denied", "", "Cannot open the store /x: it is not a directory");
+  const { code, stdout } = report(error, { json: true });
+  assertEquals([code, JSON.parse(stdout)], [1, { ok: false, code: "denied", error: error.message }]);
 });
 
 Deno.test("reportFailure() names a defect as one, with its place", () => {

@@ -117,7 +117,8 @@ function write(sink: Sink, text: string): void {
 
 function consoleColumns(): number {
   try {
-    return Deno.consoleSize().columns;
+    // A terminal that does not know its size says 0.
+    return Deno.consoleSize().columns || 80;
   } catch {
     // Only one of the streams is a terminal, and not the one that is asked.
     return 80;

@@ -9,6 +9,7 @@
 import { TaskdError } from "../lib/errors.ts";
 import type { Plan } from "./command.ts";
 import { findCommand } from "./commands.ts";
+import { reportFailure } from "./failure.ts";
 import { type Load, processIo, runCommand } from "./run.ts";
 
 /** What the main thread sends. */
@@ -32,8 +33,21 @@ export function hostCommand(load: Load): void {
       return;
     }
     const spec = findCommand(data.plan.command)!;
-    const code = await runCommand(spec, data.plan, processIo(data.plan, interrupted.signal), load);
-    scope.postMessage({ type: "exit", code });
+    const io = processIo(data.plan, interrupted.signal);
+    onStray((error) => scope.postMessage({ type: "exit", code: reportFailure(error, io) }));
+    scope.postMessage({ type: "exit", code: await runCommand(spec, data.plan, io, load) });
   };
   scope.postMessage({ type: "ready" });
+}
+
+/** Errors that no call waits for end the command as well, and are told like any other. */
+function onStray(report: (error: unknown) => void): void {
+  globalThis.addEventListener("error", (event) => {
+    event.preventDefault();
+    report(event.error);
+  });
+  globalThis.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    report(event.reason);
+  });
 }

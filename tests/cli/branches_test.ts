@@ -201,6 +201,13 @@ Deno.test("a store may lie behind a symbolic link, and is made with all its pare
   assertEquals((await Deno.stat(`${place.base}/real/a/b`)).mode! & 0o777, 0o700);
 });
 
+Deno.test("a store that is a file is refused as one", async () => {
+  await using place = await makePlace();
+  await Deno.writeTextFile(place.store, "");
+  const { code, error } = await place.json(["branches"], 1);
+  assertEquals([code, error], ["denied", `Cannot open the store ${place.store}: it is not a directory`]);
+});
+
 async function onlyObject(directory: string): Promise<string> {
   for await (const entry of Deno.readDir(directory)) {
     const path = `${directory}/${entry.name}`;

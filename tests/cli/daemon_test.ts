@@ -1,10 +1,12 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { connect } from "../../lib/client/client.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 
 /** A daemon of the program's own, serving once this resolves; stopped by SIGTERM at the end. */
-async function startDaemon(place: Place) {
-  const child = place.start("serve", "--json", "-flush-every", "0");
+async function startDaemon(place: Place, ...flags: string[]) {
+  const child = place.start("serve", "--json", "-flush-every", "0", ...flags);
   const errors = new Response(child.stderr).text();
   const lines = textLines(child.stdout);
   const first = await lines.next();
@@ -27,6 +29,15 @@ async function startDaemon(place: Place) {
       await lines.return();
     },
   };
+}
+
+function write(path: string, statements: string): void {
+  const db = new DatabaseSync(path);
+  try {
+    db.exec(statements);
+  } finally {
+    db.close();
+  }
 }
 
 async function* textLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string, void, void> {
@@ -79,7 +90,10 @@ Deno.test("a live session captures an application's writes, through every comman
     const copy = new DatabaseSync(`${place.base}/out.db`, { readOnly: true });
     assertEquals(copy.prepare("SELECT count(*) AS rows FROM item").get()!.rows, 4);
     copy.close();
-    assertStringIncludes((await place.taskd("status", "shop")).stdout, "active");
+    const { stdout } = await place.taskd("status", "shop", "-ro-cache-budget", "1G");
+    assertMatch(stdout, /^state +active$/m);
+    assertMatch(stdout, /^sqlite +3\./m);
+    assertStringIncludes(stdout, "of 1 GiB");
   } finally {
     app.close();
   }
@@ -104,6 +118,50 @@ Deno.test("watch prints one event per line until it is interrupted, which exits 
   assertEquals((await watcher.status).code, 130);
   await lines.return();
   await notes.return();
+});
+
+Deno.test("rollback closes and reopens the live session only when it is told to", async () => {
+  await using place = await makePlace();
+  await using _daemon = await startDaemon(place);
+  await place.json(["create", "shop"]);
+  const path = (await place.taskd("session", "open", "shop")).stdout.trim();
+  await place.json(["checkpoint", "shop", "v1"]);
+  write(path, "CREATE TABLE later(a)");
+  assertEquals((await place.json(["rollback", "shop", "--to", "v1"], 1)).code, "lease_held");
+  const back = await place.json(["rollback", "shop", "--to", "v1", "--reopen"]);
+  assertEquals([back.txid, back.safety_branch], [1, "main-pre-rollback"]);
+  assertEquals((await place.json(["session", "status"]) as { sessions: unknown[] }).sessions.length, 1);
+  write(path, "CREATE TABLE later(a)");
+});
+
+Deno.test("a daemon that was killed stands in nobody's way", async () => {
+  await using place = await makePlace();
+  await using daemon = await startDaemon(place);
+  await place.json(["create", "shop"]);
+  const path = (await place.taskd("session", "open", "shop")).stdout.trim();
+  write(path, "CREATE TABLE t(a)");
+  await daemon.stop("SIGKILL");
+  const { branches } = await place.json(["branches"]) as { branches: { branch: string }[] };
+  assertEquals(branches.map(({ branch }) => branch), ["main"]);
+  await place.json(["checkpoint", "shop", "after"]);
+  assertEquals((await place.json(["verify", "shop"])).intact, true);
+  await using again = await startDaemon(place);
+  assertEquals(again.hello.socket, daemon.hello.socket);
+});
+
+Deno.test("over the socket, files outside the store are out of reach unless serve was told of their directory", async () => {
+  await using place = await makePlace();
+  for (const name of ["open", "closed"]) {
+    await Deno.mkdir(`${place.base}/${name}`);
+    write(`${place.base}/${name}/x.db`, "CREATE TABLE t(a)");
+  }
+  await using daemon = await startDaemon(place, "-files", "open");
+  using client = await connect(daemon.hello.socket);
+  assertEquals((await client.call("create", { db: "a", from: `${place.base}/open/x.db` })).db, "a");
+  assertEquals((await client.call("export", { db: "a", path: `${place.base}/open/y.db` })).txid, 1);
+  await assertRejects(() => client.call("create", { db: "b", from: `${place.base}/closed/x.db` }), TaskdError);
+  await assertRejects(() => client.call("export", { db: "a", path: `${place.base}/closed/y.db` }), TaskdError);
+  assertEquals((await client.call("status", {})).sessions, []);
 });
 
 Deno.test("commands of sessions say that there is no daemon", async () => {

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/completion.ts";
-import { COMMANDS } from "../../cli/commands.ts";
+import { COMMANDS, launchFlags } from "../../cli/commands.ts";
 import { makePlace } from "./support/taskd.ts";
 
 Deno.test("taskd version says which build runs on what", async () => {
@@ -95,6 +95,19 @@ Deno.test("a reader that has seen enough is no failure", async () => {
   await child.stdout.cancel();
   const { code, stderr } = await child.output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+});
+
+Deno.test("a defect in a command's thread is told as one, and fails", async () => {
+  await using place = await makePlace();
+  const main = new URL("./support/crash_main.ts", import.meta.url).pathname;
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", ...launchFlags(), main, "branches"],
+    env: { BSTORE_STORE: place.store },
+  }).output();
+  assertEquals([code, new TextDecoder().decode(stdout)], [1, ""]);
+  const text = new TextDecoder().decode(stderr);
+  assertMatch(text, /^taskd: Unexpected failure: TypeError: staged \\x1b\[31m defect/);
+  assertStringIncludes(text, "please report it");
 });
 
 for (const shell of SHELLS) {

@@ -1,0 +1,14 @@
+/**
+ * A Worker that dies of a defect while its command runs.
+ *
+ * @module
+ */
+
+import { hostCommand } from "../../../cli/worker_host.ts";
+
+hostCommand(() => {
+  queueMicrotask(() => {
+    throw new TypeError("staged \x1b[31m defect");
+  });
+  return new Promise(() => {});
+});
