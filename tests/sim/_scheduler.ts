@@ -11,7 +11,7 @@ import type { SeededRandom } from "../support/writers/random.ts";
 import type { VirtualClock } from "./_clock.ts";
 
 /** An actor that does nothing for this long in real time is stuck: a defect of the engine or of this file. */
-const STUCK_MS = 30_000;
+const STUCK_MS = 10_000;
 
 /** One actor: a process on a host of its own. */
 export class Actor {
@@ -43,10 +43,18 @@ export class Actor {
     for (const resolve of this.#quiet.splice(0)) resolve();
   }
 
+  /** After a call: with one of its lease's renewals the actor may be waiting for another turn already. */
+  afterCall(): void {
+    setTimeout(() => this.parked.length > 0 && this.settle(), 0);
+  }
+
   /** Resolves when the actor waits for its turn again or has finished. */
   quiet(): Promise<void> {
     return new Promise((resolve, reject) => {
-      const stuck = setTimeout(() => reject(new Error(`${this.name} is stuck`)), STUCK_MS);
+      const stuck = setTimeout(
+        () => reject(new Error(`${this.name} is stuck (busy ${this.busy}, parked ${this.parked.length})`)),
+        STUCK_MS,
+      );
       this.#quiet.push(() => {
         clearTimeout(stuck);
         resolve();
@@ -75,6 +83,7 @@ export class TurnBackend implements Backend {
     } finally {
       // A drop between a call's effect and its answer: the effect stands, the actor never hears.
       if (this.#actor.dropped) await new Promise(() => {});
+      this.#actor.afterCall();
     }
   }
 
@@ -107,7 +116,11 @@ export class TurnBackend implements Backend {
   }
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     await this.#actor.turn();
-    yield* this.#backend.list(prefix);
+    try {
+      yield* this.#backend.list(prefix);
+    } finally {
+      this.#actor.afterCall();
+    }
   }
 }
 

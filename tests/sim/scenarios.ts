@@ -8,7 +8,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
-import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
+import { type ErrorCode, hasCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import type { Store } from "../../lib/store/store.ts";
 
@@ -19,7 +19,7 @@ export type Contents = Record<string, string | undefined>;
 export interface Scenario {
   name: string;
   /** Method of {@linkcode Store} and its JSON-ready arguments; `$DIR` stands for the test's directory. */
-  op: keyof Store;
+  op: Exclude<keyof Store, symbol>;
   args: unknown[];
   /** What is different afterwards. */
   changes: Contents;
@@ -169,9 +169,7 @@ export async function contentAt(store: Store, address: string, directory: string
     await store.export(at(address), file);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
-    throw new Error(`${address}: ${error instanceof TaskdError ? error.code : ""} ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw error;
   }
   const database = new DatabaseSync(file);
   try {

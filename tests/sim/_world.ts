@@ -1,0 +1,344 @@
+/**
+ * Actors that create, fork, edit, checkpoint, roll back, promote, compact and destroy
+ * branches of one database at the same time, and what each has been promised.
+ *
+ * @module
+ */
+
+import { assert } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import type { Backend } from "../../lib/backend/backend.ts";
+import { FaultyBackend, seededFaults } from "../../lib/backend/faulty.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { Store } from "../../lib/store/store.ts";
+import { SeededRandom } from "../support/writers/random.ts";
+import { VirtualClock } from "./_clock.ts";
+import { type Actor, Scheduler, TurnBackend } from "./_scheduler.ts";
+import { contentAt } from "./scenarios.ts";
+
+const DB = "app";
+
+/** Errors that mean that the operation was refused and did nothing. */
+const REFUSALS = [
+  "lease_held",
+  "conflict",
+  "dirty",
+  "not_found",
+  "already_exists",
+  "protected",
+  "branch_deleting",
+  "fenced",
+] as const;
+
+/** What an injected fault may come out as; whether the operation happened is then open. */
+const FAULTS = ["unavailable", "ambiguous", "stalled", "corrupt"] as const;
+
+/** What the world knows of a branch. */
+interface KnownBranch {
+  name: string;
+  /** Every content that its head may have had. */
+  candidates: Set<string>;
+  /** Begun operations that change its head. */
+  changes: { began: number; ended: number; content: string | undefined }[];
+  /** Whether a destroy was begun, or acknowledged. */
+  destroyed: "no" | "maybe" | "yes";
+}
+
+/** What a run did. */
+export interface WorldSummary {
+  operations: number;
+  refused: number;
+  failed: number;
+  dropped: number;
+  steps: number;
+  by_op: Record<string, number>;
+}
+
+/** A running simulation. */
+export class World {
+  readonly summary: WorldSummary = { operations: 0, refused: 0, failed: 0, dropped: 0, steps: 0, by_op: {} };
+  readonly #backend: Backend;
+  readonly #directory: string;
+  readonly #random: SeededRandom;
+  readonly #clock = new VirtualClock();
+  readonly #scheduler: Scheduler;
+  readonly #stores = new Map<Actor, Store>();
+  readonly #branches = new Map<string, KnownBranch>();
+  /** Content of acknowledged checkpoints, by `<branch>@<name>`. */
+  readonly #named = new Map<string, string>();
+  /** Checkpoints whose outcome nobody heard. */
+  readonly #maybeNamed = new Map<string, string>();
+  readonly #refusedNames = new Set<string>();
+  readonly #fault_rate: number;
+  #moment = 0;
+  #serial = 1;
+
+  /** A world on `backend`, with files below `directory`, driven by `seed`; `fault_rate` is the share of calls that fail. */
+  constructor(backend: Backend, directory: string, options: { seed: number; fault_rate: number }) {
+    const { seed, fault_rate } = options;
+    this.#fault_rate = fault_rate;
+    this.#backend = backend;
+    this.#directory = directory;
+    this.#random = new SeededRandom(seed);
+    this.#scheduler = new Scheduler(this.#random.fork(), this.#clock);
+  }
+
+  /** Runs `operations` operations of `actors` actors to their ends and judges the store. */
+  async run(options: { actors: number; operations: number }): Promise<WorldSummary> {
+    await this.#begin();
+    for (let index = 0; index < options.actors; index++) await this.#join();
+    let started = 0;
+    for (;;) {
+      this.summary.steps++;
+      const idle = this.#scheduler.actors.filter((actor) => !actor.dropped && !actor.busy);
+      if (idle.length > 0 && started < options.operations && this.#random.chance(0.5)) {
+        started++;
+        const actor = this.#random.pick(idle);
+        await this.#scheduler.start(actor, () => this.#operate(actor));
+      } else if (this.#random.chance(0.01)) {
+        await this.#dropSomebody();
+      } else {
+        if (this.#random.chance(0.02)) this.#clock.advance(this.#random.between(1000, 35_000));
+        if (!await this.#scheduler.step() && started >= options.operations) break;
+      }
+    }
+    this.#clock.advance(120_000);
+    await this.#judge();
+    return this.summary;
+  }
+
+  async #begin(): Promise<void> {
+    const seed = `${this.#directory}/seed.db`;
+    const database = new DatabaseSync(seed);
+    database.exec("CREATE TABLE t(v TEXT); INSERT INTO t VALUES('0')");
+    database.close();
+    const store = await this.#openStore(this.#backend, "first");
+    await store.create(DB, { from: seed });
+    this.#know("main", ["0"]);
+  }
+
+  async #openStore(backend: Backend, name: string): Promise<Store> {
+    const workspace = `${this.#directory}/${name}`;
+    await Deno.mkdir(workspace);
+    return await Store.open({
+      backend,
+      workspace,
+      clock: this.#clock,
+      random: this.#random.fork().bytes,
+      holder: "cli",
+      depth_floor: 4,
+    });
+  }
+
+  async #join(): Promise<void> {
+    const actor = this.#scheduler.add(`actor-${this.#scheduler.actors.length}`);
+    await this.#scheduler.start(actor, async () => {
+      this.#stores.set(actor, await this.#openStore(this.#reach(actor), actor.name));
+    });
+    while (actor.busy) await this.#scheduler.step();
+  }
+
+  /** The backend as `actor` reaches it: in turns, and with faults once its store is open. */
+  #reach(actor: Actor): Backend {
+    const plan = seededFaults(this.#random.fork().bytes, this.#fault_rate);
+    const faulty = new FaultyBackend(this.#backend, (call) => {
+      const fault = plan(call);
+      return this.#stores.has(actor) && fault?.kind !== "delay" ? fault : undefined;
+    });
+    return new TurnBackend(faulty, actor);
+  }
+
+  async #dropSomebody(): Promise<void> {
+    const busy = this.#scheduler.actors.filter((actor) => !actor.dropped && actor.busy);
+    if (busy.length === 0) return;
+    this.#scheduler.drop(this.#random.pick(busy));
+    this.summary.dropped++;
+    await this.#join();
+  }
+
+  #know(name: string, candidates: Iterable<string>): KnownBranch {
+    const branch: KnownBranch = { name, candidates: new Set(candidates), changes: [], destroyed: "no" };
+    this.#branches.set(name, branch);
+    return branch;
+  }
+
+  async #operate(actor: Actor): Promise<void> {
+    const random = this.#random.fork();
+    const store = this.#stores.get(actor)!;
+    const known = [...this.#branches.values()].filter((branch) => branch.destroyed === "no");
+    const branch = random.pick(known);
+    const op = random.pick(OPS);
+    this.summary.operations++;
+    this.summary.by_op[op] = (this.summary.by_op[op] ?? 0) + 1;
+    try {
+      await this[op](store, branch, random);
+    } catch (error) {
+      if (this.#fault_rate > 0 && hasCode(error, ...FAULTS)) {
+        this.summary.failed++;
+        return;
+      }
+      if (!hasCode(error, ...REFUSALS)) {
+        throw new Error(`${op} of ${branch.name}: ${error instanceof TaskdError ? error.code : ""} ${error}`, {
+          cause: error,
+        });
+      }
+      this.summary.refused++;
+    }
+  }
+
+  async edit(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const address = { db: DB, branch: branch.name };
+    const { path } = await store.checkout(address, { force: true });
+    const token = `${this.#serial++}`;
+    const content = append(path, token);
+    const name = `cp-${token}`;
+    const key = `${branch.name}@${name}`;
+    branch.candidates.add(content);
+    this.#maybeNamed.set(key, content);
+    const change = this.#change(branch, content);
+    try {
+      await store.checkpoint(address, name, random.chance(0.2) ? { note: "n" } : {});
+      this.#named.set(key, content);
+    } catch (error) {
+      change.content = undefined;
+      if (hasCode(error, ...REFUSALS)) this.#refusedNames.add(key);
+      throw error;
+    } finally {
+      change.ended = this.#moment++;
+    }
+  }
+
+  async fork(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const name = `b${this.#serial++}`;
+    const [key, content] = this.#pickCheckpoint(branch, random) ?? [];
+    const target = this.#know(name, content === undefined ? branch.candidates : [content]);
+    // Until it is acknowledged nobody can count on it; its source may still gain contents meanwhile.
+    target.destroyed = "maybe";
+    const address = { db: DB, branch: branch.name, ...(key === undefined ? {} : { checkpoint: key.split("@")[1]! }) };
+    await store.fork(address, name, { materialize: random.chance(0.3) });
+    if (content === undefined) { for (const candidate of branch.candidates) target.candidates.add(candidate); }
+    target.destroyed = "no";
+  }
+
+  async rollback(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const [key, content] = this.#pickCheckpoint(branch, random) ?? [];
+    if (key === undefined) return;
+    branch.candidates.add(content!);
+    const change = this.#change(branch, content);
+    try {
+      const address = { db: DB, branch: branch.name, checkpoint: key.split("@")[1]! };
+      const result = await store.rollback(address, { materialize: random.chance(0.3) });
+      this.#safety(result.safety_branch, branch);
+    } catch (error) {
+      change.content = undefined;
+      throw error;
+    } finally {
+      change.ended = this.#moment++;
+    }
+  }
+
+  async promote(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const others = [...this.#branches.values()].filter((other) => other.destroyed === "no" && other !== branch);
+    if (others.length === 0) return;
+    const onto = random.pick(others);
+    for (const candidate of branch.candidates) onto.candidates.add(candidate);
+    const change = this.#change(onto, undefined);
+    try {
+      const result = await store.promote({ db: DB, branch: branch.name }, { db: DB, branch: onto.name });
+      for (const candidate of branch.candidates) onto.candidates.add(candidate);
+      this.#safety(result.safety_branch, onto);
+    } finally {
+      change.ended = this.#moment++;
+    }
+  }
+
+  async compact(store: Store, branch: KnownBranch): Promise<void> {
+    await store.compact({ db: DB, branch: branch.name });
+  }
+
+  async destroy(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    if (branch.name === "main" || random.chance(0.5)) return;
+    branch.destroyed = "maybe";
+    await store.destroy({ db: DB, branch: branch.name });
+    branch.destroyed = "yes";
+  }
+
+  async read(store: Store, branch: KnownBranch): Promise<void> {
+    const content = await contentAt(store, `${DB}@${branch.name}`, this.#directory);
+    assert(
+      content === undefined ? branch.destroyed !== "no" : branch.candidates.has(content),
+      `${branch.name} read as ${content}`,
+    );
+  }
+
+  #change(branch: KnownBranch, content: string | undefined): KnownBranch["changes"][number] {
+    const change = { began: this.#moment++, ended: Infinity, content };
+    branch.changes.push(change);
+    return change;
+  }
+
+  #safety(name: string | undefined, of: KnownBranch): void {
+    if (name !== undefined && !this.#branches.has(name)) this.#know(name, of.candidates).destroyed = "maybe";
+  }
+
+  #pickCheckpoint(branch: KnownBranch, random: SeededRandom): [string, string] | undefined {
+    const own = [...this.#named].filter(([key]) => key.startsWith(`${branch.name}@`));
+    return own.length === 0 || random.chance(0.3) ? undefined : random.pick(own);
+  }
+
+  /** What must hold once everybody has stopped and every lease has run out. */
+  async #judge(): Promise<void> {
+    const store = await this.#openStore(this.#backend, "judge");
+    const listed = new Set((await store.branches()).map((info) => info.branch));
+    for (const branch of this.#branches.values()) {
+      const content = await contentAt(store, `${DB}@${branch.name}`, this.#directory);
+      assert((content !== undefined) === listed.has(branch.name), `${branch.name} is half there`);
+      if (branch.destroyed === "no") assert(content !== undefined, `${branch.name} is gone`);
+      if (branch.destroyed === "yes") assert(content === undefined, `${branch.name} is back`);
+      if (content === undefined) continue;
+      assert(branch.candidates.has(content), `${branch.name} holds ${content}`);
+      const last = branch.changes.findLast((change) => change.content !== undefined);
+      const alone = last && last.ended < Infinity &&
+        branch.changes.every((change) => change === last || change.ended < last.began);
+      if (alone) assert(content === last.content, `${branch.name} holds ${content}, acknowledged was ${last.content}`);
+      await this.#judgeNames(store, branch);
+    }
+    // Whatever was interrupted, every branch can be worked on again.
+    for (const name of listed) {
+      const address = { db: DB, branch: name };
+      if (this.#branches.get(name)?.destroyed === "maybe") {
+        // An interrupted destroy is finished by the next.
+        await store.destroy(address);
+        assert(await contentAt(store, `${DB}@${name}`, this.#directory) === undefined, `${name} cannot be destroyed`);
+        continue;
+      }
+      append((await store.checkout(address, { force: true })).path, "end");
+      await store.checkpoint(address, "the-end");
+      assert((await contentAt(store, `${DB}@${name}`, this.#directory))?.endsWith(",end"), name);
+    }
+  }
+
+  async #judgeNames(store: Store, branch: KnownBranch): Promise<void> {
+    const keys = [...this.#maybeNamed].filter(([key]) => key.startsWith(`${branch.name}@`));
+    for (const [key, content] of keys) {
+      const found = await contentAt(store, `${DB}@${key}`, this.#directory);
+      if (this.#named.has(key)) assert(found === content, `${key} holds ${found}, acknowledged was ${content}`);
+      else assert(found === undefined || found === content, `${key} holds ${found}, tried was ${content}`);
+      if (this.#refusedNames.has(key)) assert(found === undefined, `${key} was refused and is there`);
+    }
+  }
+}
+
+const OPS = ["edit", "edit", "edit", "edit", "fork", "rollback", "promote", "compact", "destroy", "read"] as const;
+
+/** Adds a row to a checkout and returns its whole content. */
+function append(path: string, token: string): string {
+  const database = new DatabaseSync(path);
+  try {
+    database.exec("PRAGMA busy_timeout=5000");
+    database.prepare("INSERT INTO t VALUES(?)").run(token);
+    return database.prepare("SELECT v FROM t ORDER BY rowid").all().map((row) => String(row.v)).join(",");
+  } finally {
+    database.close();
+  }
+}

@@ -1,0 +1,27 @@
+import { assert } from "@std/assert";
+import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { World } from "./_world.ts";
+
+/** How many seeds a plain run takes; `SIM_SEEDS=500` takes more, `SIM_SEED=7` replays one. */
+const SEEDS = Number(Deno.env.get("SIM_SEEDS") ?? 4);
+const ONLY = Deno.env.get("SIM_SEED");
+
+for (const fault_rate of [0, 0.05]) {
+  const weather = fault_rate === 0 ? "" : ", on a backend that fails now and then";
+  Deno.test(`actors that work at once, starve and crash are never lied to${weather}`, async (t) => {
+    const seeds = ONLY === undefined ? Array.from({ length: SEEDS }, (_, index) => index + 1) : [Number(ONLY)];
+    for (const seed of seeds) {
+      await t.step(`seed ${seed}`, async () => {
+        const directory = await Deno.makeTempDir({ prefix: "sim-" });
+        try {
+          const world = new World(new MemoryBackend(), directory, { seed, fault_rate });
+          const summary = await world.run({ actors: 3, operations: 60 });
+          assert(summary.operations >= 60);
+          if (Deno.env.get("SIM_LOG") === "1") console.log(JSON.stringify(summary));
+        } finally {
+          await Deno.remove(directory, { recursive: true });
+        }
+      });
+    }
+  });
+}
