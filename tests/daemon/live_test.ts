@@ -210,3 +210,51 @@ Deno.test("create starts from a file outside the store, also one that an applica
   const missing = await assertRejects(() => client.call("create", { db: "b", from: `${from}x` }), TaskdError);
   assertEquals(missing.code, "not_found");
 });
+
+Deno.test("no operation beside a live session costs it SQLite's locks on its checkout", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place, MANUAL);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  await client.call("checkpoint", { db: "app", name: "empty" });
+  const { checkout } = await client.call("open", { db: "app" });
+  await sqlite(checkout, "CREATE TABLE t(n)");
+  let rows = 0;
+  // Without the session's locks the shell, leaving as the last client, would fold the log and delete it.
+  const write = async () => {
+    await sqlite(checkout, `INSERT INTO t VALUES(${++rows})`);
+    assert((await Deno.stat(`${checkout}-wal`)).size > 0);
+  };
+  const beside: (() => Promise<unknown>)[] = [
+    () => client.call("status", { db: "app", branch: "main" }),
+    () => client.call("branches", {}),
+    () => client.call("checkout", { db: "app" }),
+    () => client.call("checkout-at", { db: "app", checkpoint: "empty" }),
+    () => client.call("checkpoint", { db: "app", name: "later" }),
+    () => client.call("fork", { db: "app", new_branch: "shared" }),
+    () => client.call("fork", { db: "app", new_branch: "whole", materialize: true }),
+    () => client.call("checkout", { db: "app", branch: "whole" }),
+    () => client.call("diff", { a: "app@main@empty", b: "app" }),
+    () => client.call("verify", { db: "app" }),
+    () => client.call("export", { db: "app", path: join(place.directory, "export.db") }),
+    () => client.call("create", { db: "copy", from: checkout }),
+    () => client.call("promote", { db: "app", onto: "shared" }),
+    () => client.call("destroy", { db: "app", branch: "whole" }),
+    () => client.call("touch", { db: "app" }),
+    () => client.call("protect", { db: "app", on: true }),
+    () => client.call("lease", { db: "app" }),
+  ];
+  await write();
+  for (const operation of beside) {
+    await operation();
+    await write();
+  }
+  await client.call("flush", { db: "app" });
+  const { sessions } = await client.call("status", {});
+  assertEquals(sessions.map(({ state, rebases, capture_lag_bytes }) => [state, rebases, capture_lag_bytes]), [
+    ["active", 0, 0],
+  ]);
+  const { tables } = await client.call("diff", { a: "app@main@empty", b: "app" });
+  assertEquals(await sqlite(checkout, "SELECT count(*) FROM t"), String(rows));
+  assertEquals(tables.map(({ table }) => table), ["t"]);
+});
