@@ -252,7 +252,7 @@ class Story {
     const [durable] = await this.#narrator.step(
       "Restore from the store",
       async () => {
-        await this.#client.call("export", { db: DB, path: exported });
+        await runOwn(["export", DB, exported, "--store", this.#store], this.#signal);
         return await this.#ask(exported, [countOrders(status), "PRAGMA integrity_check"]);
       },
       ([count, integrity]) => `${formatCount(Number(count))} orders, integrity ${integrity}`,
@@ -277,7 +277,7 @@ class Story {
     };
     await this.#narrator.step(title, async () => {
       this.#daemon = await DaemonProcess.start(options);
-    }, () => `process ${this.#daemon!.pid}, a real one`);
+    }, () => `process ${this.#daemon!.pid}`);
   }
 
   get #client() {
