@@ -9,7 +9,6 @@
  * @module
  */
 
-import { dirname } from "@std/path/dirname";
 import { randomHex, systemRandom } from "./clock.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
 
@@ -108,6 +107,8 @@ export function isStillAt(file: Deno.FsFile, path: string): boolean {
 export async function writeFileAtomic(path: string, bytes: Uint8Array, mode: number): Promise<void> {
   const temporary = `${path}.${randomHex(systemRandom, 8)}.tmp`;
   try {
+    // Loaded here, as node's modules are below: the command line imports this file and writes nothing.
+    const { dirname } = await import("@std/path/dirname");
     const file = Deno.openSync(temporary, { write: true, createNew: true, mode });
     try {
       await writeAll(file, bytes);
