@@ -5,7 +5,7 @@
  * @module
  */
 
-import { sanitizeText } from "../lib/text/sanitize.ts";
+import { escapeJson, sanitizeText } from "../lib/text/sanitize.ts";
 import type { OnProgress } from "../lib/store/results.ts";
 import { Progress } from "./progress.ts";
 
@@ -54,10 +54,10 @@ export class Io {
     write(this.#options.stdout, `${sanitizeText(text)}\n`);
   }
 
-  /** Writes one JSON value as a line. JSON escapes every control character below U+0020 itself. */
+  /** Writes one JSON value as a line. */
   outJson(value: object): void {
     this.clearProgress();
-    write(this.#options.stdout, `${JSON.stringify(value)}\n`);
+    write(this.#options.stdout, `${escapeJson(JSON.stringify(value))}\n`);
   }
 
   /** Writes a line of errors. */

@@ -6,6 +6,7 @@
 
 import { hasCode } from "../../lib/errors.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../args.ts";
 import type { Io } from "../io.ts";
 import type { ExportResult, Operations } from "../operations.ts";
@@ -28,5 +29,5 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<ExportRe
 
 /** One line. */
 export function render(result: ExportResult): string {
-  return `Wrote ${result.path} (${formatBytes(result.size_bytes)}, txid ${result.txid})`;
+  return `Wrote ${sanitizeLine(result.path)} (${formatBytes(result.size_bytes)}, txid ${result.txid})`;
 }

@@ -5,6 +5,7 @@
  */
 
 import type { CloseAnswer } from "../../lib/protocol/messages.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../args.ts";
 import type { Io } from "../io.ts";
 import { liveSessions, type Operations } from "../operations.ts";
@@ -18,5 +19,5 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<CloseAn
 /** What was closed, and why it had failed if it had. */
 export function render(result: CloseAnswer): string {
   if (result.error === undefined) return `Closed ${branchName(result)} (txid ${result.txid})`;
-  return `Closed ${branchName(result)}, which had failed: ${result.error.message}`;
+  return `Closed ${branchName(result)}, which had failed: ${sanitizeLine(result.error.message)}`;
 }

@@ -7,6 +7,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { Address } from "../../lib/store/names.ts";
 import type { VerifyResult } from "../../lib/store/results.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
 import type { Io } from "../io.ts";
@@ -52,7 +53,10 @@ export function render(result: VerifyAllResult): string {
   return result.branches.flatMap((branch) => {
     const what = `${count(branch.objects, "object")}, ${count(branch.pages, "page")}, txid ${branch.txid}`;
     const verdict = branch.intact ? "intact" : "DAMAGED";
-    return [`${branchName(branch)} is ${verdict} (${what})`, ...branch.problems.map((problem) => `  ${problem}`)];
+    return [
+      `${branchName(branch)} is ${verdict} (${what})`,
+      ...branch.problems.map((problem) => `  ${sanitizeLine(problem)}`),
+    ];
   }).join("\n");
 }
 

@@ -33,3 +33,14 @@ export function sanitizeText(text: string): string {
 export function sanitizeLine(text: string): string {
   return sanitizeText(text).replace(/[\n\t]/g, escapeChar);
 }
+
+/**
+ * JSON text with the characters of {@linkcode sanitizeText} as `\\u` escapes: the same value to a program, and harmless
+ * when it ends up on a terminal.
+ */
+export function escapeJson(json: string): string {
+  return json.replace(
+    UNSAFE,
+    (char) => char.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""),
+  );
+}

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { sanitizeLine, sanitizeText } from "./sanitize.ts";
+import { escapeJson, sanitizeLine, sanitizeText } from "./sanitize.ts";
 
 Deno.test("sanitizeLine() leaves no character that a terminal acts on", () => {
   const table: [string, string][] = [
@@ -26,4 +26,11 @@ Deno.test("sanitizeLine() lets no control character below U+0100 through", () =>
 
 Deno.test("sanitizeText() keeps newlines and tabs only", () => {
   assertEquals(sanitizeText("a\n\tb\x1b[m\r"), "a\n\tb\\x1b[m\\r");
+});
+
+Deno.test("escapeJson() changes nothing but the spelling", () => {
+  const value = { "a\u009b31m": "\u202e\x1b[2J\n数据\u{e0041}\u007f" };
+  const escaped = escapeJson(JSON.stringify(value));
+  assertEquals(JSON.parse(escaped), value);
+  assertEquals(sanitizeLine(escaped), escaped);
 });
