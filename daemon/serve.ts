@@ -55,10 +55,6 @@ export interface ServeOptions {
   clock?: Clock;
   /** Deadline of a write to a client; for tests. */
   write_deadline_ms?: number;
-  /** Connections at once; for tests. */
-  max_connections?: number;
-  /** How long a shutdown may take; for tests. */
-  shutdown_deadline_ms?: number;
 }
 
 /** A daemon that serves. */
@@ -127,7 +123,6 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     clock,
     log,
     ...deadlineOf(options),
-    ...limitOf(options),
   });
   options.signal?.addEventListener("abort", onShutdown, { once: true });
   if (options.signal?.aborted) onShutdown();
@@ -135,14 +130,13 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   log(`serving ${store} on ${options.socket}`);
 
   const resources = cleanup.move();
-  const deadline_ms = options.shutdown_deadline_ms ?? SHUTDOWN_DEADLINE_MS;
   const finished = stopped.promise.then(async () => {
     await using _resources = resources;
     log(`stopping: sessions=${sessions.size}`);
-    await withDeadline(dispatcher.stop(), clock, deadline_ms).catch(() =>
+    await withDeadline(dispatcher.stop(), clock, SHUTDOWN_DEADLINE_MS).catch(() =>
       log("stopping: operations still run; they are cut off")
     );
-    const unclosed = await closeSessions(sessions, locks, { clock, deadline_ms, log });
+    const unclosed = await closeSessions(sessions, locks, { clock, log });
     await publisher.close(GOODBYE_DEADLINE_MS);
     connections.close();
     if (socket.close()) await accepting;
@@ -190,10 +184,6 @@ function deadlineOf({ write_deadline_ms }: ServeOptions): { write_deadline_ms?: 
   return write_deadline_ms === undefined ? {} : { write_deadline_ms };
 }
 
-function limitOf({ max_connections }: ServeOptions): { max_connections?: number } {
-  return max_connections === undefined ? {} : { max_connections };
-}
-
 function publish(publisher: Publisher, log: Log, address: Address, event: SessionEvent): void {
   publisher.publish(event.type, address, event.detail);
   // Timer flushes are routine: on a busy daemon they would bury everything else.
@@ -203,7 +193,7 @@ function publish(publisher: Publisher, log: Log, address: Address, event: Sessio
 async function closeSessions(
   sessions: Sessions,
   locks: KeyedMutex,
-  { clock, deadline_ms, log }: { clock: Clock; deadline_ms: number; log: Log },
+  { clock, log }: { clock: Clock; log: Log },
 ): Promise<UnclosedSession[]> {
   const unclosed = new Map<string, UnclosedSession>();
   const addresses = sessions.addresses();
@@ -219,7 +209,7 @@ async function closeSessions(
       unclosed.get(keyOf(address))!.error = error instanceof Error ? error.message : String(error);
     }
   });
-  await withDeadline(Promise.all(closing), clock, deadline_ms).catch(() => {});
+  await withDeadline(Promise.all(closing), clock, SHUTDOWN_DEADLINE_MS).catch(() => {});
   for (const { address, error } of unclosed.values()) log(`stopping: ${address}: ${error}`);
   return [...unclosed.values()];
 }
