@@ -145,6 +145,25 @@ Deno.test("bash completes commands, their second words and their flags", async (
   assertEquals(await complete("completion", "z"), "zsh");
 });
 
+Deno.test({
+  name: "fish completes commands, their second words and their flags",
+  ignore: !await isInstalled("fish"),
+  fn: async () => {
+    await using place = await makePlace();
+    const { stdout } = await place.taskd("completion", "fish");
+    const complete = async (line: string) => {
+      const result = await new Deno.Command("fish", {
+        args: ["--no-config", "-c", `${stdout}\ncomplete -C '${line}'`],
+        env: { HOME: place.base },
+      }).output();
+      return new TextDecoder().decode(result.stdout).split("\n").filter(Boolean).map((text) => text.split("\t")[0]);
+    };
+    assertEquals(await complete("taskd fo"), ["fork"]);
+    assertEquals(await complete("taskd session f"), ["flush"]);
+    assertEquals(await complete("taskd fork shop try --t"), ["--ttl"]);
+  },
+});
+
 Deno.test("completion refuses a shell it does not know", async () => {
   await using place = await makePlace();
   const { code, stderr } = await place.taskd("completion", "csh");
