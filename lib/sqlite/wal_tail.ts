@@ -42,6 +42,8 @@ export class RebaseNeeded extends Error {
   override name = "RebaseNeeded";
 }
 
+const NEVER_HAPPENED = "the write-ahead log holds a commit that never happened";
+
 /** A place in one generation of the log: everything before it is accounted for. */
 export interface WalMark extends WalPosition {
   salt1: number;
@@ -168,6 +170,7 @@ export class WalTail {
         this.#merge(this.#commitsUpTo(end));
         if (!resumed) this.#forgetChanges();
       }
+      this.#reset_allowed = answer.log === 0;
       this.#settle(answer);
       this.#pin();
       return resumed;
@@ -181,6 +184,10 @@ export class WalTail {
    * @throws {RebaseNeeded} when the log was started over before it was read to its end.
    */
   drain(): boolean {
+    return this.#drain(Infinity);
+  }
+
+  #drain(end: number): boolean {
     const header = this.#readHeader();
     if (!header) {
       if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
@@ -192,8 +199,9 @@ export class WalTail {
       this.#header = header;
       this.#position = walStart(header);
     }
+    this.#assertStillThere();
     if (!this.#frameFollows()) return false;
-    const commit = this.#commitsUpTo(Infinity);
+    const commit = this.#commitsUpTo(end);
     this.#merge(commit);
     if (commit) this.#reset_allowed = false;
     return commit !== undefined;
@@ -265,12 +273,13 @@ export class WalTail {
     this.drain();
     const before = this.#consumed();
     const { log } = this.#checkpoint(this.#barrier);
-    // -1: another checkpointer is at work; 0: the log counts as empty, so what was read of it is in the main file.
-    if (log <= 0) return;
-    if (!this.#reset_allowed && log < before) {
-      throw new RebaseNeeded("the write-ahead log holds a commit that never happened");
-    }
-    this.drain();
+    // -1: another checkpointer stays at work.
+    if (log < 0) return;
+    if (!this.#reset_allowed && log < before) throw new RebaseNeeded(NEVER_HAPPENED);
+    // 0: the log counts as empty, and what was read of it is in the main file.
+    if (log === 0) return;
+    // No further: what lies behind is not confirmed.
+    this.#drain(WAL_HEADER_BYTES + log * (WAL_FRAME_HEADER_BYTES + this.page_size));
     if (this.#consumed() < log) throw new RebaseNeeded("the write-ahead log cannot be read to its end");
   }
 
@@ -364,6 +373,7 @@ export class WalTail {
     if (answer.log > 0 && answer.log !== consumed) {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
+    if (answer.log === 0 && consumed > 0 && !this.#reset_allowed) throw new RebaseNeeded(NEVER_HAPPENED);
     // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer stays at work.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
@@ -428,6 +438,20 @@ export class WalTail {
       const available = Math.max(0, end - offset);
       return this.file.readWal(offset, available < into.length ? into.subarray(0, available) : into);
     });
+  }
+
+  /** The last frame that was read must still be there: a commit that never happened is overwritten by the next one. */
+  #assertStillThere(): void {
+    const [header, position] = [this.#header!, this.#position!];
+    if (position.offset === WAL_HEADER_BYTES) return;
+    const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
+    const got = this.file.readWal(position.offset - walFrameBytes(header), bytes);
+    const view = new DataView(bytes.buffer);
+    const same = view.getUint32(16) === position.checksum1 && view.getUint32(20) === position.checksum2;
+    if (got === bytes.length && same) return;
+    // A writer may be starting the log over at this moment: that shows in the header, at the latest next time.
+    const now = this.#readHeader();
+    if (now?.salt1 === header.salt1 && now.salt2 === header.salt2) throw new RebaseNeeded(NEVER_HAPPENED);
   }
 
   /** A cheap look: an idle log, or one with a stale tail, ends here at 24 bytes. */

@@ -1,0 +1,71 @@
+/**
+ * Time that moves only when a test says so, with a wall clock that can jump apart
+ * from the monotonic one, as real ones do.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+
+/** A clock that stands still until {@linkcode VirtualClock.advance}. */
+export class VirtualClock implements Clock {
+  #monotonic_ms = 1_000;
+  #offset_ms: number;
+  #sleepers = new Set<{ due_ms: number; wake: () => void }>();
+
+  /** Begins at this wall-clock time. */
+  constructor(now_ms = Date.UTC(2026, 0, 1)) {
+    this.#offset_ms = now_ms - this.#monotonic_ms;
+  }
+
+  /** Wall-clock milliseconds. */
+  now(): number {
+    return this.#monotonic_ms + this.#offset_ms;
+  }
+
+  /** Monotonic milliseconds; another zero than the wall clock's. */
+  monotonic(): number {
+    return this.#monotonic_ms;
+  }
+
+  /** Resolves once the time has been advanced by `ms`. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const end = () => {
+        this.#sleepers.delete(sleeper);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const onAbort = () => {
+        end();
+        reject(signal!.reason);
+      };
+      const sleeper = {
+        due_ms: this.#monotonic_ms + ms,
+        wake: () => {
+          end();
+          resolve();
+        },
+      };
+      this.#sleepers.add(sleeper);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+
+  /** How many wait. */
+  get sleepers(): number {
+    return this.#sleepers.size;
+  }
+
+  /** Moves both clocks on and wakes, in order, whoever is due. */
+  advance(ms: number): void {
+    this.#monotonic_ms += ms;
+    const due = [...this.#sleepers].filter((sleeper) => sleeper.due_ms <= this.#monotonic_ms);
+    for (const sleeper of due.sort((a, b) => a.due_ms - b.due_ms)) sleeper.wake();
+  }
+
+  /** Sets the wall clock forward or back; nobody's sleep is shorter for it. */
+  jump(ms: number): void {
+    this.#offset_ms += ms;
+  }
+}
