@@ -14,7 +14,7 @@ import { RebaseNeeded } from "../sqlite/wal_tail.ts";
 import type { CheckoutFile } from "../sqlite/checkout_file.ts";
 import type { Changes, WalMark, WalTail } from "../sqlite/wal_tail.ts";
 import { pointIn, type StoreContext } from "../store/context.ts";
-import { Lease, LEASE_RENEW_MS, LEASE_TTL_MS } from "../store/lease.ts";
+import { keepRenewed, Lease, type Renewal } from "../store/lease.ts";
 import type { Address, Txid } from "../store/names.ts";
 import { assertGrowth } from "../store/object_file.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
@@ -50,6 +50,14 @@ export interface SessionOptions {
   log?: (line: string) => void;
 }
 
+/** What a session begins with. */
+interface Begin {
+  options: SessionOptions;
+  renewal: Renewal;
+  head: Head;
+  depth: number;
+}
+
 /** An open session. It works by itself until it is closed; {@linkcode status} tells how it is. */
 export class CaptureSession {
   readonly address: Address;
@@ -58,37 +66,37 @@ export class CaptureSession {
   readonly #context: StoreContext;
   readonly #options: SessionOptions;
   readonly #lease: Lease;
+  readonly #renewal: Renewal;
   readonly #file: CheckoutFile;
   readonly #tail: WalTail;
   readonly #pace: Pace;
   readonly #serial = new Serial();
   readonly #stop = new AbortController();
   #head: Head;
+  /** Highest txid that this session ended an object at, stored or not. */
+  #attempted: Txid = 0;
   /** Segments past the newest snapshot. */
   #depth: number;
   /** Pages of the database at the durable head. */
   #durable_page_count: number;
   #durable_at_ms: number;
-  #renewed_at_ms: number;
   #next_flush_ms: number;
   #rebase: string | undefined;
   #rebases = 0;
   #recorded: WalMark | undefined;
   #error: TaskdError | undefined;
   #closing: Promise<void> | undefined;
+  #closed = false;
   #running: Promise<void>;
 
-  private constructor(context: StoreContext, lease: Lease, prepared: Prepared, begin: {
-    options: SessionOptions;
-    head: Head;
-    depth: number;
-  }) {
+  private constructor(context: StoreContext, lease: Lease, prepared: Prepared, begin: Begin) {
     const now = context.clock.monotonic();
     this.address = { db: lease.address.db, branch: lease.address.branch };
     this.checkout = prepared.file.path;
     this.#context = context;
     this.#options = begin.options;
     this.#lease = lease;
+    this.#renewal = begin.renewal;
     this.#file = prepared.file;
     this.#tail = prepared.tail;
     this.#pace = new Pace(context.clock);
@@ -96,7 +104,6 @@ export class CaptureSession {
     this.#depth = begin.depth;
     this.#durable_page_count = prepared.tail.page_count;
     this.#durable_at_ms = now;
-    this.#renewed_at_ms = now;
     this.#next_flush_ms = now + begin.options.flush_every_ms;
     if (prepared.rebase !== undefined) this.#wantRebase(prepared.rebase);
     if (prepared.resumed) {
@@ -118,20 +125,43 @@ export class CaptureSession {
     const { context } = store;
     const branch = { db: address.db, branch: address.branch };
     const lease = await Lease.acquire(context, branch);
-    const renewal = keepRenewed(context, lease);
+    let lost: unknown;
+    let session: CaptureSession | undefined;
+    // By itself, not among the session's jobs: a flush may take longer than a lease lasts.
+    const renewal = keepRenewed(context, lease, {
+      onLost: (error) => session ? session.#trouble(error) : lost = error,
+      onFault: (error) => options.log?.(`session ${branch.db}@${branch.branch}: lease not renewed: ${error.message}`),
+    });
     try {
       const point = await pointIn(context, branch, lease.ref);
       const prepared = await prepareCheckout(context, point);
-      const { depth } = point.chain;
-      const session = new CaptureSession(context, lease, prepared, { options, head: point.head, depth });
+      session = CaptureSession.#begin(context, lease, prepared, {
+        options,
+        renewal,
+        head: point.head,
+        depth: point.chain.depth,
+      });
       options.onEvent?.({ type: "session_opened", detail: { holder: lease.holder, epoch: lease.epoch } });
+      if (lost !== undefined) session.#trouble(lost);
       return session;
     } catch (error) {
       await renewal.stop();
       await lease.release();
       throw error;
-    } finally {
-      await renewal.stop();
+    }
+  }
+
+  static #begin(
+    context: StoreContext,
+    lease: Lease,
+    prepared: Prepared,
+    begin: Begin,
+  ): CaptureSession {
+    try {
+      return new CaptureSession(context, lease, prepared, begin);
+    } catch (error) {
+      prepared.file.close();
+      throw error;
     }
   }
 
@@ -243,11 +273,10 @@ export class CaptureSession {
     return result;
   }
 
-  /** What is due: lease, flush of the timer, folding the log. */
+  /** What is due: flush of the timer, folding the log. */
   async #chores(): Promise<void> {
     const now = this.#context.clock.monotonic();
     if (this.#pace.inPlaceDue()) this.#file.assertInPlace();
-    if (now - this.#renewed_at_ms >= LEASE_RENEW_MS) await this.#renew();
     const { flush_every_ms } = this.#options;
     if (flush_every_ms > 0 && now >= this.#next_flush_ms) {
       this.#next_flush_ms = now + flush_every_ms;
@@ -262,19 +291,10 @@ export class CaptureSession {
     }
   }
 
-  async #renew(): Promise<void> {
-    try {
-      await this.#lease.write();
-      this.#renewed_at_ms = this.#context.clock.monotonic();
-    } catch (error) {
-      if (hasCode(error, "fenced")) throw error;
-      // A passing fault: tried again at the next turn, until the lease is nearly out.
-      this.#lease.assertHeld();
-      this.#say(`lease not renewed: ${(error as Error).message}`);
-    }
-  }
-
   async #flush(kind: FlushKind): Promise<FlushResult> {
+    if (this.#closed) {
+      throw new TaskdError("no_session", `The session of ${this.#name} is closed`, { hint: "Open a new one" });
+    }
     if (this.#error) {
       throw new TaskdError("session_failed", `The session of ${this.#name} is broken: ${this.#error.message}`, {
         cause: this.#error,
@@ -308,13 +328,9 @@ export class CaptureSession {
     this.#lease.assertHeld();
     for (let attempt = 0;; attempt++) {
       try {
-        if (this.#rebase !== undefined) {
-          this.#tail.resync();
-          return await this.#store(true);
-        }
+        if (this.#rebase !== undefined) return await this.#storeAnew(this.#rebase);
         this.#tail.drain();
         if (!this.#tail.dirty) return undefined;
-        this.#tail.confirm();
         return await this.#store(this.#depth >= this.#options.snapshot_every);
       } catch (error) {
         if (!(error instanceof RebaseNeeded)) throw error;
@@ -327,15 +343,32 @@ export class CaptureSession {
     }
   }
 
+  /** Stores a full copy. A further reason for one that comes up meanwhile is left to the next flush. */
+  async #storeAnew(reason: string): Promise<StoredObject> {
+    this.#rebase = undefined;
+    try {
+      this.#tail.resync();
+      return await this.#store(true);
+    } catch (error) {
+      this.#rebase ??= reason;
+      throw error;
+    }
+  }
+
   async #store(whole: boolean): Promise<StoredObject> {
     const { backend } = this.#context;
     const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
     // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read.
     const cloned = whole && backend.clone !== undefined && await clonable(this.#context.workspace.root) &&
       this.#tail.takeover();
+    // Nothing may come between this and the taking: what is read later is not confirmed.
+    this.#tail.confirm();
     const mark = this.#tail.mark;
     const changes = this.#tail.take();
-    const txid = this.#head.txid + Math.max(1, changes.commits);
+    // Never one that a failed attempt used: within an epoch an object's txid must say which object is meant, and after a
+    // rebase the commits are not known, so the count alone could come to the same txid for other content.
+    const txid = Math.max(this.#head.txid + Math.max(1, changes.commits), this.#attempted + 1);
+    this.#attempted = txid;
     const image = this.#tail.image();
     try {
       if (!whole) this.#assertGrowth(changes);
@@ -346,7 +379,6 @@ export class CaptureSession {
       await this.#advance(object.head, mark);
       this.#durable_page_count = changes.page_count;
       this.#depth = whole ? 0 : this.#depth + 1;
-      if (whole) this.#rebase = undefined;
       return object;
     } catch (error) {
       this.#tail.giveBack(changes);
@@ -374,7 +406,6 @@ export class CaptureSession {
         ? undefined
         : { ...ref, txid: head.txid, digest: head.digest, touched_at }
     );
-    this.#renewed_at_ms = this.#context.clock.monotonic();
     this.#head = head;
     this.#recorded = mark;
   }
@@ -389,8 +420,10 @@ export class CaptureSession {
       } catch (error) {
         failure = error;
       }
+      this.#closed = true;
       this.#file.close();
     });
+    await this.#renewal.stop();
     await this.#lease.release().catch((error) => failure ??= error);
     const error = failure === undefined ? undefined : (failure as Error).message;
     this.#options.onEvent?.({ type: "session_closed", detail: error === undefined ? {} : { error } });
@@ -456,25 +489,4 @@ export class CaptureSession {
   #say(line: string): void {
     this.#options.log?.(`session ${this.#name}: ${line}`);
   }
-}
-
-/** Renews a lease while a long opening goes on. */
-function keepRenewed(context: StoreContext, lease: Lease): { stop: () => Promise<void> } {
-  const stop = new AbortController();
-  const renewing = (async () => {
-    while (!stop.signal.aborted) {
-      try {
-        await context.clock.sleep(LEASE_RENEW_MS, stop.signal);
-        if (lease.left_ms < LEASE_TTL_MS) await lease.write();
-      } catch (error) {
-        if (stop.signal.aborted || hasCode(error, "fenced")) return;
-      }
-    }
-  })();
-  return {
-    stop: async () => {
-      stop.abort();
-      await renewing;
-    },
-  };
 }

@@ -17,6 +17,8 @@ import type { Ref, Refs, VersionedRef } from "./ref.ts";
 export const LEASE_TTL_MS = 30_000;
 /** A holder renews this often. */
 export const LEASE_RENEW_MS = LEASE_TTL_MS / 3;
+/** A renewal that failed is tried again after this long. */
+const LEASE_RETRY_MS = 1_000;
 /** A holder that has less than this left on its own clock no longer writes. */
 export const LEASE_MARGIN_MS = 5_000;
 /** A claim older than this belongs to an interrupted destroy and may be taken over. */
@@ -64,6 +66,7 @@ export class Lease {
   readonly #context: LeaseContext;
   #current: VersionedRef;
   #deadline_ms: number;
+  #last: Promise<unknown> = Promise.resolve();
 
   private constructor(context: LeaseContext, address: Address, taken: {
     holder: string;
@@ -91,6 +94,8 @@ export class Lease {
     let previous_epoch = 0;
     const current = await refs.update(address.db, address.branch, (ref) => {
       refuseClaimed(ref);
+      // Our own write stands, but its answer was lost and somebody has changed the ref since.
+      if (ref.lease?.holder === holder) return undefined;
       if (isLeased(ref, context)) {
         throw new TaskdError(
           "lease_held",
@@ -136,10 +141,17 @@ export class Lease {
     }
   }
 
-  /** Changes the ref under the lease and renews it in the same write; throws `fenced` when it is lost. */
-  async write(
-    change: (ref: Ref) => Ref | undefined = (ref) => ref,
-  ): Promise<Ref> {
+  /**
+   * Changes the ref under the lease and renews it in the same write; throws `fenced` when it is lost. Writes of one
+   * holder happen one after the other, so that {@linkcode ref} never goes back to what an earlier one left.
+   */
+  write(change: (ref: Ref) => Ref | undefined = (ref) => ref): Promise<Ref> {
+    const done = this.#last.then(() => this.#write(change));
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #write(change: (ref: Ref) => Ref | undefined): Promise<Ref> {
     this.assertHeld();
     const { refs, clock } = this.#context;
     const asked_ms = clock.monotonic();
@@ -203,6 +215,49 @@ export class Lease {
   }
 }
 
+/** The renewing of a lease, until it is stopped. */
+export interface Renewal {
+  /** Ends it; resolves once no write is under way. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Renews a lease until it is stopped or lost. A passing fault is tried again soon, until the lease is nearly out.
+ *
+ * @param told.onLost Told once, with `fenced`; a lost lease also shows at the holder's own next write.
+ * @param told.onFault Told of each fault.
+ */
+export function keepRenewed(
+  context: LeaseContext,
+  lease: Lease,
+  told: { onLost?: (error: TaskdError) => void; onFault?: (error: Error) => void } = {},
+): Renewal {
+  const stop = new AbortController();
+  const renewing = (async () => {
+    for (let wait_ms = LEASE_RENEW_MS;;) {
+      try {
+        await context.clock.sleep(wait_ms, stop.signal);
+      } catch {
+        return;
+      }
+      try {
+        await lease.write();
+        wait_ms = LEASE_RENEW_MS;
+      } catch (error) {
+        if (hasCode(error, "fenced")) return told.onLost?.(error);
+        told.onFault?.(error as Error);
+        wait_ms = LEASE_RETRY_MS;
+      }
+    }
+  })();
+  return {
+    stop: () => {
+      stop.abort();
+      return renewing;
+    },
+  };
+}
+
 /** Runs `work` under a lease that is renewed while it lasts and released at its end. */
 export async function withLease<T>(
   context: LeaseContext,
@@ -210,23 +265,11 @@ export async function withLease<T>(
   work: (lease: Lease) => Promise<T>,
 ): Promise<T> {
   const lease = await Lease.acquire(context, address);
-  const stop = new AbortController();
-  const renewing = (async () => {
-    while (!stop.signal.aborted) {
-      try {
-        await context.clock.sleep(LEASE_RENEW_MS, stop.signal);
-        await lease.write();
-      } catch (error) {
-        // A lost lease shows at the work's own next write; a passing fault is tried again at the next turn.
-        if (stop.signal.aborted || hasCode(error, "fenced")) return;
-      }
-    }
-  })();
+  const renewal = keepRenewed(context, lease);
   try {
     return await work(lease);
   } finally {
-    stop.abort();
-    await renewing;
+    await renewal.stop();
     await lease.release();
   }
 }
