@@ -133,25 +133,26 @@ export function run(scenario: Scenario, store: Store, directory: string): Promis
 
 /** Fills an empty store as {@linkcode PREPARED} says, and `directory` with the files the operations read. */
 export async function prepare(store: Store, directory: string): Promise<void> {
-  write(`${directory}/first.db`, "1", true);
-  write(`${directory}/fresh.db`, "f", true);
+  insertValue(`${directory}/first.db`, "1", true);
+  insertValue(`${directory}/fresh.db`, "f", true);
   await store.create("app", { from: `${directory}/first.db` });
   const main = (await store.checkout(at("app@main"))).path;
-  write(main, "2");
+  insertValue(main, "2");
   await store.checkpoint(at("app@main"), "one");
-  write(main, "3");
+  insertValue(main, "3");
   await store.checkpoint(at("app@main"), "two");
   await store.fork(at("app@main@one"), "side");
   await store.fork(at("app@main"), "other");
   const side = (await store.checkout(at("app@side"))).path;
-  write(side, "5");
+  insertValue(side, "5");
   await store.checkpoint(at("app@side"), "s1");
-  write(side, "6");
+  insertValue(side, "6");
   await store.checkpoint(at("app@side"), "s2");
-  write(main, "4");
+  insertValue(main, "4");
 }
 
-function write(path: string, value: string, create = false): void {
+/** Adds a row to the one table of the database at `path`. */
+export function insertValue(path: string, value: string, create = false): void {
   const database = new DatabaseSync(path);
   try {
     database.exec("PRAGMA busy_timeout=5000");

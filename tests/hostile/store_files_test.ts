@@ -1,0 +1,120 @@
+import { assert, assertEquals } from "@std/assert";
+import type { ErrorCode } from "../../lib/errors.ts";
+import { parseAddress } from "../../lib/store/names.ts";
+import { Bench, Operator } from "./_bench.ts";
+
+const main = parseAddress("app");
+const other = parseAddress("app@other");
+
+async function bench(): Promise<Bench> {
+  const bench = await Bench.make();
+  const operator = bench.operator();
+  await operator.ok("create", "app", { from: await bench.database() });
+  await operator.ok("fork", main, "other");
+  await bench.expect(operator, "app@main");
+  await bench.expect(operator, "app@other");
+  await operator.end();
+  return bench;
+}
+
+/** Puts something in place of a file of the store for the length of `work`. */
+async function instead(path: string, put: (path: string) => Promise<unknown>, work: () => Promise<void>) {
+  await Deno.rename(path, `${path}.kept-away`);
+  try {
+    await put(path);
+    await work();
+  } finally {
+    await Deno.remove(path, { recursive: true }).catch(() => {});
+    await Deno.rename(`${path}.kept-away`, path);
+  }
+}
+
+async function mkfifo(path: string): Promise<void> {
+  const { success } = await new Deno.Command("mkfifo", { args: [path] }).output();
+  assert(success);
+}
+
+const text = (content: string | Uint8Array) => (path: string) =>
+  Deno.writeFile(path, typeof content === "string" ? new TextEncoder().encode(content) : content);
+
+const edited = async (path: string, change: (ref: Record<string, unknown>) => unknown) => {
+  const json = JSON.parse(await Deno.readTextFile(`${path}.kept-away`)) as Record<string, unknown>;
+  await Deno.writeTextFile(path, JSON.stringify(change(json)));
+};
+
+const REFS: [name: string, put: (path: string) => Promise<unknown>, codes: ErrorCode[]][] = [
+  ["empty", text(""), ["corrupt"]],
+  ["not JSON", text("{"), ["corrupt"]],
+  ["not UTF-8", text(new Uint8Array([0xff, 0xfe, 0x00])), ["corrupt"]],
+  ["JSON of another kind", text("[]"), ["corrupt"]],
+  ["null", text("null"), ["corrupt"]],
+  ["of a future schema", (path) => edited(path, (ref) => ({ ...ref, schema: 99 })), ["unsupported_format"]],
+  ["without a lineage", (path) => edited(path, ({ lineage: _, ...ref }) => ref), ["corrupt"]],
+  ["with a lineage that is a path", (path) => edited(path, (ref) => ({ ...ref, lineage: "../../../etc" })), [
+    "corrupt",
+  ]],
+  ["with a negative txid", (path) => edited(path, (ref) => ({ ...ref, txid: -1 })), ["corrupt"]],
+  ["with a head that is not there", (path) => edited(path, (ref) => ({ ...ref, txid: 77 })), ["chain_gap", "corrupt"]],
+  ["with another head's digest", (path) => edited(path, (ref) => ({ ...ref, digest: "0123456789abcdef" })), [
+    "corrupt",
+  ]],
+  ["17 MiB long", text(new Uint8Array(17 << 20).fill(32)), ["corrupt", "unavailable", "too_large"]],
+  ["a directory", (path) => Deno.mkdir(path), ["denied", "corrupt", "unavailable", "not_found"]],
+  ["a link out of the store", (path) => Deno.symlink("/etc/hostname", path), ["denied", "corrupt"]],
+  ["a FIFO", mkfifo, ["denied", "corrupt", "unavailable"]],
+];
+
+Deno.test("a ref that cannot be read is one clear error, and its neighbours stay readable", async (t) => {
+  await using store = await bench();
+  const path = `${store.location}/refs/app/main.json`;
+  for (const [name, put, codes] of REFS) {
+    await t.step(`a ref ${name}`, () =>
+      instead(path, put, async () => {
+        const operator = store.operator();
+        await operator.fails(codes, "export", main, store.file());
+        await operator.fails(codes, "checkout", main);
+        // A fork reads no object: it cannot know that a head is not what its ref says.
+        if (!name.endsWith("digest")) await operator.fails(codes, "fork", main, "new");
+        assertEquals(await store.read(operator, "app@other"), store.expected.get("app@other"));
+        await operator.ok("status", other);
+        await operator.end();
+      }));
+  }
+  await store.audit();
+});
+
+const MANIFESTS: [name: string, put: (path: string) => Promise<unknown>, codes: ErrorCode[]][] = [
+  ["empty", text(""), ["not_a_store"]],
+  ["not JSON", text("hello"), ["not_a_store"]],
+  ["of another product", text(`{"format":"photos","layout_version":1}`), ["not_a_store"]],
+  ["of layout 3", (path) => edited(path, (json) => ({ ...json, layout_version: 3 })), ["unsupported_layout"]],
+  ["without a layout", (path) => edited(path, ({ layout_version: _, ...json }) => json), ["not_a_store"]],
+  ["missing", () => Promise.resolve(), ["not_a_store"]],
+  ["a directory", (path) => Deno.mkdir(path), ["not_a_store", "denied", "unavailable"]],
+  ["a FIFO", mkfifo, ["not_a_store", "denied", "unavailable"]],
+];
+
+Deno.test("a store whose manifest is not ours is refused up front and left as it is", async (t) => {
+  await using store = await bench();
+  const path = `${store.location}/bstore.json`;
+  for (const [name, put, codes] of MANIFESTS) {
+    await t.step(`a manifest ${name}`, () =>
+      instead(path, put, async () => {
+        const operator = store.operator();
+        await operator.fails(codes, "branches");
+        await operator.fails(codes, "create", "new");
+        await operator.end();
+      }));
+  }
+  await store.audit();
+});
+
+Deno.test("a location that is a file, or somebody's other directory, is not made a store", async () => {
+  await using store = await bench();
+  const file = store.file();
+  await Deno.writeTextFile(file, "mine");
+  const operator = new Operator(file);
+  await operator.fails(["not_a_store", "denied", "unavailable"], "branches");
+  await operator.end();
+  assertEquals(await Deno.readTextFile(file), "mine");
+});
