@@ -8,6 +8,7 @@ import { resolve } from "@std/path/resolve";
 import { fromFileUrl } from "@std/path/from-file-url";
 import { LocalBackend } from "../backend/local.ts";
 import { TaskdError } from "../errors.ts";
+import { translated } from "./errors.ts";
 import { Store, type StoreOptions } from "./store.ts";
 
 /**
@@ -55,9 +56,10 @@ export async function openStore(
 ): Promise<Store> {
   const directory = storeDirectory(location);
   const { clock, random } = options;
-  const backend = await LocalBackend.open(directory, {
-    ...(clock === undefined ? {} : { clock }),
-    ...(random === undefined ? {} : { random }),
-  });
+  const backend = await translated("Cannot open the store", () =>
+    LocalBackend.open(directory, {
+      ...(clock === undefined ? {} : { clock }),
+      ...(random === undefined ? {} : { random }),
+    }));
   return await Store.open({ ...options, backend, workspace: directory });
 }

@@ -23,6 +23,10 @@ const FIRST_TXID = 1;
 const SOURCE_BUSY_TIMEOUT_MS = 5_000;
 /** More pages than a database can have: the copy is one step, so that a busy writer cannot make it start over. */
 const ALL_PAGES = 2 ** 31 - 1;
+/** One page of the smallest size. */
+const MIN_DATABASE_BYTES = 512;
+/** SQLITE_READONLY_ROLLBACK: a killed writer's journal has to be played back first, which needs writing. */
+const HOT_JOURNAL = 776;
 
 /**
  * Makes `db@main`. With `from`, from a consistent copy of an SQLite file that others may be using: they are
@@ -92,8 +96,9 @@ export async function create(
 async function copyLive(from: string, to: string): Promise<void> {
   const attempted = `Cannot copy ${from}`;
   const info = requirePlainFile(from);
-  if (info.size === 0) {
-    throw new TaskdError("not_a_database", `${attempted}: the file is empty`, {
+  // SQLite takes a file of a few bytes, of whatever kind, for an empty database.
+  if (info.size < MIN_DATABASE_BYTES) {
+    throw new TaskdError("not_a_database", `${attempted}: it has ${info.size} bytes, too few for a database`, {
       hint: "Leave --from out to begin with an empty database",
     });
   }
@@ -124,6 +129,12 @@ function openSource(from: string, attempted: string): DatabaseSync {
   try {
     return open(openName(from, { mode: "ro" }));
   } catch (error) {
+    if ((error as { errcode?: number }).errcode === HOT_JOURNAL) {
+      throw new TaskdError("denied", `${attempted}: a transaction in it was interrupted and is not rolled back yet`, {
+        cause: error,
+        hint: "Open it once with any SQLite client, which rolls it back, then try again",
+      });
+    }
     const wrapped = sqliteError(error, attempted);
     // In a directory that cannot be written a WAL-mode file is readable only as one that nobody changes.
     if (wrapped.code !== "not_found" || hasWal(from)) throw wrapped;
