@@ -10,7 +10,7 @@
 
 import { resolve } from "@std/path/resolve";
 import { hasCode, TaskdError } from "../lib/errors.ts";
-import type { BranchArgs, OpenAnswer, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
+import type { BranchArgs, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import type { Handlers } from "./dispatch.ts";
@@ -46,23 +46,15 @@ export function createHandlers(context: HandlerContext): Handlers {
     Promise.all(addresses.map((address) => locked([address], () => flushLive(address))));
 
   /** Changes what a branch points to: not under a live session, unless that may be closed meanwhile. */
-  const repoint = async (target: Address, args: RepointArgs, what: string, work: () => Promise<RepointResult>) => {
-    const reopen = args.reopen === true && sessions.has(target);
-    if (!reopen) {
-      sessions.refuseLive(target, what);
-      return await work();
-    }
-    const { error } = await sessions.close(target);
-    let answer: RepointAnswer | undefined;
-    let session: OpenAnswer | undefined;
-    try {
-      if (error !== undefined) throw new TaskdError("session_failed", `Cannot ${what}: ${error.message}`);
-      answer = await work();
-    } finally {
-      // The application had a session before: it gets one again, whatever became of the operation.
-      session = await sessions.open(target);
-    }
-    return { ...answer, session };
+  const repoint = async (
+    target: Address,
+    args: RepointArgs,
+    what: string,
+    work: () => Promise<RepointResult>,
+  ): Promise<RepointAnswer> => {
+    if (args.reopen === true && sessions.has(target)) return await sessions.closedFor(target, what, work);
+    sessions.refuseLive(target, what);
+    return await work();
   };
 
   /** A branch at rest, looked at under its lock: another worker may be about to open its checkout. */

@@ -111,6 +111,33 @@ export class Sessions {
     return { db, branch, error: failed };
   }
 
+  /**
+   * Closes the session of a branch, does `work`, and opens it again, also when the work failed: the application had a
+   * session before. A session that had failed is not closed, since the work would leave behind what it did not flush.
+   */
+  async closedFor<T>(address: Address, what: string, work: () => Promise<T>): Promise<T & { session: OpenAnswer }> {
+    const failed = await failureOf(this.require(address));
+    if (failed !== undefined) {
+      throw new TaskdError("session_failed", `Cannot ${what} ${formatAddress(address)}: ${failed.message}`, {
+        hint: `Close it first: taskd session close ${formatAddress(address)}`,
+      });
+    }
+    await this.close(address);
+    const [done] = await Promise.allSettled([work()]);
+    const [opened] = await Promise.allSettled([this.open(address)]);
+    if (done.status === "fulfilled" && opened.status === "fulfilled") return { ...done.value, session: opened.value };
+    if (opened.status === "fulfilled") throw (done as PromiseRejectedResult).reason;
+    const outcome = done.status === "fulfilled" ? "It was done" : `It was not done: ${messageOf(done.reason)}`;
+    throw new TaskdError(
+      "session_failed",
+      `${outcome}; and the session could not be opened again: ${messageOf(opened.reason)}`,
+      {
+        cause: opened.reason,
+        hint: `Open it with: taskd session open ${formatAddress(address)}`,
+      },
+    );
+  }
+
   /** What `status` tells of each session that `wanted` accepts, sorted. */
   async infos(wanted: (address: Address) => boolean): Promise<SessionInfo[]> {
     const entries = [...this.#entries.values()].filter((entry) => wanted(entry.address));
@@ -130,6 +157,10 @@ export class Sessions {
 /** A branch's key in the session map and among the locks. */
 export function keyOf({ db, branch }: Address): string {
   return `${db}@${branch}`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 async function infoOf({ address: { db, branch }, session }: Entry): Promise<SessionInfo | undefined> {

@@ -96,6 +96,10 @@ const REPOINT_ERRORS = [
   "protected",
   "branch_deleting",
   "branch_reaping",
+  "session_failed",
+  "fenced",
+  "capture_failed",
+  "busy",
 ] as const;
 
 /** Every operation. */
@@ -264,7 +268,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary: "Makes the head of one branch the head of another; a live source is flushed first.",
     fields: { ...ON_REPOINT, onto: required(BRANCH, "the branch of the same database that changes") },
     answer: OF_REPOINT,
-    errors: [...REPOINT_ERRORS, "session_failed", "fenced", "capture_failed"],
+    errors: REPOINT_ERRORS,
   },
   compact: {
     summary: "Rewrites a branch as one snapshot of its own.",
