@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { connect, subscribe } from "../lib/client/client.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { RawClient } from "../tests/daemon/raw_client.ts";
-import { testServer } from "./_test_server.ts";
+import { testServer } from "../tests/daemon/socket_server.ts";
 import { MAX_CONNECTIONS } from "./connections.ts";
 import { SUBSCRIBER_BUFFER_EVENTS } from "./publisher.ts";
 

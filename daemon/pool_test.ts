@@ -16,7 +16,7 @@ async function faultyPool(log: string[] = [], events: string[] = []): Promise<Wo
     clock: systemClock,
     log: (entry) => log.push(entry),
     onEvent: ({ db, branch }, { type }) => events.push(`${type} ${db}@${branch}`),
-    module: import.meta.resolve("./_faulty_worker.ts"),
+    module: import.meta.resolve("../tests/daemon/faulty_worker.ts"),
   });
 }
 

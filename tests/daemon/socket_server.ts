@@ -1,11 +1,11 @@
 /**
- * For tests of this folder: a real socket served by real connections, with handlers that a test stages.
+ * For tests of connections: a real socket served by real connections, with handlers that a test stages.
  *
  * @module
  */
 
 import { join } from "@std/path/join";
-import { systemClock } from "../lib/clock.ts";
+import { systemClock } from "../../lib/clock.ts";
 import { Connections } from "./connections.ts";
 import { Dispatcher, type Handlers } from "./dispatch.ts";
 import { Publisher } from "./publisher.ts";
