@@ -40,6 +40,7 @@ export const ERROR_CODES = {
   unavailable: "the store does not answer",
   stalled: "read stalled",
   ambiguous: "the outcome of a write is not known",
+  gc_failed: "not everything that branches need could be found; nothing was deleted",
   too_large: "a line, body or value is over its limit",
   interrupted: "the operation was interrupted",
   overloaded: "the daemon is at a limit of connections or work; try again later",

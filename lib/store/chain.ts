@@ -61,6 +61,19 @@ export function encodeBase(base: Base): Uint8Array {
   return new TextEncoder().encode(JSON.stringify(base));
 }
 
+/** Reads a base pointer's bytes; throws `corrupt` naming `key`. */
+export function decodeBase(bytes: Uint8Array, key: string): Base {
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (cause) {
+    throw new TaskdError("corrupt", `Cannot read ${key}: it is not JSON`, { cause });
+  }
+  const parsed = v.safeParse(BaseSchema, json);
+  if (!parsed.success) throw new TaskdError("corrupt", `Cannot read ${key}: ${parsed.issues[0].message}`);
+  return parsed.output;
+}
+
 /** SHA-256, in hex, of object keys joined by newlines. */
 export function chainId(keys: Iterable<string>): string {
   return createHash("sha256").update([...keys].join("\n")).digest("hex");
@@ -120,27 +133,9 @@ export class Chains {
         `Cannot read the base pointer of lineage ${lineage}`,
       );
     }
-    let parsed: v.SafeParseResult<typeof BaseSchema>;
-    try {
-      parsed = v.safeParse(
-        BaseSchema,
-        JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)),
-      );
-    } catch (cause) {
-      throw new TaskdError(
-        "corrupt",
-        `Cannot read ${baseKey(lineage)}: it is not JSON`,
-        { cause },
-      );
-    }
-    if (!parsed.success) {
-      throw new TaskdError(
-        "corrupt",
-        `Cannot read ${baseKey(lineage)}: ${parsed.issues[0].message}`,
-      );
-    }
-    remember(this.#bases, lineage, parsed.output);
-    return parsed.output;
+    const base = decodeBase(bytes, baseKey(lineage));
+    remember(this.#bases, lineage, base);
+    return base;
   }
 
   /** All objects of one lineage, of any epoch, dead ones included. */
@@ -165,24 +160,46 @@ export class Chains {
 
   /** Walks back from `at` inside its lineage; returns where the base lineage continues, if it does. */
   async #walk(at: Base, reversed: ChainObject[]): Promise<Base | undefined> {
-    const newest = new Map<Txid, ChainObject>();
-    for (const object of await this.objects(at.lineage)) {
-      const known = newest.get(object.last);
-      if (!known || outranks(object, known)) newest.set(object.last, object);
-    }
-    const base = await this.base(at.lineage);
-    let txid = at.txid;
-    for (;;) {
-      // At or below the seam the base lineage speaks: nothing of this lineage was committed there.
-      if (base && txid <= base.txid) return { lineage: base.lineage, txid };
-      const object = newest.get(txid);
-      if (!object) throw gap(at, txid, base, newest);
+    const view = viewOf(await this.objects(at.lineage), await this.base(at.lineage));
+    for (let txid = at.txid;;) {
+      const object = stepBack(view, at, txid);
+      if (!object) return { lineage: view.base!.lineage, txid };
       reversed.push(object);
       if (object.kind === "snapshot") return undefined;
       txid = object.first;
-      if (base && txid < base.txid) throw gap(at, txid, base, newest);
     }
   }
+}
+
+/** What a lineage offers to a chain. */
+export interface LineageView {
+  /** Where it continues; absent when it does not. */
+  base: Base | undefined;
+  /** By txid, the object that counts among those that end there. */
+  newest: ReadonlyMap<Txid, ChainObject>;
+}
+
+/** A lineage's objects as a chain sees them. */
+export function viewOf(objects: Iterable<ChainObject>, base: Base | undefined): LineageView {
+  const newest = new Map<Txid, ChainObject>();
+  for (const object of objects) {
+    const known = newest.get(object.last);
+    if (!known || outranks(object, known)) newest.set(object.last, object);
+  }
+  return { base, newest };
+}
+
+/**
+ * One step of a walk back: the object that ends at `txid`; undefined where the base lineage speaks. Throws `chain_gap`
+ * when nothing does; `at` is where the walk entered the lineage.
+ */
+export function stepBack({ base, newest }: LineageView, at: Base, txid: Txid): ChainObject | undefined {
+  // At or below the seam the base lineage speaks: nothing of this lineage was committed there.
+  if (base && txid <= base.txid) return undefined;
+  const object = newest.get(txid);
+  if (!object) throw gap(at, txid, base, newest);
+  if (object.kind === "segment" && base && object.first < base.txid) throw gap(at, object.first, base, newest);
+  return object;
 }
 
 function outranks(a: ChainObject, b: ChainObject): boolean {
@@ -194,7 +211,7 @@ function gap(
   at: Base,
   txid: Txid,
   base: Base | undefined,
-  newest: Map<Txid, ChainObject>,
+  newest: ReadonlyMap<Txid, ChainObject>,
 ): TaskdError {
   const below = Math.max(
     base?.txid ?? 0,

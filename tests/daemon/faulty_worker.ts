@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Call, Reply } from "./worker_messages.ts";
+import type { Call, Reply } from "../../daemon/worker_messages.ts";
 
 const scope = globalThis as unknown as {
   onmessage: (event: MessageEvent<Call>) => void;

@@ -6,10 +6,10 @@
 
 import { join } from "@std/path/join";
 import { systemClock } from "../../lib/clock.ts";
-import { Connections } from "./connections.ts";
-import { Dispatcher, type Handlers } from "./dispatch.ts";
-import { Publisher } from "./publisher.ts";
-import { bindSocket } from "./unix_socket.ts";
+import { Connections } from "../../daemon/connections.ts";
+import { Dispatcher, type Handlers } from "../../daemon/dispatch.ts";
+import { Publisher } from "../../daemon/publisher.ts";
+import { bindSocket } from "../../daemon/unix_socket.ts";
 
 /** A served socket. */
 export interface TestServer extends AsyncDisposable {
