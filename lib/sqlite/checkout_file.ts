@@ -16,6 +16,9 @@ import { TaskdError } from "../errors.ts";
 import { Connection } from "./connection.ts";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
 
+/** One page of the smallest size: no database is shorter. */
+export const MIN_DATABASE_BYTES = 512;
+
 /** Size and time of a file, as far as a look from outside can tell. */
 export interface FileStamp {
   size: number;
@@ -94,7 +97,13 @@ export class CheckoutFile {
 
   /** Opens the plain file at `path`; throws `not_found`, `denied` or `not_a_database`. */
   static open(path: string, options: { busy_timeout_ms: number }): CheckoutFile {
-    requirePlainFile(path);
+    const { size } = requirePlainFile(path);
+    // SQLite would take it for an empty database, and a session would then store that as the branch's content.
+    if (size < MIN_DATABASE_BYTES) {
+      throw new TaskdError("not_a_database", `${path} has ${size} bytes, too few for a database`, {
+        hint: "Check the branch out again with --force",
+      });
+    }
     let main: Deno.FsFile;
     try {
       main = Deno.openSync(path, { read: true });

@@ -158,7 +158,6 @@ export class Checkouts {
 
   /** Opens a checkout at rest behind a write barrier; throws `busy` when another process is writing to it. */
   open(path: string): QuietCheckout {
-    requireDatabaseMode(path);
     const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
     try {
       const { tail } = WalTail.attach(file);
@@ -330,14 +329,4 @@ function isStatClean(path: string, sidecar: Sidecar): boolean {
   return found.size === sidecar.size && found.mtime_ns === sidecar.mtime_ns &&
     age_ns > BigInt(CLEAN_MARGIN_MS) * 1_000_000n &&
     readChangeCounter(path) === sidecar.change_counter;
-}
-
-/** Refuses what SQLite would take for an empty database or refuse later with less to say. */
-function requireDatabaseMode(path: string): void {
-  const info = requirePlainFile(path);
-  if (info.size === 0) {
-    throw new TaskdError("not_a_database", `${path} is empty`, {
-      hint: "Check the branch out again with --force",
-    });
-  }
 }

@@ -8,7 +8,7 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../errors.ts";
 import { removeIfPresent } from "../../fs.ts";
-import { hasWal, ImageFile, requirePlainFile } from "../../sqlite/checkout_file.ts";
+import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainFile } from "../../sqlite/checkout_file.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
 import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
@@ -23,8 +23,6 @@ const FIRST_TXID = 1;
 const SOURCE_BUSY_TIMEOUT_MS = 5_000;
 /** More pages than a database can have: the copy is one step, so that a busy writer cannot make it start over. */
 const ALL_PAGES = 2 ** 31 - 1;
-/** One page of the smallest size. */
-const MIN_DATABASE_BYTES = 512;
 /** SQLITE_READONLY_ROLLBACK: a killed writer's journal has to be played back first, which needs writing. */
 const HOT_JOURNAL = 776;
 

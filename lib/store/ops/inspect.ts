@@ -59,11 +59,28 @@ export async function branches(
   }
   const infos: BranchInfo[] = [];
   for (const name of names) {
-    const found = await context.refs.find(name.db, name.branch);
-    if (found) infos.push(await branchInfo(context, name, found.ref, options));
+    try {
+      const found = await context.refs.find(name.db, name.branch);
+      if (found) infos.push(await branchInfo(context, name, found.ref, options));
+    } catch (error) {
+      // One unreadable ref must not hide the other branches.
+      if (!hasCode(error, "corrupt", "unsupported_format")) throw error;
+      infos.push({ ...UNREADABLE, ...name, problem: error.message });
+    }
   }
   return infos;
 }
+
+/** What is reported of a branch whose ref cannot be read. */
+const UNREADABLE: Omit<BranchInfo, "db" | "branch"> = {
+  state: "idle",
+  shared: false,
+  txid: 0,
+  epoch: 0,
+  checkpoints: [],
+  protected: false,
+  touched_at: new Date(0).toISOString(),
+};
 
 /** All databases. */
 export async function databases(
