@@ -42,6 +42,9 @@ const edited = async (path: string, change: (ref: Record<string, unknown>) => un
   await Deno.writeTextFile(path, JSON.stringify(change(json)));
 };
 
+/** A ref that is there and says something wrong is listed, with its problem, beside the others. */
+const LISTED_CODES: ErrorCode[] = ["corrupt", "unsupported_format", "chain_gap"];
+
 const REFS: [name: string, put: (path: string) => Promise<unknown>, codes: ErrorCode[]][] = [
   ["empty", text(""), ["corrupt"]],
   ["not JSON", text("{"), ["corrupt"]],
@@ -77,6 +80,10 @@ Deno.test("a ref that cannot be read is one clear error, and its neighbours stay
         if (!name.endsWith("digest")) await operator.fails(codes, "fork", main, "new");
         assertEquals(await store.read(operator, "app@other"), store.expected.get("app@other"));
         await operator.ok("status", other);
+        if (codes.every((code) => LISTED_CODES.includes(code))) {
+          const listed = await operator.ok("branches") as unknown as { branch: string }[];
+          assertEquals(listed.map(({ branch }) => branch).sort(), ["main", "other"]);
+        }
         await operator.end();
       }));
   }
