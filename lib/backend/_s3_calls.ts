@@ -1,0 +1,206 @@
+/**
+ * One request to an S3 server, with its deadlines, and the one place where requests
+ * are repeated. The SDK's own retries are off: whether a request may be repeated
+ * depends on what it asks for, and every wait goes through the injected clock.
+ *
+ * @module
+ */
+
+import { Readable } from "node:stream";
+import type {
+  $Command,
+  S3Client,
+  S3ClientResolvedConfig,
+  ServiceInputTypes,
+  ServiceOutputTypes,
+} from "@aws-sdk/client-s3";
+import type { Clock, RandomBytes } from "../clock.ts";
+import { asFailure, S3Failure } from "./_s3_failure.ts";
+
+/** How long each kind of call may take. The defaults are the contract's numbers. */
+export interface S3Deadlines {
+  /** From the last byte of a request to the first of its answer. */
+  begin_ms: number;
+  /** A buffered call as a whole, besides the time that its bytes are given. */
+  buffered_ms: number;
+  /** What a buffered call's bytes are given: this many in a second. */
+  floor_bytes_per_second: number;
+  /** One call of a multipart upload or copy. */
+  part_ms: number;
+  /** A download may go this long without a byte. */
+  idle_ms: number;
+}
+
+/** The contract's deadlines. */
+export const S3_DEADLINES: S3Deadlines = {
+  begin_ms: 60_000,
+  buffered_ms: 15 * 60_000,
+  floor_bytes_per_second: 1024 * 1024,
+  part_ms: 15 * 60_000,
+  idle_ms: 60_000,
+};
+
+/** A request is made at most this often. */
+const MAX_ATTEMPTS = 6;
+/** The first wait between two attempts is up to this; each further one up to twice the one before. */
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+/** Request bodies go to the socket in pieces of this size, so that the end of sending is seen. */
+const PIECE_BYTES = 64 * 1024;
+
+/** Any command of the SDK. */
+export type S3Command<I extends ServiceInputTypes, O extends ServiceOutputTypes> = $Command<
+  I,
+  O,
+  S3ClientResolvedConfig,
+  ServiceInputTypes,
+  ServiceOutputTypes
+>;
+
+/** What a caller of {@linkcode S3Calls} gives it. */
+export interface S3CallsOptions {
+  clock: Clock;
+  random: RandomBytes;
+  deadlines: S3Deadlines;
+}
+
+/** Makes requests. */
+export class S3Calls {
+  /** In force. */
+  readonly deadlines: S3Deadlines;
+  readonly #client: S3Client;
+  readonly #clock: Clock;
+  readonly #random: RandomBytes;
+
+  /** Makes requests through `client`, whose own retries are off. */
+  constructor(client: S3Client, options: S3CallsOptions) {
+    this.#client = client;
+    this.#clock = options.clock;
+    this.#random = options.random;
+    this.deadlines = options.deadlines;
+  }
+
+  /** The deadline of a buffered call that moves `bytes`. */
+  bufferedMs(bytes = 0): number {
+    return this.deadlines.buffered_ms + Math.ceil(bytes / this.deadlines.floor_bytes_per_second * 1000);
+  }
+
+  /**
+   * Makes a request once.
+   *
+   * @param total_ms Deadline of the whole call; without one only the answer's beginning has a deadline.
+   * @throws {S3Failure}
+   */
+  async once<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
+    command: S3Command<I, O>,
+    total_ms?: number,
+  ): Promise<O> {
+    const done = new AbortController();
+    const cancel = new AbortController();
+    let fail: (failure: S3Failure) => void = () => {};
+    const late = new Promise<never>((_, reject) => fail = reject);
+    const watch = (ms: number, what: string, until: AbortSignal) =>
+      this.#clock.sleep(ms, until).then(() => {
+        fail(new S3Failure("late", `${what} within ${Math.round(ms / 1000)} s`));
+        cancel.abort();
+      }, () => {});
+    const begun = new AbortController();
+    command.middlewareStack.add((next) => async (args) => {
+      const request = args.request as { body?: unknown };
+      const { begin_ms } = this.deadlines;
+      const onSent = () => void watch(begin_ms, "the answer did not begin", begun.signal);
+      if (request.body instanceof Uint8Array && request.body.length > PIECE_BYTES) {
+        request.body = Readable.from(pieces(request.body, onSent), { objectMode: false });
+      } else onSent();
+      const result = await next(args);
+      begun.abort();
+      return result;
+    }, { step: "deserialize", priority: "low", name: "taskdDeadlines", override: true });
+    if (total_ms !== undefined) void watch(total_ms, "the call did not end", done.signal);
+    try {
+      return await Promise.race([late, this.#client.send(command, { abortSignal: cancel.signal })]);
+    } catch (error) {
+      throw asFailure(error);
+    } finally {
+      begun.abort();
+      done.abort();
+    }
+  }
+
+  /**
+   * Runs `attempt` until it succeeds or fails for good: only for what may be done twice.
+   *
+   * @param onFailure Told every failure, those that are not thrown as well.
+   * @throws {S3Failure}
+   */
+  async repeated<T>(attempt: () => Promise<T>, onFailure: (failure: S3Failure) => void = () => {}): Promise<T> {
+    for (let count = 1;; count++) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!(error instanceof S3Failure)) throw error;
+        onFailure(error);
+        if (!error.passing || !this.mayRepeat(count)) throw error;
+        await this.pause(count);
+      }
+    }
+  }
+
+  /** Whether a `count`-th attempt may be followed by another. */
+  mayRepeat(count: number): boolean {
+    return count < MAX_ATTEMPTS;
+  }
+
+  /** Waits before the attempt after the `count`-th: a random time, so that rivals do not meet again. */
+  async pause(count: number): Promise<void> {
+    const fraction = new DataView(this.#random(4).buffer).getUint32(0) / 2 ** 32;
+    await this.#clock.sleep(fraction * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (count - 1)));
+  }
+
+  /** The chunks of a download; each must come within the idle deadline. Leaving the loop ends the request. */
+  async *chunks(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const source = body[Symbol.asyncIterator]();
+    let ended = false;
+    try {
+      for (;;) {
+        const next = await this.#unlessIdle(source.next());
+        if (next.done) {
+          ended = true;
+          return;
+        }
+        if (next.value.length > 0) yield next.value;
+      }
+    } catch (error) {
+      throw asFailure(error);
+    } finally {
+      if (!ended) destroy(body);
+    }
+  }
+
+  async #unlessIdle<T>(next: Promise<T>): Promise<T> {
+    const done = new AbortController();
+    const { idle_ms } = this.deadlines;
+    const idle = this.#clock.sleep(idle_ms, done.signal).then(() => {
+      throw new S3Failure("stalled", `read stalled: no byte came within ${Math.round(idle_ms / 1000)} s`);
+    });
+    try {
+      return await Promise.race([next, idle]);
+    } finally {
+      done.abort();
+    }
+  }
+}
+
+/** Ends a request whose answer is not wanted any more. */
+export function destroy(body: unknown): void {
+  if (body instanceof Readable) {
+    // What it still had to say is of no interest.
+    body.on("error", () => {});
+    body.destroy();
+  }
+}
+
+function* pieces(bytes: Uint8Array, onSent: () => void): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
+  onSent();
+}

@@ -1,0 +1,134 @@
+/**
+ * What came of a request to an S3 server, read once from the many shapes in which the
+ * SDK throws. Of the SDK's own error objects nothing is kept but name, status and
+ * message: they hold requests, and with them signatures and session tokens.
+ *
+ * @module
+ */
+
+import { BackendError, type BackendErrorCode } from "./backend.ts";
+
+/** What is known of a request that failed. */
+export type FailureKind =
+  /** It was never sent: there was no connection. */
+  | "unsent"
+  /** No answer came, or none that could be read: what it asked for may have been done. */
+  | "lost"
+  /** A deadline of ours passed: as `lost`, but trying again would only wait as long once more. */
+  | "late"
+  /** A download went without a byte for too long. */
+  | "stalled"
+  /** The server answered with an error. */
+  | "answered";
+
+/** A request that failed. */
+export class S3Failure extends Error {
+  /** Its name in stack traces. */
+  override name = "S3Failure";
+  /** What is known. */
+  readonly kind: FailureKind;
+  /** HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** The server's code: `NoSuchKey`. */
+  readonly reason: string;
+
+  /** Makes one. */
+  constructor(kind: FailureKind, message: string, answer: { status?: number; reason?: string } = {}) {
+    super(message);
+    this.kind = kind;
+    this.status = answer.status ?? 0;
+    this.reason = answer.reason ?? "";
+  }
+
+  /** Whether the change that the request asked for may have been made, or may still be. */
+  get unsure(): boolean {
+    if (this.kind === "answered") return this.status >= 500 && this.reason !== "SlowDown" && !this.full;
+    return this.kind !== "unsent";
+  }
+
+  /** Whether trying again may help. */
+  get passing(): boolean {
+    if (this.kind === "answered") {
+      return this.status >= 500 && !this.full && this.status !== 501 || RETRIED.has(this.reason);
+    }
+    return this.kind === "unsent" && this.reason !== "Credentials" || this.kind === "lost";
+  }
+
+  /** Whether the server has no room. */
+  get full(): boolean {
+    return this.status === 507 || FULL.has(this.reason);
+  }
+}
+
+/** Answers below 500 that may be another one the next time. */
+const RETRIED = new Set([
+  "SlowDown",
+  "TooManyRequests",
+  "RequestTimeout",
+  "RequestTimeTooSkewed",
+  "OperationAborted",
+  "ConditionalRequestConflict",
+]);
+const FULL = new Set(["XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage"]);
+/** Answers of status 400 that are about who asks. */
+const DENIED = new Set([
+  "AuthorizationHeaderMalformed",
+  "ExpiredToken",
+  "InvalidToken",
+  "InvalidAccessKeyId",
+  "SignatureDoesNotMatch",
+  "RequestTimeTooSkewed",
+]);
+/** System errors of a connection that was never made. */
+const UNSENT = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EAI_NODATA",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "EADDRNOTAVAIL",
+]);
+
+/** What the SDK threw, as a failure. */
+export function asFailure(error: unknown): S3Failure {
+  if (error instanceof S3Failure) return error;
+  const { name = "", message = String(error), code, $metadata } = (error ?? {}) as {
+    name?: string;
+    message?: string;
+    code?: unknown;
+    $metadata?: { httpStatusCode?: number };
+  };
+  const status = $metadata?.httpStatusCode;
+  if (status !== undefined && status >= 300) {
+    return new S3Failure("answered", `${name || "error"}, status ${status}: ${message}`, { status, reason: name });
+  }
+  if (name === "CredentialsProviderError") {
+    return new S3Failure("unsent", `no credentials were found: ${message}`, { reason: "Credentials" });
+  }
+  if (typeof code === "string" && UNSENT.has(code) || /connection refused|dns error|certificate/i.test(message)) {
+    return new S3Failure("unsent", message);
+  }
+  return new S3Failure("lost", `${message}${typeof code === "string" && !message.includes(code) ? ` (${code})` : ""}`);
+}
+
+/** The code that a failure comes to where nothing more is known. */
+export function codeOf(failure: S3Failure): BackendErrorCode {
+  const { kind, status, reason } = failure;
+  if (kind === "stalled") return "stalled";
+  if (kind !== "answered") return reason === "Credentials" ? "denied" : "unavailable";
+  if (failure.full) return "no_space";
+  if (status === 401 || status === 403 || DENIED.has(reason)) return "denied";
+  // A bucket that is gone says nothing about one object of it.
+  if (status === 404 && reason !== "NoSuchBucket" && reason !== "NoSuchUpload") return "not_found";
+  return status === 412 ? "precondition_failed" : "unavailable";
+}
+
+/** A failure as the error that a caller sees; `attempted` is a verb: `read`. */
+export function failureError(failure: S3Failure, key: string, attempted: string, code = codeOf(failure)): BackendError {
+  const advice = failure.status === 301 || failure.reason === "AuthorizationHeaderMalformed"
+    ? "; the bucket may be in another region"
+    : "";
+  const message = `Cannot ${attempted} ${key}: ${failure.message}${advice}`;
+  return new BackendError(code, key, message, failure);
+}

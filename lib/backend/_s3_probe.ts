@@ -1,0 +1,165 @@
+/**
+ * What is asked of an S3 server before a store is opened on it. Servers that speak S3
+ * differ in what they do with conditions, and one that ignores them would lose updates
+ * without a word. So nothing is taken on trust: each promise that the engine needs is tried
+ * on objects of the probe's own, and a server that breaks one is refused by name of it.
+ *
+ * @module
+ */
+
+import { type RandomBytes, randomHex } from "../clock.ts";
+import { BackendError } from "./backend.ts";
+import { RESERVED_PART } from "./_keys.ts";
+import { S3Failure } from "./_s3_failure.ts";
+import type { Condition, S3Objects } from "./_s3_objects.ts";
+import { decide } from "./_s3_write.ts";
+
+/** What a server may do or leave. */
+export interface S3Abilities {
+  /** Whether it checks the condition of a delete itself. */
+  conditional_delete: boolean;
+}
+
+/** Parallel creates of one key. */
+const RIVALS = 4;
+const text = (value: string): Uint8Array => new TextEncoder().encode(value);
+
+/** Tries the server; removes what it wrote. Throws `denied` naming what the server does wrong. */
+export async function probeS3(objects: S3Objects, url: string, random: RandomBytes): Promise<S3Abilities> {
+  const directory = `${RESERVED_PART}/probe-${randomHex(random, 12)}`;
+  const probe = new Probe(objects, url, random);
+  const keys = { one: `${directory}/one`, none: `${directory}/none`, rivals: `${directory}/rivals` };
+  try {
+    // Settled, not raced: nothing may be written after the removal below.
+    const [one, ...others] = await Promise.allSettled([
+      probe.single(keys.one, `${directory}/`),
+      probe.missing(keys.none),
+      probe.rivals(keys.rivals),
+    ]);
+    for (const other of others) if (other.status === "rejected") throw other.reason;
+    if (one.status === "rejected") throw one.reason;
+    return one.value;
+  } finally {
+    await Promise.allSettled(
+      Object.values(keys).map((key) => objects.calls.repeated(() => objects.remove(key))),
+    );
+  }
+}
+
+/** Tries whether a multipart upload can be create-only, which only uploads of unknown length need. */
+export async function probeMultipartCreate(objects: S3Objects, random: RandomBytes): Promise<boolean> {
+  const key = `${RESERVED_PART}/probe-${randomHex(random, 12)}/parts`;
+  const { calls } = objects;
+  try {
+    const mark = randomHex(random, 16);
+    await decide(objects, { key, mark }, () => objects.write(key, text("first"), { mark }));
+    const upload = await calls.repeated(() => objects.begin(key, randomHex(random, 16)));
+    try {
+      const part = await calls.repeated(() => objects.uploadPart(key, upload, 1, text("second")));
+      await objects.complete(key, upload, [part], "new");
+      return false;
+    } catch (error) {
+      if (!(error instanceof S3Failure) || error.unsure) throw error;
+      return error.status === 412 || error.status === 409;
+    } finally {
+      await objects.abandon(key, upload).catch(() => {});
+    }
+  } finally {
+    await calls.repeated(() => objects.remove(key)).catch(() => {});
+  }
+}
+
+class Probe {
+  readonly #objects: S3Objects;
+  readonly #url: string;
+  readonly #random: RandomBytes;
+  /** An etag that no object has. */
+  readonly #wrong: string;
+
+  constructor(objects: S3Objects, url: string, random: RandomBytes) {
+    this.#objects = objects;
+    this.#url = url;
+    this.#random = random;
+    this.#wrong = randomHex(random, 16);
+  }
+
+  async single(key: string, prefix: string): Promise<S3Abilities> {
+    const objects = this.#objects;
+    const mark = randomHex(this.#random, 16);
+    const created = await this.#write(key, "one", "new", mark);
+    const before = await this.#look(key);
+    this.#require(before !== undefined, "a new object cannot be seen at once");
+    this.#require(before!.etag === created, "PUT and HEAD tell different etags of one object");
+    this.#require(before!.mark === mark, "it does not keep an object's metadata");
+    await Promise.all([
+      this.#refuses(key, "new", "a create-only write (If-None-Match: *) replaced an object"),
+      this.#refuses(key, { if_match: this.#wrong }, "a write with a wrong etag (If-Match) replaced an object"),
+    ]);
+    const [after, listed] = await Promise.all([
+      this.#look(key),
+      objects.calls.repeated(() => objects.page(prefix)),
+    ]);
+    this.#require(after?.etag === created, "a write that it refused changed the object");
+    this.#require(listed.objects.some((object) => object.key === key), "a new object is not in a listing");
+    const replaced = await this.#write(key, "two", { if_match: created }, randomHex(this.#random, 16));
+    this.#require(replaced !== created, "two contents of an object have one etag");
+    await this.#refuses(key, { if_match: created }, "a write with an old etag (If-Match) replaced an object");
+    return { conditional_delete: await this.#deletesUnderCondition(key, replaced) };
+  }
+
+  async missing(key: string): Promise<void> {
+    await this.#refuses(key, { if_match: this.#wrong }, "a write with an etag (If-Match) made a missing object");
+  }
+
+  async rivals(key: string): Promise<void> {
+    const marks = Array.from({ length: RIVALS }, () => randomHex(this.#random, 16));
+    const outcomes = await Promise.allSettled(marks.map((mark) => this.#write(key, mark, "new", mark)));
+    for (const outcome of outcomes) {
+      if (outcome.status === "rejected" && outcome.reason?.code !== "precondition_failed") throw outcome.reason;
+    }
+    const winners = marks.filter((_, i) => outcomes[i]!.status === "fulfilled");
+    this.#require(winners.length === 1, `${winners.length} of ${RIVALS} parallel creates of one object succeeded`);
+    this.#require((await this.#look(key))?.mark === winners[0], "a create that succeeded was lost to a rival");
+  }
+
+  async #deletesUnderCondition(key: string, etag: string): Promise<boolean> {
+    try {
+      await this.#objects.remove(key, this.#wrong);
+      return false;
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      if (error.status !== 412) return false;
+    }
+    await this.#objects.calls.repeated(() => this.#objects.remove(key, etag)).catch(() => {});
+    return await this.#look(key) === undefined;
+  }
+
+  #look(key: string) {
+    return this.#objects.calls.repeated(() => this.#objects.look(key));
+  }
+
+  #write(key: string, body: string, condition: Condition, mark: string): Promise<string> {
+    return decide(
+      this.#objects,
+      { key, mark, condition },
+      (under) => this.#objects.write(key, text(body), { condition: under!, mark }),
+    );
+  }
+
+  /** Makes a write that has to be refused. */
+  async #refuses(key: string, condition: Condition, wrong: string): Promise<void> {
+    try {
+      await this.#objects.calls.repeated(() => this.#objects.write(key, text("refused"), { condition }));
+    } catch (error) {
+      if (error instanceof S3Failure && [404, 409, 412].includes(error.status)) return;
+      throw error;
+    }
+    this.#require(false, wrong);
+  }
+
+  #require(holds: boolean, wrong: string): void {
+    if (!holds) {
+      throw new BackendError("denied", "", `Cannot use ${this.#url} as a store: on this server ${wrong}`);
+    }
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * Writes to an S3 server that are decided exactly once. A server may answer 412 to a
+ * repetition that it, or a proxy, made itself; 409 while two writers meet; or nothing at all.
+ * So every write carries a random mark, and before a write is called lost the object is
+ * looked at: if it carries our mark the write stands, whatever the answer was.
+ *
+ * A write is repeated with the same condition and the same mark, so a first attempt that
+ * arrives late cannot undo anything: whichever attempt comes second fails its condition.
+ *
+ * @module
+ */
+
+import { BackendError } from "./backend.ts";
+import { codeOf, failureError, S3Failure } from "./_s3_failure.ts";
+import type { Condition, S3Head, S3Objects } from "./_s3_objects.ts";
+
+/**
+ * From this age on an object that stands for none may be written over: no request to delete it
+ * is under way any more. Far above every deadline of such a request.
+ */
+const GONE_AFTER_MS = 15 * 60_000;
+
+/** Which write. */
+export interface Write {
+  key: string;
+  /** Metadata of the object that it makes, and of no other. */
+  mark: string;
+  /** Without one, whatever is there is replaced. */
+  condition?: Condition;
+}
+
+/**
+ * Makes a write with `attempt`, as often as is needed and helps.
+ *
+ * @returns The object's etag.
+ * @throws {BackendError} `precondition_failed` only when no attempt of this call can have had an effect.
+ */
+export async function decide(
+  objects: S3Objects,
+  write: Write,
+  attempt: (condition: Condition | undefined) => Promise<string>,
+): Promise<string> {
+  const { key, mark } = write;
+  let { condition } = write;
+  let unsure = false;
+  for (let count = 1;; count++) {
+    let failure: S3Failure;
+    try {
+      return await attempt(condition);
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      failure = error;
+    }
+    unsure ||= failure.unsure;
+    if (failure.unsure || isRefusal(failure)) {
+      const found = await look(objects, key, failure);
+      if (found?.mark === mark) return found.etag;
+      if (condition === "new" && found?.gone) {
+        condition = overGone(key, found, found.gone);
+        continue;
+      }
+      if (failure.status === 412 || failure.status === 404) throw refused(failure, write, unsure);
+    }
+    if (!failure.passing || !objects.calls.mayRepeat(count)) {
+      throw failureError(failure, key, "write", unsure || failure.status === 409 ? "ambiguous" : codeOf(failure));
+    }
+    await objects.calls.pause(count);
+  }
+}
+
+/** Whether the server says that a condition does not hold, or that what is to be completed is no longer there. */
+function isRefusal({ status, reason }: S3Failure): boolean {
+  return status === 412 || status === 409 || (status === 404 && reason !== "NoSuchBucket");
+}
+
+async function look(objects: S3Objects, key: string, failure: S3Failure): Promise<S3Head | undefined> {
+  try {
+    return await objects.calls.repeated(() => objects.look(key));
+  } catch (error) {
+    if (!(error instanceof S3Failure)) throw error;
+    const message = `Cannot write ${key}: ${failure.message}; and what came of it cannot be seen: ${error.message}`;
+    throw new BackendError("ambiguous", key, message, error);
+  }
+}
+
+/** What the server's refusal comes to; a replace of a missing object is refused with 404 by some. */
+function refused(failure: S3Failure, { key, condition }: Write, unsure: boolean): BackendError {
+  if (unsure) return failureError(failure, key, "write", "ambiguous");
+  if (condition === undefined) return failureError(failure, key, "write", "unavailable");
+  return failureError(failure, key, "write", "precondition_failed");
+}
+
+/** The condition under which an object that stands for none may be written over. */
+function overGone(key: string, found: S3Head, gone: { since_ms: number; now_ms: number }): Condition {
+  if (gone.now_ms - gone.since_ms > GONE_AFTER_MS) return { if_match: found.etag };
+  throw new BackendError("unavailable", key, `Cannot write ${key}: it is being deleted; try again later`);
+}
+
+/** Deletes an object if its etag is `etag`, on a server that checks that itself. */
+export async function removeIfMatch(objects: S3Objects, key: string, etag: string): Promise<void> {
+  let unsure = false;
+  for (let count = 1;; count++) {
+    const found = await objects.calls.repeated(() => objects.look(key));
+    if (found === undefined || found.gone) {
+      if (unsure) return;
+      throw missing(key);
+    }
+    if (found.etag !== etag) {
+      throw new BackendError(unsure ? "ambiguous" : "precondition_failed", key, `${key} has another etag`);
+    }
+    try {
+      return await objects.remove(key, etag);
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      unsure ||= error.unsure;
+      const again = error.passing || isRefusal(error);
+      if (!again || !objects.calls.mayRepeat(count)) {
+        throw failureError(error, key, "delete", unsure ? "ambiguous" : codeOf(error));
+      }
+    }
+    await objects.calls.pause(count);
+  }
+}
+
+/**
+ * The same on a server that ignores the condition of a delete: the object is first replaced, under the condition, by
+ * one that stands for none. From then on readers see nothing and writers wait, so that deleting without a condition is
+ * safe. If the delete fails, the place-holder stays until the next create writes over it.
+ */
+export async function removeInTwoSteps(objects: S3Objects, write: Write & { condition: { if_match: string } }) {
+  const { key, mark, condition } = write;
+  const found = await objects.calls.repeated(() => objects.look(key));
+  if (found === undefined || found.gone) throw missing(key);
+  if (found.etag !== condition.if_match) {
+    throw new BackendError("precondition_failed", key, `${key} has another etag`);
+  }
+  // The mark as its body, so that no two place-holders share an etag.
+  const bytes = new TextEncoder().encode(mark);
+  await decide(objects, write, (under) => objects.write(key, bytes, { condition: under!, mark, gone: true }));
+  try {
+    await objects.calls.repeated(() => objects.remove(key));
+  } catch (error) {
+    if (!(error instanceof S3Failure)) throw error;
+  }
+}
+
+/** A missing object. */
+export function missing(key: string): BackendError {
+  return new BackendError("not_found", key, `There is no object ${key}`);
+}

@@ -1,0 +1,439 @@
+/**
+ * A store in a bucket of an S3 server: AWS, MinIO and others that keep its conditional
+ * writes, which is tried when a store is opened.
+ *
+ * What the engine relies on: a write that resolved is durable as far as the server is; a
+ * conditional write is decided exactly once, whatever became of its answers; every wait is
+ * bounded; no error holds a secret.
+ *
+ * @module
+ */
+
+import type { S3Client, S3ClientConfig } from "@aws-sdk/client-s3";
+import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
+import { type Backend, BackendError, type Body } from "./backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
+import { isKeyPart, parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
+import { destroy, S3_DEADLINES, S3Calls, type S3Deadlines } from "./_s3_calls.ts";
+import { asFailure, failureError, S3Failure } from "./_s3_failure.ts";
+import { copyParts, inPieces, uploadParts } from "./_s3_multipart.ts";
+import { type Condition, type S3Download, S3Objects } from "./_s3_objects.ts";
+import { probeMultipartCreate, probeS3, type S3Abilities } from "./_s3_probe.ts";
+import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts";
+
+export type { S3Deadlines } from "./_s3_calls.ts";
+
+/** Largest object {@linkcode Backend.get} reads when it is told nothing else. */
+const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
+/** Bytes of an uploaded part; three of them are in memory at most. */
+const PART_BYTES = 16 * 1024 * 1024;
+/** Bytes at hand go up in one request to this size. */
+const SINGLE_BYTES = 64 * 1024 * 1024;
+/** What one copy request may copy: the limit of S3. */
+const SINGLE_COPY_BYTES = 5 * 1024 ** 3;
+/** Connections to one server. */
+const MAX_CONNECTIONS = 64;
+
+/** Who asks, where the default chain of the SDK (environment, ~/.aws, instance) is not to decide. */
+export interface S3Credentials {
+  /** Access key id. */
+  access_key_id: string;
+  /** Secret access key. */
+  secret_access_key: string;
+  /** Session token of temporary credentials. */
+  session_token?: string;
+}
+
+/** What {@linkcode S3Backend.open} accepts. */
+export interface S3BackendOptions {
+  /** The bucket, which exists. */
+  bucket: string;
+  /** Beginning of the store's keys, `/`-separated; none for the whole bucket. */
+  prefix?: string;
+  /** The server's URL; default AWS. */
+  endpoint?: string;
+  /** Default `us-east-1`, which servers other than AWS mostly accept. */
+  region?: string;
+  /** Whether the bucket is in the path and not in the host's name; default: yes with an endpoint. */
+  path_style?: boolean;
+  /** Default: the SDK's chain. */
+  credentials?: S3Credentials;
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Randomness, by default the system's. */
+  random?: RandomBytes;
+  /** Deadlines other than the contract's. */
+  deadlines?: Partial<S3Deadlines>;
+  /** Bytes of an uploaded part, at least 5 MiB; default 16 MiB. */
+  part_bytes?: number;
+  /** Copies above this size are made in parts; default 5 GiB. */
+  single_copy_bytes?: number;
+}
+
+/** What servers were found to do, for the life of the process. */
+const known = new Map<string, Promise<S3Abilities>>();
+
+/** A store in a bucket. Requires `--allow-net` of the server, and `--allow-env` and `--allow-read` of what the SDK's chain reads. */
+export class S3Backend implements Backend {
+  /** `s3://bucket/prefix`. */
+  readonly url: string;
+  readonly #client: S3Client;
+  readonly #objects: S3Objects;
+  readonly #random: RandomBytes;
+  readonly #abilities: S3Abilities;
+  readonly #part_bytes: number;
+  readonly #single_copy_bytes: number;
+  #multipart_create: Promise<boolean> | undefined;
+
+  private constructor(
+    url: string,
+    parts: { client: S3Client; objects: S3Objects; abilities: S3Abilities },
+    options: S3BackendOptions,
+  ) {
+    this.url = url;
+    this.#client = parts.client;
+    this.#objects = parts.objects;
+    this.#abilities = parts.abilities;
+    this.#random = options.random ?? systemRandom;
+    this.#part_bytes = options.part_bytes ?? PART_BYTES;
+    this.#single_copy_bytes = options.single_copy_bytes ?? SINGLE_COPY_BYTES;
+  }
+
+  /**
+   * Opens a store and, once per process and place, tries that its server keeps what the engine relies on.
+   *
+   * @throws {BackendError} `denied` (the message says what the server does wrong, or that access is refused),
+   * `not_found` (no such bucket), `unavailable`.
+   */
+  static async open(options: S3BackendOptions): Promise<S3Backend> {
+    const { clock = systemClock, random = systemRandom } = options;
+    const { bucket, prefix, url } = placeOf(options);
+    const sdk = await import("@aws-sdk/client-s3");
+    const client = new sdk.S3Client(configOf(options));
+    const calls = new S3Calls(client, { clock, random, deadlines: { ...S3_DEADLINES, ...options.deadlines } });
+    const objects = new S3Objects(sdk, calls, { bucket, prefix });
+    const place = [options.endpoint, options.region, url].join("\n");
+    try {
+      let abilities = known.get(place);
+      if (abilities === undefined) known.set(place, abilities = probeS3(objects, url, random));
+      return new S3Backend(url, { client, objects, abilities: await abilities }, options);
+    } catch (error) {
+      known.delete(place);
+      client.destroy();
+      if (!(error instanceof S3Failure)) throw error;
+      const code = error.reason === "NoSuchBucket" ? "not_found" : undefined;
+      throw failureError(error, url, "open the store", code);
+    }
+  }
+
+  /** Closes idle connections. A store that is closed can still be used. */
+  close(): void {
+    this.#client.destroy();
+  }
+
+  /** See {@linkcode Backend.get}. */
+  async get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
+    const max_bytes = options.max_bytes ?? DEFAULT_MAX_BYTES;
+    return await this.#read(key, async () => {
+      const { size, etag, body } = await this.#open(key);
+      if (size > max_bytes) {
+        destroy(body);
+        throw new BackendError("unavailable", key, `Cannot read ${key}: it has ${size} bytes, over ${max_bytes}`);
+      }
+      return { bytes: await this.#collect(body, size), etag };
+    });
+  }
+
+  /** See {@linkcode Backend.getRange}. */
+  async getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
+    if (length <= 0) {
+      await this.head(key);
+      return new Uint8Array();
+    }
+    return await this.#read(key, async () => {
+      let download: S3Download;
+      try {
+        download = await this.#open(key, { offset, length });
+      } catch (error) {
+        if (error instanceof S3Failure && error.status === 416) return new Uint8Array();
+        throw error;
+      }
+      const { size, body } = download;
+      if (download.offset > offset) {
+        destroy(body);
+        throw new S3Failure("lost", `the server's answer begins at ${download.offset} instead of ${offset}`);
+      }
+      const wanted = Math.max(0, Math.min(length, size - offset));
+      return await this.#collect(body, wanted, offset - download.offset);
+    });
+  }
+
+  /** See {@linkcode Backend.getStream}. A download that breaks off goes on where it was. */
+  async getStream(key: string): Promise<ObjectStream> {
+    const download = await this.#read(key, () => this.#open(key));
+    const chunks = this.#stream(key, download);
+    let begun = false;
+    const iterator: AsyncIterator<Uint8Array> = {
+      next: () => {
+        begun = true;
+        return chunks.next();
+      },
+      return: () => {
+        // A generator that was never begun does not clean up.
+        if (!begun) destroy(download.body);
+        return chunks.return(undefined);
+      },
+    };
+    return { size: download.size, chunks: { [Symbol.asyncIterator]: () => iterator } };
+  }
+
+  /** See {@linkcode Backend.head}. */
+  async head(key: string): Promise<ObjectInfo> {
+    const found = await this.#look(key);
+    return { key, size: found.size };
+  }
+
+  /** See {@linkcode Backend.create}. */
+  create(key: string, body: Body): Promise<string> {
+    return this.#write(key, body, "new");
+  }
+
+  /** See {@linkcode Backend.replace}. */
+  replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
+    return this.#write(key, bytes, { if_match: etag });
+  }
+
+  /** See {@linkcode Backend.put}. */
+  async put(key: string, body: Body): Promise<void> {
+    await this.#write(key, body);
+  }
+
+  /** See {@linkcode Backend.delete}. */
+  async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
+    parseKey(key);
+    const { if_match } = options;
+    try {
+      if (if_match === undefined) {
+        await this.#look(key);
+        return await this.#objects.calls.repeated(() => this.#objects.remove(key));
+      }
+      if (this.#abilities.conditional_delete) return await removeIfMatch(this.#objects, key, if_match);
+      await removeInTwoSteps(this.#objects, { key, mark: this.#mark(), condition: { if_match } });
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      throw failureError(error, key, "delete", error.unsure ? "ambiguous" : undefined);
+    }
+  }
+
+  /** See {@linkcode Backend.copy}. The server copies; nothing passes through this process. */
+  async copy(from: string, to: string): Promise<void> {
+    parseKey(to);
+    const { size, etag } = await this.#look(from);
+    const objects = this.#objects;
+    if (size > this.#single_copy_bytes) {
+      await copyParts(objects, { key: to, mark: this.#mark() }, { key: from, etag, size });
+      return;
+    }
+    try {
+      await objects.calls.repeated(() => objects.copy(from, to, { etag, size }));
+    } catch (error) {
+      const failure = asFailure(error);
+      const key = failure.status === 404 ? from : to;
+      throw failureError(failure, key, "copy", failure.unsure ? "ambiguous" : undefined);
+    }
+  }
+
+  /** See {@linkcode Backend.list}. In the order of the keys where the server keeps to S3's. */
+  async *list(prefix: string): AsyncIterable<ObjectInfo> {
+    parsePrefix(prefix);
+    let token: string | undefined;
+    do {
+      const page = await this.#repeated(prefix, "list", () => this.#objects.page(prefix, token));
+      for (const object of page.objects) if (!object.key.startsWith(`${RESERVED_PART}/`)) yield object;
+      token = page.next;
+    } while (token !== undefined);
+  }
+
+  #mark(): string {
+    return randomHex(this.#random, 16);
+  }
+
+  async #write(key: string, body: Body, condition?: Condition): Promise<string> {
+    parseKey(key);
+    const objects = this.#objects;
+    const write = { key, mark: this.#mark(), ...(condition === undefined ? {} : { condition }) };
+    const single = (bytes: Uint8Array) =>
+      decide(objects, write, (under) => {
+        return objects.write(key, bytes, { mark: write.mark, ...(under === undefined ? {} : { condition: under }) });
+      });
+    if (body instanceof Uint8Array && (body.length <= SINGLE_BYTES || typeof condition === "object")) {
+      return await single(body);
+    }
+    const chunks = body instanceof Uint8Array ? once(body) : body;
+    const pieces = inPieces(chunks, this.#part_bytes);
+    let begun = false;
+    try {
+      const first = await pieces.next();
+      if (first.done) return await single(new Uint8Array());
+      if (first.value.length < this.#part_bytes) return await single(first.value);
+      begun = true;
+      if (condition === "new") await this.#beforeMultipartCreate(key);
+      return await uploadParts(objects, write, joined(first.value, pieces));
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      throw failureError(error, key, "write");
+    } finally {
+      if (!begun) await pieces.return(undefined);
+    }
+  }
+
+  /** Where a server cannot make a multipart upload create-only, an object that is there is at least looked for. */
+  async #beforeMultipartCreate(key: string): Promise<void> {
+    this.#multipart_create ??= probeMultipartCreate(this.#objects, this.#random);
+    let able: boolean;
+    try {
+      able = await this.#multipart_create;
+    } catch (error) {
+      this.#multipart_create = undefined;
+      throw error;
+    }
+    if (!able && await this.#objects.calls.repeated(() => this.#objects.look(key)) !== undefined) {
+      throw new BackendError("precondition_failed", key, `${key} exists already`);
+    }
+  }
+
+  async #look(key: string): Promise<{ size: number; etag: string }> {
+    parseKey(key);
+    const found = await this.#repeated(key, "read", () => this.#objects.look(key));
+    if (found === undefined || found.gone) throw missing(key);
+    return found;
+  }
+
+  async #open(key: string, range?: { offset: number; length: number }): Promise<S3Download> {
+    const download = await this.#objects.open(key, range);
+    if (download === undefined) throw missing(key);
+    return download;
+  }
+
+  #read<T>(key: string, attempt: () => Promise<T>): Promise<T> {
+    parseKey(key);
+    return this.#repeated(key, "read", attempt);
+  }
+
+  async #repeated<T>(key: string, attempted: string, attempt: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#objects.calls.repeated(attempt);
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      if (error.status === 404 && error.reason === "NoSuchKey") throw missing(key);
+      throw failureError(error, key, attempted);
+    }
+  }
+
+  /** `size` bytes of a download, after the first `skip`; the rest is not waited for. */
+  async #collect(body: AsyncIterable<Uint8Array>, size: number, skip = 0): Promise<Uint8Array> {
+    const bytes = new Uint8Array(size);
+    let at = -skip;
+    for await (const chunk of this.#objects.calls.chunks(body)) {
+      const from = Math.max(0, -at);
+      const part = chunk.subarray(from, from + Math.max(0, size - Math.max(0, at)));
+      bytes.set(part, Math.max(0, at));
+      at += chunk.length;
+      if (at > size) break;
+    }
+    if (at < size) throw new S3Failure("lost", `the answer ended after ${Math.max(0, at)} of ${size} bytes`);
+    return bytes;
+  }
+
+  async *#stream(key: string, first: S3Download): AsyncGenerator<Uint8Array> {
+    const { size, etag } = first;
+    const { calls } = this.#objects;
+    let at = 0;
+    let body = first.body;
+    for (let count = 1;;) {
+      try {
+        for await (const chunk of calls.chunks(body)) {
+          at += chunk.length;
+          count = 1;
+          yield chunk;
+        }
+        if (at === size) return;
+        throw new S3Failure("lost", `the answer ended after ${at} of ${size} bytes`);
+      } catch (error) {
+        if (!(error instanceof S3Failure)) throw error;
+        if (at > size || !error.passing || !calls.mayRepeat(count)) throw failureError(error, key, "read");
+      }
+      await calls.pause(count++);
+      body = await this.#resume(key, { at, size, etag });
+    }
+  }
+
+  /** The rest of the very object that a download began with. */
+  #resume(key: string, { at, size, etag }: { at: number; size: number; etag: string }) {
+    if (at === size) return Promise.resolve(none());
+    return this.#repeated(key, "read", async () => {
+      const rest = await this.#objects.open(key, { offset: at, if_match: etag }).catch((error) => {
+        if (!(error instanceof S3Failure) || error.status !== 412) throw error;
+        throw new BackendError("unavailable", key, `Cannot read ${key}: it was replaced while it was read`);
+      });
+      if (rest === undefined) throw missing(key);
+      if (rest.offset === at && rest.etag === etag && rest.size === size) return rest.body;
+      destroy(rest.body);
+      throw new S3Failure("lost", "the server's answer is not the rest of the object");
+    });
+  }
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield await Promise.resolve(bytes);
+}
+
+async function* none(): AsyncGenerator<Uint8Array> {}
+
+async function* joined(first: Uint8Array, rest: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield first;
+  yield* rest;
+}
+
+/** The bucket, the prefix with its slash, and the URL of a store. */
+function placeOf(options: S3BackendOptions): { bucket: string; prefix: string; url: string } {
+  const { bucket } = options;
+  const parts = (options.prefix ?? "").split("/").filter((part) => part !== "");
+  const url = ["s3:/", bucket, ...parts].join("/");
+  const refuse = (why: string) => new BackendError("denied", url, `Cannot open the store ${url}: ${why}`);
+  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket)) throw refuse("that is no bucket's name");
+  if (!parts.every(isKeyPart) || parts.join("/").length > 400) throw refuse("that prefix cannot be used");
+  const endpoint = options.endpoint === undefined ? undefined : URL.parse(options.endpoint);
+  if (endpoint === null || endpoint !== undefined && !/^https?:$/.test(endpoint.protocol)) {
+    throw refuse("its endpoint is no http or https URL");
+  }
+  if (endpoint?.username || endpoint?.password) throw refuse("its endpoint must not hold credentials");
+  return { bucket, prefix: parts.map((part) => `${part}/`).join(""), url };
+}
+
+function configOf(options: S3BackendOptions): S3ClientConfig {
+  const { endpoint, credentials } = options;
+  return {
+    region: options.region ?? "us-east-1",
+    ...(endpoint === undefined ? {} : { endpoint }),
+    forcePathStyle: options.path_style ?? endpoint !== undefined,
+    ...(credentials === undefined ? {} : {
+      credentials: {
+        accessKeyId: credentials.access_key_id,
+        secretAccessKey: credentials.secret_access_key,
+        ...(credentials.session_token === undefined ? {} : { sessionToken: credentials.session_token }),
+      },
+    }),
+    // Every attempt and every wait is ours: see _s3_calls.ts.
+    maxAttempts: 1,
+    requestHandler: { httpAgent: agent(), httpsAgent: agent(), socketTimeout: 0, requestTimeout: 0 },
+    expectContinueHeader: false,
+    // Checksums that trail the body are not understood everywhere.
+    requestChecksumCalculation: "WHEN_REQUIRED",
+    responseChecksumValidation: "WHEN_REQUIRED",
+  };
+}
+
+function agent(): { keepAlive: boolean; maxSockets: number } {
+  return { keepAlive: true, maxSockets: MAX_CONNECTIONS };
+}

@@ -1,0 +1,11 @@
+import { backendConformance } from "../../lib/backend/conformance.ts";
+import { startMinio } from "../support/minio.ts";
+import { emptyS3, type S3Server } from "../support/s3_server.ts";
+
+let server: S3Server;
+Deno.test.beforeAll(async () => {
+  server = await startMinio();
+});
+Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
+
+backendConformance("MinIO", () => emptyS3(server));

@@ -1,0 +1,11 @@
+import { backendConformance } from "../../lib/backend/conformance.ts";
+import { startVersitygw } from "../support/second_s3.ts";
+import { emptyS3, type S3Server } from "../support/s3_server.ts";
+
+let server: S3Server;
+Deno.test.beforeAll(async () => {
+  server = await startVersitygw();
+});
+Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
+
+backendConformance("versitygw", () => emptyS3(server));
