@@ -16,13 +16,15 @@ import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts"
 import { type Lease, withLease } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../objects.ts";
-import type { Ref, RefCheckpoint } from "../ref.ts";
+import { encodeRef, type Ref, type RefCheckpoint } from "../ref.ts";
 import type { CheckpointResult, LongOptions } from "../results.ts";
 
 /** A person's note on a checkpoint has at most this many characters. */
 export const MAX_NOTE = 1024;
 /** A branch has at most this many checkpoints: its ref is read and written whole. */
 export const MAX_CHECKPOINTS = 10_000;
+/** A ref with this many bytes takes no further checkpoint: half of what a backend reads at once. */
+export const MAX_REF_BYTES = 8 << 20;
 /** Bytes compared at once. */
 const COMPARE_BYTES = 1 << 20;
 
@@ -67,10 +69,10 @@ export function refuseCheckpoint(
   if (ref.checkpoints.some((known) => known.name === name)) {
     throw new TaskdError("already_exists", `${attempted}: it exists already`);
   }
-  if (ref.checkpoints.length >= MAX_CHECKPOINTS) {
+  if (ref.checkpoints.length >= MAX_CHECKPOINTS || encodeRef(ref).length >= MAX_REF_BYTES) {
     throw new TaskdError(
       "too_large",
-      `${attempted}: the branch has ${MAX_CHECKPOINTS} already`,
+      `${attempted}: the branch has as many as it can, ${ref.checkpoints.length}`,
       {
         hint: "Fork the branch and go on in the fork",
       },
