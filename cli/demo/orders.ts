@@ -8,8 +8,8 @@
 import type { Shop } from "./shop.ts";
 import { SqlClient, type SqlProgram } from "./sql_client.ts";
 
-// As many orders as may be on their way to the client at once: it never waits for us, and we read every acknowledgement.
-const WINDOW = 16;
+// Between one order and the next: a shop's customers are quick, but not a loop.
+const PAUSE_MS = 1;
 
 /** Where and what to order. */
 export interface OrderOptions {
@@ -37,14 +37,13 @@ export async function placeOrders(
   await using client = SqlClient.start(program, options.path);
   client.send(["PRAGMA busy_timeout = 20000"]);
   await client.row();
-  let sent = 0;
-  while (sent < WINDOW) client.send(order(options, ++sent));
   let acknowledged = 0;
-  for (let done = false; acknowledged < sent; acknowledged++) {
+  do {
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    client.send(order(options, acknowledged + 1));
     if (await client.row() !== String(acknowledged + 1)) throw new Error("The client skipped an order");
-    done ||= enough(acknowledged + 1);
-    if (!done) client.send(order(options, ++sent));
-  }
+    acknowledged++;
+  } while (!enough(acknowledged));
   for await (const row of client.end()) throw new Error(`The client said ${row} without being asked`);
   return acknowledged;
 }
