@@ -59,7 +59,8 @@ export function launchFlags(): string[] {
   const listed = { ...launchGrants(), env: environmentNames() };
   const flags = ["--no-prompt", "--unstable-worker-options"];
   for (const kind of PERMISSION_KINDS) {
-    if (listed[kind].length === 0) continue;
+    // The runtime allows imports from the registry by itself.
+    if (kind === "import" || listed[kind].length === 0) continue;
     const isListed = kind === "run" || kind === "env";
     flags.push(isListed ? `--allow-${kind}=${listed[kind].join(",")}` : `--allow-${kind}`);
   }

@@ -69,7 +69,7 @@ function asksForJson(argv: readonly string[]): boolean {
 function printPermissions(plan: Plan, set: PermissionSet): number {
   const io = processIo(plan, new AbortController().signal);
   if (io.json) io.outJson({ ok: true, command: plan.command, permissions: set });
-  else for (const kind of PERMISSION_KINDS) io.out(`${kind.padEnd(6)}${set[kind].join(" ") || "nothing"}`);
+  else for (const kind of PERMISSION_KINDS) io.out(`${kind.padEnd(7)}${set[kind].join(" ") || "nothing"}`);
   return EXIT_OK;
 }
 

@@ -8,7 +8,7 @@
 import type { Plan } from "./command.ts";
 
 /** The kinds of Deno's permissions, in the order they are shown. */
-export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi"] as const;
+export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
 /** A kind of permission. */
 export type PermissionKind = typeof PERMISSION_KINDS[number];
 
@@ -16,7 +16,16 @@ export type PermissionKind = typeof PERMISSION_KINDS[number];
 export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
 
 /** Nothing at all. */
-export const NO_PERMISSIONS: PermissionSet = { read: [], write: [], net: [], run: [], env: [], sys: [], ffi: [] };
+export const NO_PERMISSIONS: PermissionSet = {
+  read: [],
+  write: [],
+  net: [],
+  run: [],
+  env: [],
+  sys: [],
+  ffi: [],
+  import: [],
+};
 
 /**
  * The one program that is ever started: it clones blocks where the file system can. Absolute, because a grant
@@ -57,7 +66,7 @@ export function toDenoPermissions(set: PermissionSet): Deno.PermissionOptionsObj
     env: list("env"),
     sys: list("sys") as Deno.PermissionOptionsObject["sys"] & (string[] | false),
     ffi: list("ffi"),
-    import: false,
+    import: list("import"),
   };
 }
 

@@ -8,6 +8,8 @@
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
+// Makes the worker's module part of the program, so that whatever caches or packs it has it.
+import type {} from "./worker.ts";
 
 /** How a worker is started. */
 export interface WorkerThreadOptions {

@@ -5,11 +5,16 @@
  */
 
 import type { CommandSpec } from "../command.ts";
-import { NO_PERMISSIONS, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
+import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH } from "./_shared.ts";
 
-/** Where the program's modules are, when they are files: a Worker's module is read under the permissions of its maker. */
-const PROGRAM_FILES = import.meta.url.startsWith("file:") ? [new URL("../../", import.meta.url).pathname] : [];
+/** What the daemon's own threads need to load their modules: those are read with the permissions of their maker. */
+function programModules(): PermissionSet {
+  const { protocol, hostname, port } = new URL(import.meta.url);
+  if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
+  const folders = ["daemon", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
+  return { ...NO_PERMISSIONS, read: folders };
+}
 
 /** Commands of the groups Daemon and Program. */
 export const DAEMON_COMMANDS: readonly CommandSpec[] = [
@@ -51,8 +56,8 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
       const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
       // The umask keeps others from the socket from its first moment on.
-      const own = { ...NO_PERMISSIONS, read: [...PROGRAM_FILES, ...files], write: files, sys: ["umask"] };
-      return unionOf(unionOf(storeNeeds(plan), socket), own);
+      const own = { ...NO_PERMISSIONS, read: files, write: files, sys: ["umask"] };
+      return [storeNeeds(plan), socket, programModules(), own].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
   },

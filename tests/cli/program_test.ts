@@ -65,13 +65,14 @@ Deno.test("--print-permissions shows a call's own set and does nothing", async (
   assertEquals(
     stdout,
     [
-      `read  ${place.store} ${files}`,
-      `write ${place.store}`,
-      "net   nothing",
-      "run   /usr/bin/cp",
-      "env   nothing",
-      "sys   statfs",
-      "ffi   nothing",
+      `read   ${place.store} ${files}`,
+      `write  ${place.store}`,
+      "net    nothing",
+      "run    /usr/bin/cp",
+      "env    nothing",
+      "sys    statfs",
+      "ffi    nothing",
+      "import nothing",
       "",
     ].join("\n"),
   );
@@ -85,6 +86,7 @@ Deno.test("--print-permissions shows a call's own set and does nothing", async (
     env: [],
     sys: [],
     ffi: [],
+    import: [],
   });
   assertEquals([...Deno.readDirSync(place.base)], []);
 });
