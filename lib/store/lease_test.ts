@@ -1,0 +1,283 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { withDirectory } from "../../tests/support/stores.ts";
+import { SeededRandom } from "../../tests/support/writers/random.ts";
+import { type FaultPlan, FaultyBackend } from "../backend/faulty.ts";
+import { MemoryBackend } from "../backend/memory.ts";
+import { type ErrorCode, TaskdError } from "../errors.ts";
+import { Holder } from "./holder.ts";
+import { isLeased, keepRenewed, Lease, LEASE_MARGIN_MS, LEASE_RENEW_MS, LEASE_TTL_MS, withLease } from "./lease.ts";
+import type { LeaseContext } from "./lease.ts";
+import { Refs } from "./ref.ts";
+
+const ADDRESS = { db: "db", branch: "main" };
+let seeds = 1;
+
+/** Processes on one branch, each with its own clock and sign of life, over a store that fails as planned. */
+class Scene {
+  readonly memory = new MemoryBackend();
+  readonly directory: string;
+  plan: FaultPlan = () => undefined;
+  #holders: Holder[] = [];
+
+  constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  /** A process; those with another `workspace` know nothing of each other's life. */
+  process(options: { clock?: VirtualClock; workspace?: string } = {}): LeaseContext & { clock: VirtualClock } {
+    const random = new SeededRandom(seeds++).bytes;
+    const clock = options.clock ?? new VirtualClock();
+    const holder = new Holder(`${this.directory}/${options.workspace ?? "w"}`, "cli", { random, clock });
+    this.#holders.push(holder);
+    return { refs: new Refs(new FaultyBackend(this.memory, (call) => this.plan(call)), random), holder, clock };
+  }
+
+  [Symbol.dispose]() {
+    for (const holder of this.#holders) holder.close();
+  }
+}
+
+async function onBranch(work: (scene: Scene) => Promise<void>): Promise<void> {
+  await withDirectory(async (directory) => {
+    using scene = new Scene(directory);
+    await scene.process().refs.create("db", "main", {
+      lineage: "0".repeat(32),
+      epoch: 1,
+      txid: 1,
+      digest: "0".repeat(16),
+      checkpoints: [],
+      touched_at: "2026-01-01T00:00:00.000Z",
+    });
+    await work(scene);
+  });
+}
+
+async function refuses(code: ErrorCode, work: () => Promise<unknown>): Promise<TaskdError> {
+  const error = await assertRejects(work, TaskdError);
+  assertEquals(error.code, code, error.message);
+  return error;
+}
+
+const refOf = async ({ refs }: LeaseContext) => (await refs.read("db", "main")).ref;
+const advance = (txid: number) => <T extends { txid: number }>(ref: T) => ({ ...ref, txid });
+
+Deno.test("acquiring raises the epoch; renewing, writing and releasing do not", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    assertEquals([lease.epoch, lease.previous_epoch], [2, 1]);
+    await lease.write();
+    await lease.write(advance(5));
+    assertEquals((await refOf(process)).epoch, 2);
+    await lease.release();
+    const { epoch, txid, lease: held } = await refOf(process);
+    assertEquals([epoch, txid, held], [2, 5, undefined]);
+    assertEquals((await Lease.acquire(process, ADDRESS)).epoch, 3);
+  }));
+
+Deno.test("a branch that is held is refused, with who holds it and until when", () =>
+  onBranch(async (scene) => {
+    const [one, two] = [scene.process(), scene.process()];
+    const lease = await Lease.acquire(one, ADDRESS);
+    const error = await refuses("lease_held", () => Lease.acquire(two, ADDRESS));
+    assert(error.message.includes(lease.holder) && error.message.includes("2026-01-01T00:00:30.000Z"), error.message);
+    await refuses("lease_held", () => Lease.acquire(one, ADDRESS));
+    await lease.release();
+    await Lease.acquire(two, ADDRESS);
+  }));
+
+Deno.test("of many who want a branch at once exactly one gets it", () =>
+  onBranch(async (scene) => {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 12 }, () => Lease.acquire(scene.process(), ADDRESS)),
+    );
+    assertEquals(outcomes.filter(({ status }) => status === "fulfilled").length, 1);
+    for (const outcome of outcomes) {
+      if (outcome.status === "rejected") assertEquals((outcome.reason as TaskdError).code, "lease_held");
+    }
+  }));
+
+Deno.test("a holder that was paused beyond its lease is fenced: neither its write nor its release shows", () =>
+  onBranch(async (scene) => {
+    const [paused, other] = [scene.process(), scene.process()];
+    const lease = await Lease.acquire(paused, ADDRESS);
+    other.clock.advance(LEASE_TTL_MS + 1);
+    const taken = await Lease.acquire(other, ADDRESS);
+    await taken.write(advance(7));
+    // Its own clock stood still: it has no reason to doubt, and the compare-and-swap decides.
+    assertEquals(lease.left_ms, LEASE_TTL_MS);
+    await refuses("fenced", () => lease.write(advance(9)));
+    await lease.release((ref) => ({ ...ref, txid: 9 }));
+    const ref = await refOf(other);
+    assertEquals([ref.txid, ref.epoch, ref.lease?.holder], [7, 3, taken.holder]);
+    await taken.write(advance(8));
+  }));
+
+Deno.test("a holder fences itself before its lease is out, without asking the store", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    process.clock.advance(LEASE_TTL_MS - LEASE_MARGIN_MS);
+    lease.assertHeld();
+    process.clock.advance(1);
+    scene.plan = ({ method }) => {
+      throw new Error(`${method} was called`);
+    };
+    await refuses("fenced", () => lease.write(advance(9)));
+  }));
+
+Deno.test("a wall clock that jumps never lets two holders move the head", () =>
+  onBranch(async (scene) => {
+    const [one, two] = [scene.process(), scene.process()];
+    const first = await Lease.acquire(one, ADDRESS);
+    one.clock.jump(-3_600_000);
+    assertEquals(first.left_ms, LEASE_TTL_MS);
+    two.clock.jump(3_600_000);
+    const second = await Lease.acquire(two, ADDRESS);
+    const outcomes = await Promise.allSettled([first.write(advance(5)), second.write(advance(6))]);
+    assertEquals(outcomes.map(({ status }) => status), ["rejected", "fulfilled"]);
+    assertEquals((await refOf(two)).txid, 6);
+  }));
+
+Deno.test("a lease that was acquired under a lost answer is held, not refused to its own holder", () =>
+  onBranch(async (scene) => {
+    const [one, two] = [scene.process(), scene.process()];
+    let writes = 0;
+    scene.plan = ({ method }) => {
+      if (method !== "replace" || ++writes > 1) return undefined;
+      return { kind: "after", code: "ambiguous" };
+    };
+    // Between the lost answer and the second look, somebody else changes the ref.
+    const read = one.refs.read.bind(one.refs);
+    let looks = 0;
+    one.refs.read = async (db, branch) => {
+      if (++looks === 2) await two.refs.update(db, branch, (ref) => ({ ...ref, protected: true }));
+      return await read(db, branch);
+    };
+    const lease = await Lease.acquire(one, ADDRESS);
+    assertEquals([lease.epoch, lease.previous_epoch], [2, 1]);
+    await lease.write(advance(4));
+  }));
+
+Deno.test("a claim refuses with the contract's words", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const claim = (kind: "destroy" | "reap") =>
+      process.refs.update("db", "main", (ref) => ({
+        ...ref,
+        claim: { kind, since: "2026-01-01T00:00:00.000Z", nonce: "n" },
+      }));
+    await claim("destroy");
+    assertEquals(
+      (await refuses("branch_deleting", () => Lease.acquire(process, ADDRESS))).message,
+      "branch is being deleted",
+    );
+    await claim("reap");
+    assertEquals(
+      (await refuses("branch_reaping", () => Lease.acquire(process, ADDRESS))).message,
+      "branch is being reaped",
+    );
+  }));
+
+Deno.test("a holder whose branch is gone is fenced, and its release is quiet", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    await scene.memory.delete("refs/db/main.json");
+    await refuses("fenced", () => lease.write());
+    await lease.release();
+  }));
+
+Deno.test("a holder of another workspace is honoured until its lease is out, and no longer", () =>
+  onBranch(async (scene) => {
+    const [here, there] = [scene.process(), scene.process({ workspace: "elsewhere" })];
+    await Lease.acquire(there, ADDRESS);
+    there.holder.close(); // dead, for all that can be known there
+    here.clock.advance(LEASE_TTL_MS - 1);
+    await refuses("lease_held", () => Lease.acquire(here, ADDRESS));
+    here.clock.advance(1);
+    assertEquals(isLeased(await refOf(here), here), false);
+    await Lease.acquire(here, ADDRESS);
+  }));
+
+/** Lets everything run that waits for nothing but its turn. */
+async function settle(): Promise<void> {
+  for (let i = 0; i < 50; i++) await Promise.resolve();
+}
+
+Deno.test("work that outlasts a lease keeps it, also through passing faults", () =>
+  onBranch(async (scene) => {
+    const clock = new VirtualClock();
+    const [process, other] = [scene.process({ clock }), scene.process({ clock })];
+    await withLease(process, ADDRESS, async (lease) => {
+      for (let second = 1; second <= 300; second++) {
+        const failing = second % 20 < 12;
+        scene.plan = ({ method }) =>
+          failing && method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
+        clock.advance(1_000);
+        await settle();
+        lease.assertHeld();
+        await refuses("lease_held", () => Lease.acquire(other, ADDRESS));
+      }
+      scene.plan = () => undefined;
+      await lease.write(advance(3));
+    });
+    assertEquals((await refOf(process)).lease, undefined);
+  }));
+
+Deno.test("keepRenewed() tells of faults and, once, of the loss", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    const told: string[] = [];
+    const renewal = keepRenewed(process, lease, {
+      onLost: ({ code }) => told.push(code),
+      onFault: (error) => told.push((error as TaskdError).code),
+    });
+    scene.plan = ({ method }) => method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
+    for (let second = 0; second < 60; second++) {
+      process.clock.advance(1_000);
+      await settle();
+    }
+    assertEquals(told.at(-1), "fenced");
+    assertEquals(told.filter((code) => code === "fenced").length, 1);
+    assert(told.length > 5);
+    assertEquals(process.clock.sleepers, 0);
+    await renewal.stop();
+  }));
+
+Deno.test("a renewal that is stopped writes nothing more", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const renewal = keepRenewed(process, await Lease.acquire(process, ADDRESS));
+    process.clock.advance(LEASE_RENEW_MS);
+    await renewal.stop();
+    const { nonce } = await refOf(process);
+    process.clock.advance(LEASE_RENEW_MS * 2);
+    await settle();
+    assertEquals((await refOf(process)).nonce, nonce);
+  }));
+
+Deno.test("writes of one holder follow each other, so that what it knows of the ref never goes back", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    let late: (() => void) | undefined;
+    let first = true;
+    const replace = scene.memory.replace.bind(scene.memory);
+    // The first write lands and its answer comes last.
+    scene.memory.replace = async (key, bytes, etag) => {
+      const mine = first;
+      first = false;
+      const answer = await replace(key, bytes, etag);
+      if (mine) await new Promise<void>((resolve) => late = resolve);
+      return answer;
+    };
+    const writes = [lease.write(), lease.write(advance(5))];
+    await settle();
+    late?.();
+    await Promise.all(writes);
+    assertEquals(lease.ref.txid, 5);
+    assertEquals((await refOf(process)).txid, 5);
+  }));
