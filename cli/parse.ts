@@ -176,8 +176,8 @@ function readValue(
     }
   } catch (error) {
     if (!(error instanceof TaskdError)) throw error;
-    const hint = error.hint === undefined ? {} : { hint: error.hint };
-    throw new TaskdError("usage", `Cannot read ${at.source}: ${error.message}`, { cause: error, ...hint });
+    const hint = error.hint ?? helpOf(at.spec);
+    throw new TaskdError("usage", `Cannot read ${at.source}: ${error.message}`, { cause: error, hint });
   }
 }
 
@@ -195,7 +195,9 @@ function parseInteger(text: string, minimum: number): number {
 }
 
 function checkPath(text: string): string {
-  if (text === "" || text.includes("\0")) throw new TaskdError("usage", `${quote(text)} is not a path`);
+  if (text === "" || text.includes("\0")) {
+    throw new TaskdError("usage", `${quote(text)} is not a path`, { hint: "Name a file" });
+  }
   return text;
 }
 
@@ -252,8 +254,12 @@ function capital(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
+function helpOf(spec: CommandSpec | undefined): string {
+  return `See taskd help${spec === undefined ? "" : ` ${spec.name}`}`;
+}
+
 function usage(message: string, spec: CommandSpec | undefined, guess?: string): TaskdError {
-  const help = `See taskd help${spec === undefined ? "" : ` ${spec.name}`}`;
+  const help = helpOf(spec);
   return new TaskdError("usage", message, { hint: guess === undefined ? help : `Did you mean ${guess}? ${help}` });
 }
 

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
 import { TaskdError } from "../lib/errors.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { parseCall, type ParsedCall } from "./parse.ts";
@@ -100,14 +101,18 @@ Deno.test("parseCall() refuses what it does not understand, by name", async () =
     [["fork", "a", "b", "--materialize=yes"], 'Flag --materialize is on or off, not "yes"', "See taskd help fork"],
     [["promote", "a"], "Promote needs --onto BRANCH", "See taskd help promote"],
     [["rollback", "a"], "Rollback needs --to CHECKPOINT", "See taskd help rollback"],
-    [["serve", "-snapshot-every", "0"], 'Cannot read --snapshot-every: "0" is not a whole number of at least 1', ""],
+    [
+      ["serve", "-snapshot-every", "0"],
+      'Cannot read --snapshot-every: "0" is not a whole number of at least 1',
+      "See taskd help serve",
+    ],
     [
       ["serve", "-snapshot-every", "1e3"],
       'Cannot read --snapshot-every: "1e3" is not a whole number of at least 1',
-      "",
+      "See taskd help serve",
     ],
-    [["fork", "a", "b", "--ttl", "0"], 'Cannot read --ttl: "0" is shorter than 1ms', ""],
-    [["create", "a", "--from="], 'Cannot read --from: "" is not a path', ""],
+    [["fork", "a", "b", "--ttl", "0"], 'Cannot read --ttl: "0" is shorter than 1ms', "See taskd help fork"],
+    [["create", "a", "--from="], 'Cannot read --from: "" is not a path', "Name a file"],
     [["destroy", "a@b@c"], 'Cannot use "a@b@c" here: it names a checkpoint, not a branch', "Write a@b"],
   ];
   for (const [line, message, hint] of table) {
@@ -129,4 +134,29 @@ Deno.test("parseCall() refuses names outside the rules", async () => {
   ) {
     await assertRejects(() => parse(line), TaskdError);
   }
+});
+
+Deno.test("parseCall() answers any words with a call or with an error for people", async () => {
+  const known = COMMANDS.flatMap((command) => [
+    ...command.name.split(" "),
+    ...command.flags.flatMap((flag) => [`--${flag.name}`, `-${flag.name}=x`, `--no-${flag.name}`]),
+  ]);
+  const word = fc.oneof(
+    fc.constantFrom(...known, "shop", "shop@main@v1", "--", "-", "1h", "5", "--json", "-store", "--constructor"),
+    fc.string({ unit: "binary", maxLength: 12 }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(word, { maxLength: 8 }), async (words) => {
+      try {
+        const call = await parse(words);
+        if (call.kind === "help") return;
+        const declared = [...GLOBAL_FLAGS, ...call.spec.flags].map((flag) => flag.name);
+        assertEquals(Object.keys(call.flags).toSorted(), declared.toSorted());
+      } catch (error) {
+        const refused = error instanceof TaskdError && ["usage", "invalid_name"].includes(error.code);
+        if (!refused || error.hint === undefined) throw error;
+      }
+    }),
+    { numRuns: 2_000 },
+  );
 });
