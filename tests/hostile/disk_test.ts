@@ -1,0 +1,104 @@
+import { assert } from "@std/assert";
+import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
+import { openStore } from "../../lib/store/open.ts";
+import { assertAfter, assertBeforeOrAfter, prepare, run, type Scenario, SCENARIOS } from "../sim/scenarios.ts";
+import { copyDirectory } from "../sim/template.ts";
+import { mountReadOnlyView, withMount } from "../support/mounts.ts";
+
+/** Operations that need nothing but to read the store; diff and verify build images in it. */
+const READING: Scenario["op"][] = ["export", "status"];
+
+async function withTemplate(work: (template: string, directory: string) => Promise<void>): Promise<void> {
+  const directory = await Deno.makeTempDir({ prefix: "disk-" });
+  try {
+    await prepare(await openStore(`${directory}/template`), directory);
+    await work(`${directory}/template`, directory);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+async function attempt(work: () => Promise<unknown>, codes: ErrorCode[], what: string): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    assert(error instanceof TaskdError, `${what}: ${(error as Error).stack}`);
+    assert(hasCode(error, ...codes), `${what}: ${error.code}: ${error.message}`);
+    return false;
+  }
+}
+
+/** Fills the disk up to `spare_bytes`. */
+async function fill(path: string, spare_bytes: number): Promise<void> {
+  const file = await Deno.open(path, { create: true, write: true });
+  try {
+    for (const block of [65_536, 4096]) {
+      const bytes = new Uint8Array(block);
+      for (;;) await file.write(bytes);
+    }
+  } catch {
+    // Full: that is the aim. What a short write left is filled by the next, smaller blocks.
+  }
+  const { size } = await file.stat();
+  await file.truncate(Math.max(0, size - spare_bytes));
+  file.close();
+}
+
+/** Runs one operation on a store whose disk has `spare_bytes` left, and again once there is room. */
+async function fillUp(
+  location: string,
+  filler: string,
+  { scenario, spare_bytes, directory }: { scenario: Scenario; spare_bytes: number; directory: string },
+): Promise<void> {
+  using store = await openStore(location);
+  const what = `${scenario.name} with ${spare_bytes} bytes left`;
+  await fill(filler, spare_bytes);
+  let done: boolean;
+  try {
+    done = await attempt(() => run(scenario, store, directory), ["no_space"], what);
+  } finally {
+    await Deno.remove(filler);
+  }
+  await assertBeforeOrAfter(store, scenario, directory);
+  if (!done) await attempt(() => run(scenario, store, directory), scenario.repeated ?? [], `${what}, again`);
+  await assertAfter(store, scenario, directory);
+}
+
+Deno.test("a full disk is no_space in every operation, and everything is there once there is room again", async (t) => {
+  await withTemplate(async (template, directory) => {
+    await withMount("tmpfs", 16, async (disk) => {
+      for (const scenario of SCENARIOS) {
+        await t.step(scenario.name, async () => {
+          for (const spare_bytes of [0, 4096, 16_384]) {
+            const location = `${disk}/store`;
+            await copyDirectory(template, location);
+            try {
+              await fillUp(location, `${disk}/filler`, { scenario, spare_bytes, directory });
+            } finally {
+              await Deno.remove(location, { recursive: true });
+            }
+          }
+        });
+      }
+    });
+  });
+});
+
+Deno.test("a read-only store can be read, and refuses everything else with denied", async (t) => {
+  await withTemplate(async (template, directory) => {
+    {
+      await using view = await mountReadOnlyView(template);
+      const location = view.directory;
+      for (const scenario of SCENARIOS) {
+        await t.step(scenario.name, async () => {
+          using store = await openStore(location);
+          const done = await attempt(() => run(scenario, store, directory), ["denied"], scenario.name);
+          if (READING.includes(scenario.op)) assert(done, `${scenario.name} was refused`);
+          else assert(!done || scenario.op === "checkout", `${scenario.name} said that it succeeded`);
+        });
+      }
+    }
+    await assertBeforeOrAfter(await openStore(template), { name: "", op: "status", args: [], changes: {} }, directory);
+  });
+});
