@@ -98,6 +98,15 @@ export function isStillAt(file: Deno.FsFile, path: string): boolean {
   }
 }
 
+/** Makes the new, empty file `path` (0600), for SQLite to fill: of a directory that cannot be written it says less. */
+export function createEmptyFile(path: string): void {
+  try {
+    Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
+  } catch (error) {
+    throw fileError(error, `Cannot write ${path}`);
+  }
+}
+
 /**
  * Replaces or creates the file at `path` durably. Not for a database that SQLite has open.
  *

@@ -17,11 +17,27 @@ const RESULT_CODES: Record<number, ErrorCode> = {
   5: "busy", // SQLITE_BUSY
   6: "busy", // SQLITE_LOCKED
   8: "denied", // SQLITE_READONLY
+  10: "unavailable", // SQLITE_IOERR
   11: "corrupt", // SQLITE_CORRUPT
   13: "no_space", // SQLITE_FULL
   14: "not_found", // SQLITE_CANTOPEN
   26: "not_a_database", // SQLITE_NOTADB
 };
+
+// Extended ones that say more. The -shm cannot grow: what a full disk looks like first.
+const EXTENDED_CODES: Record<number, ErrorCode> = {
+  4874: "no_space", // SQLITE_IOERR_SHMSIZE
+};
+
+// exec() and backup() give no result code, only its text: https://sqlite.org/c3ref/errcode.html.
+const MESSAGES: readonly (readonly [RegExp, ErrorCode])[] = [
+  [/unable to open/, "not_found"],
+  [/database or disk is full/, "no_space"],
+  [/(database|table) is locked/, "busy"],
+  [/readonly database/, "denied"],
+  [/not a database/, "not_a_database"],
+  [/malformed/, "corrupt"],
+];
 
 const HINTS: Partial<Record<ErrorCode, string>> = {
   busy: "Another process keeps the database locked; let it finish and try again",
@@ -32,8 +48,9 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
 export function sqliteError(error: unknown, attempted: string): TaskdError {
   if (error instanceof TaskdError) return error;
   const { errcode, message } = error as { errcode?: number; message?: string };
-  const code: ErrorCode = (errcode === undefined ? undefined : RESULT_CODES[errcode & 0xff]) ??
-    (message?.includes("unable to open") ? "not_found" : "capture_failed");
+  const code: ErrorCode =
+    (errcode === undefined ? undefined : EXTENDED_CODES[errcode] ?? RESULT_CODES[errcode & 0xff]) ??
+      MESSAGES.find(([pattern]) => pattern.test(message ?? ""))?.[1] ?? "capture_failed";
   const hint = HINTS[code];
   return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, {
     cause: error,

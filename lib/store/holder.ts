@@ -10,9 +10,13 @@
 
 import { join } from "@std/path/join";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
+import { fileError } from "../fs.ts";
 
 /** Twice a lease's life and more: nobody asks about a process that has been dead for so long. */
 const SWEEP_AFTER_MS = 120_000;
+
+/** By the time there are so many, the first of their leases have expired. */
+const MAX_RETIRED = 1000;
 
 /** A process's name in leases, and its sign of life. */
 export class Holder {
@@ -21,6 +25,7 @@ export class Holder {
   readonly #prefix: string;
   readonly #random: RandomBytes;
   readonly #clock: Clock;
+  readonly #retired = new Set<string>();
   #file: Deno.FsFile | undefined;
 
   /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
@@ -40,17 +45,23 @@ export class Holder {
   /** A fresh holder string: `<prefix>:<process part>:<lease part>`. The first call makes the sign of life. */
   next(): string {
     if (!this.#file) {
-      Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-      const file = Deno.openSync(join(this.#directory, this.#id), {
-        createNew: true,
-        write: true,
-        mode: 0o600,
-      });
-      file.lockSync(true);
-      this.#file = file;
+      const path = join(this.#directory, this.#id);
+      try {
+        Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+        this.#file = Deno.openSync(path, { createNew: true, write: true, mode: 0o600 });
+      } catch (error) {
+        throw fileError(error, `Cannot write ${path}`);
+      }
+      this.#file.lockSync(true);
       this.#sweep();
     }
     return `${this.#prefix}:${this.#id}:${randomHex(this.#random, 4)}`;
+  }
+
+  /** Gives up one of this process's own holder strings whose lease could not be given back: here it counts as dead. */
+  retire(holder: string): void {
+    if (this.#retired.size >= MAX_RETIRED) this.#retired.clear();
+    this.#retired.add(holder);
   }
 
   /**
@@ -59,7 +70,8 @@ export class Holder {
    */
   isDead(holder: string): boolean {
     const id = /^[a-z]+:([0-9a-f]{16}):[0-9a-f]{8}$/.exec(holder)?.[1];
-    if (id === undefined || id === this.#id) return false;
+    if (id === undefined) return false;
+    if (id === this.#id) return this.#retired.has(holder);
     const path = join(this.#directory, id);
     let file: Deno.FsFile;
     try {

@@ -202,7 +202,9 @@ export class Lease {
         },
       );
     } catch (error) {
-      if (!hasCode(error, "fenced", "not_found")) throw error;
+      if (hasCode(error, "fenced", "not_found")) return;
+      this.#context.holder.retire(this.holder);
+      throw error;
     }
   }
 
@@ -270,6 +272,7 @@ export async function withLease<T>(
     return await work(lease);
   } finally {
     await renewal.stop();
-    await lease.release();
+    // The answer is the work's own. A lease that could not be given back is free in this process, and elsewhere soon.
+    await lease.release().catch(() => {});
   }
 }

@@ -162,10 +162,8 @@ async function branchInfo(
   try {
     info.state = await stateAtRest(context, { db, branch }, ref);
   } catch (error) {
-    // A chain with a gap must not hide the other branches.
-    if (
-      !hasCode(error, "chain_gap", "corrupt", "unsupported_format", "not_found")
-    ) throw error;
+    // A chain with a gap must not hide the other branches, and a read-only store can at least be listed.
+    if (!hasCode(error, "chain_gap", "corrupt", "unsupported_format", "not_found", "denied")) throw error;
     info.problem = error.message;
   }
   return info;
