@@ -7,8 +7,8 @@
 import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../errors.ts";
-import { removeIfPresent } from "../../fs.ts";
-import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainFile } from "../../sqlite/checkout_file.ts";
+import { createEmptyFile, removeIfPresent } from "../../fs.ts";
+import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
 import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
@@ -50,11 +50,10 @@ export async function create(
   const path = context.workspace.beside(
     join(context.workspace.root, "tmp", "create"),
   );
+  createEmptyFile(path);
   try {
     if (options.from !== undefined) await copyLive(options.from, path);
-    else new DatabaseSync(path).close();
     makeWal(path);
-    Deno.chmodSync(path, 0o600);
     const image = ImageFile.open(path);
     try {
       const lineage = newLineage(context);
@@ -151,5 +150,11 @@ function makeWal(path: string): void {
     connection.run("PRAGMA journal_mode=WAL");
   } finally {
     connection.close();
+  }
+  // On a full disk the pragma says "wal" all the same.
+  if ((stampFile(path)?.size ?? 0) < MIN_DATABASE_BYTES) {
+    throw new TaskdError("no_space", `Cannot write ${path}: its first page did not fit`, {
+      hint: "Free space on the disk, then try again",
+    });
   }
 }
