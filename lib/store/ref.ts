@@ -59,6 +59,11 @@ export interface Ref {
   protected?: boolean;
   /** Somebody is about to remove it. */
   claim?: { kind: "destroy" | "reap"; since: string; nonce: string };
+  /**
+   * A lineage that the lease's holder is about to give the branch, and the point that it continues: garbage collection
+   * keeps both. Void once the lease is another's, or nobody's.
+   */
+  pending?: { holder: string; lineage: string; base: { lineage: string; txid: number } };
   /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
   base?: { lineage: string; txid: number };
   /** Random, new in every write. */
@@ -99,6 +104,7 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
       nonce: v.string(),
     }),
   ),
+  pending: v.exactOptional(v.object({ holder: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
   base: v.exactOptional(v.object({ lineage, txid: count })),
   nonce: v.string(),
 });
@@ -229,7 +235,8 @@ export class Refs {
   /**
    * Changes a ref by compare-and-swap: `change` gets the current ref and returns
    * the next one, or undefined to leave it. It is called again when somebody else
-   * was faster, so everything it decides on must come from its argument.
+   * was faster, so everything it decides on must come from its argument. When an answer was lost and somebody
+   * has changed the ref since, it may meet its own doing there: it has to know it, or not mind doing it twice.
    */
   async update(
     db: string,

@@ -11,6 +11,7 @@ import { Chains } from "./chain.ts";
 import { ChainCache } from "./chain_cache.ts";
 import { Checkouts } from "./checkouts.ts";
 import type { StoreContext } from "./context.ts";
+import { collectGarbage, type GcOptions, type GcResult } from "./gc.ts";
 import { Holder } from "./holder.ts";
 import { openManifest } from "./manifest.ts";
 import type { Address } from "./names.ts";
@@ -22,6 +23,7 @@ import { branches, databases, type InspectOptions, type LeaseInfo, leaseInfo, st
 import { destroy, protect, touch, type TouchResult } from "./ops/lifecycle.ts";
 import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
 import { compact, promote, type RepointOptions, rollback } from "./ops/repoint.ts";
+import { type ReapedBranch, reapExpired, type ReapOptions } from "./reap.ts";
 import { Refs } from "./ref.ts";
 import type {
   BranchInfo,
@@ -37,12 +39,16 @@ import type {
   RepointResult,
   VerifyResult,
 } from "./results.ts";
+import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
 import { makeDirectory, Workspace } from "./workspace.ts";
 
+export type { GcOptions, GcResult } from "./gc.ts";
 export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { TouchResult } from "./ops/lifecycle.ts";
 export type { ExportResult } from "./ops/read.ts";
 export type { RepointOptions } from "./ops/repoint.ts";
+export type { ReapedBranch, ReapOptions } from "./reap.ts";
+export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
 
 /** Chain depth at which an operation at rest materializes; the contract's number. */
 export const DEFAULT_DEPTH_FLOOR = 16;
@@ -230,6 +236,31 @@ export class Store {
   /** Who holds a branch. */
   lease(address: Address): Promise<LeaseInfo> {
     return leaseInfo(this.context, address);
+  }
+
+  /** Runs one pass of garbage collection: deletes what no branch reaches, after its grace period. */
+  collectGarbage(options: GcOptions): Promise<GcResult> {
+    return collectGarbage(this.context, options);
+  }
+
+  /** Destroys the branches whose time to live has passed, and finishes interrupted destroys. */
+  reapExpired(options: ReapOptions = {}): Promise<ReapedBranch[]> {
+    return reapExpired(this.context, options);
+  }
+
+  /** Brings the read-only cache within a budget, least recently used entries first; 0 only measures it. */
+  enforceRoCacheBudget(options: { budget_bytes: number }): Promise<RoCacheResult> {
+    return enforceRoCacheBudget(this.context, options);
+  }
+
+  /** Bytes of the read-only cache. */
+  roCacheBytes(): number {
+    return roCacheBytes(this.context);
+  }
+
+  /** Removes temporary files that dead operations left in the workspace; returns how many. */
+  sweepWorkspace(): number {
+    return this.context.workspace.sweep(this.context.clock.now());
   }
 
   /** Takes back this process's sign of life; leases that it still holds may then be broken. */

@@ -7,6 +7,7 @@
  * @module
  */
 
+import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import * as v from "valibot";
@@ -14,6 +15,11 @@ import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, removeIfPresent } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
+
+/** What {@linkcode Workspace.beside} names, and what lies beside such a file. */
+const TEMPORARY = /^\.[0-9a-f]{16}\.tmp/;
+/** A temporary file that was not written to for this long is nobody's: a day. */
+const SWEEP_AFTER_MS = 24 * 3600 * 1000;
 
 /** What `.sum` says a file was made from. */
 export interface Sidecar {
@@ -134,6 +140,28 @@ export class Workspace {
     }
   }
 
+  /**
+   * Removes temporary files that nobody has written to for {@linkcode SWEEP_AFTER_MS}: their operations are dead. Returns
+   * how many there were.
+   */
+  sweep(now_ms: number): number {
+    let swept = 0;
+    for (const top of ["tmp", "checkouts", "checkouts-ro"]) {
+      for (const path of filesBelow(join(this.root, top), 2)) {
+        if (!TEMPORARY.test(basename(path))) continue;
+        try {
+          const { mtime } = Deno.lstatSync(path);
+          if (!mtime || now_ms - mtime.getTime() < SWEEP_AFTER_MS) continue;
+          Deno.removeSync(path);
+          swept++;
+        } catch {
+          // Its operation lives after all, or another sweep was faster.
+        }
+      }
+    }
+    return swept;
+  }
+
   #writeJson(path: string, value: unknown): void {
     const temporary = this.beside(path);
     try {
@@ -147,6 +175,21 @@ export class Workspace {
       }
       throw fileError(error, `Cannot write ${path}`);
     }
+  }
+}
+
+/** Plain files in a directory and, `depth` deep, in those below it; symbolic links are not followed. */
+export function* filesBelow(directory: string, depth: number): Generator<string> {
+  let entries: Deno.DirEntry[];
+  try {
+    entries = [...Deno.readDirSync(directory)];
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return;
+    throw fileError(error, `Cannot list ${directory}`);
+  }
+  for (const { name, isFile, isDirectory } of entries) {
+    if (isFile) yield join(directory, name);
+    else if (isDirectory && depth > 0) yield* filesBelow(join(directory, name), depth - 1);
   }
 }
 

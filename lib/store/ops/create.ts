@@ -15,7 +15,9 @@ import { isoNow, newLineage, type StoreContext } from "../context.ts";
 import { DEFAULT_BRANCH, parseName } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
 import type { CreateResult, LongOptions } from "../results.ts";
+import { momentOf } from "../tombstones.ts";
 import { companions } from "../workspace.ts";
+import { createBranch } from "./lineage.ts";
 
 /** A history begins at this txid: a chain's first object is a snapshot, and 0 is before everything. */
 const FIRST_TXID = 1;
@@ -47,6 +49,7 @@ export async function create(
       },
     );
   }
+  const since = momentOf(context.clock);
   const path = context.workspace.beside(
     join(context.workspace.root, "tmp", "create"),
   );
@@ -66,14 +69,15 @@ export async function create(
         clone_path: path,
         ...options,
       });
-      await context.refs.create(db, DEFAULT_BRANCH, {
+      const ref = {
         lineage,
         epoch: 1,
         txid: written.head.txid,
         digest: written.head.digest,
         checkpoints: [],
         touched_at: isoNow(context),
-      });
+      };
+      await createBranch(context, { db, branch: DEFAULT_BRANCH }, ref, { since });
       return {
         db,
         branch: DEFAULT_BRANCH,

@@ -9,7 +9,8 @@ import { isoNow, pointAt, type StoreContext } from "../context.ts";
 import { refuseClaimed } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
 import type { ForkResult, LongOptions } from "../results.ts";
-import { abandonLineage, beginLineage } from "./lineage.ts";
+import { momentOf } from "../tombstones.ts";
+import { abandonLineage, beginLineage, createBranch } from "./lineage.ts";
 
 /** Forks the point that `address` names into the new branch `branch` of the same database. */
 export async function fork(
@@ -20,6 +21,7 @@ export async function fork(
 ): Promise<ForkResult> {
   const { db } = address;
   parseName(branch, "branch");
+  const since = momentOf(context.clock);
   const point = await pointAt(context, address);
   refuseClaimed(point.ref);
   if (await context.refs.find(db, branch)) {
@@ -30,7 +32,7 @@ export async function fork(
   }
   const begun = await beginLineage(context, point, { ...options, epoch: 1 });
   try {
-    await context.refs.create(db, branch, {
+    const ref = {
       lineage: begun.lineage,
       epoch: 1,
       txid: begun.head.txid,
@@ -39,7 +41,8 @@ export async function fork(
       touched_at: isoNow(context),
       ...(options.ttl_ms === undefined ? {} : { ttl_ms: options.ttl_ms }),
       ...(begun.base === undefined ? {} : { base: begun.base }),
-    });
+    };
+    await createBranch(context, { db, branch }, ref, { since, ...(begun.base ? { chain: point.chain } : {}) });
   } catch (error) {
     // After any other error the ref may stand, and then the lineage is its life.
     if (hasCode(error, "already_exists")) await abandonLineage(context.backend, begun.lineage);

@@ -13,18 +13,29 @@ import { type Address, formatAddress } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import { removeEntry } from "../chain_cache.ts";
 
+/** What destroy accepts. */
+export interface DestroyOptions {
+  /** Destroy it though it is protected. */
+  force?: boolean;
+  /** Whose claim it is; default `destroy`. */
+  kind?: "destroy" | "reap";
+  /** Looks at the ref that is about to be claimed, and throws to leave it. */
+  refuse?: (ref: Ref) => void;
+}
+
 /** Destroys a branch: its ref and local files at once, its objects when nothing resolves through them any more. */
 export async function destroy(
   context: StoreContext,
   { db, branch }: Address,
-  options: { force?: boolean; kind?: "destroy" | "reap" } = {},
+  options: DestroyOptions = {},
 ): Promise<{ db: string; branch: string }> {
   const nonce = context.holder.next();
   const attempted = `Cannot destroy ${db}@${branch}`;
   const claimed = await context.refs.update(db, branch, (ref) => {
-    if (
-      ref.claim && ref.claim.nonce !== nonce && !isStale(context, ref.claim)
-    ) refuseClaimed(ref);
+    // Our own claim stands, but its answer was lost.
+    if (ref.claim?.nonce === nonce) return undefined;
+    options.refuse?.(ref);
+    if (ref.claim && !isStaleClaim(context, ref.claim)) refuseClaimed(ref);
     if (ref.protected && !options.force) {
       throw new TaskdError("protected", `${attempted}: it is protected`, {
         hint: `Run: taskd unprotect ${db}@${branch}, or add --force`,
@@ -61,7 +72,8 @@ export async function destroy(
   return { db, branch };
 }
 
-function isStale(
+/** Whether whoever made a claim is dead, or has had time enough. */
+export function isStaleClaim(
   context: StoreContext,
   claim: NonNullable<Ref["claim"]>,
 ): boolean {

@@ -1,12 +1,14 @@
 /**
  * New lineages: the common half of fork, rollback, promote and compact. A lineage is
- * complete before any ref names it; if the ref is never written it is garbage.
+ * complete before any ref names it; if the ref is never written it is garbage. Garbage collection
+ * may run meanwhile: a branch counts only once {@linkcode createBranch} has returned.
  *
  * @module
  */
 
 import type { Backend } from "../../backend/backend.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
+import { TaskdError } from "../../errors.ts";
 import { type Base, encodeBase } from "../chain.ts";
 import { newLineage, type Point, type StoreContext } from "../context.ts";
 import { storeError, translated } from "../errors.ts";
@@ -14,6 +16,10 @@ import { baseKey, imageIndexKey, snapshotKey } from "../keys.ts";
 import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
 import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
+import { assertSpared, type Reliance } from "../tombstones.ts";
+
+/** How often a ref that others keep changing is tried to be taken back. */
+const MAX_WITHDRAWALS = 16;
 
 /** A lineage that a ref may now name. */
 export interface NewLineage {
@@ -30,7 +36,7 @@ export interface NewLineage {
 export async function beginLineage(
   context: StoreContext,
   point: Point,
-  options: { materialize?: boolean; epoch: number } & LongOptions,
+  options: { materialize?: boolean; epoch: number; lineage?: string } & LongOptions,
 ): Promise<NewLineage> {
   if (options.materialize || point.chain.depth >= context.depth_floor) {
     return await materializeLineage(context, point, options);
@@ -38,12 +44,9 @@ export async function beginLineage(
   if (context.layout_version < LAYOUT_SHARED) {
     context.layout_version = (await raiseLayout(context.backend, LAYOUT_SHARED)).layout_version;
   }
-  const lineage = newLineage(context);
+  const { lineage = newLineage(context) } = options;
   // The lineage that holds the last object: a fork of an unchanged fork points past it, so hops never pile up.
-  const base = {
-    lineage: point.chain.objects.at(-1)!.lineage,
-    txid: point.head.txid,
-  };
+  const base = baseOf(point);
   const bytes = encodeBase(base);
   await translated(
     "Cannot write a base pointer",
@@ -59,14 +62,61 @@ export async function beginLineage(
   };
 }
 
+/** The point as a base pointer. */
+export function baseOf({ chain, head }: Point): Base {
+  return { lineage: chain.objects.at(-1)!.lineage, txid: head.txid };
+}
+
+/**
+ * Writes the first ref of a branch, and takes it back with `conflict` when garbage collection is removing what it
+ * stands on. After any other error than `already_exists` and `conflict` the ref may stand.
+ */
+export async function createBranch(
+  context: StoreContext,
+  { db, branch }: { db: string; branch: string },
+  ref: Parameters<StoreContext["refs"]["create"]>[2],
+  foundation: Pick<Reliance, "chain" | "since">,
+): Promise<void> {
+  const attempted = `Cannot create the branch ${db}@${branch}`;
+  const { etag } = await context.refs.create(db, branch, ref);
+  try {
+    await assertSpared(context, attempted, {
+      at: { lineage: ref.lineage, txid: ref.txid },
+      lineage: ref.lineage,
+      ...foundation,
+    });
+  } catch (error) {
+    await withdraw(context, { db, branch }, { lineage: ref.lineage, etag });
+    throw error;
+  }
+}
+
+/** Removes a ref that was just written, also when somebody who saw it has changed it since. */
+async function withdraw(
+  { refs }: StoreContext,
+  { db, branch }: { db: string; branch: string },
+  written: { lineage: string; etag: string },
+): Promise<void> {
+  let { etag } = written;
+  for (let attempt = 0; attempt < MAX_WITHDRAWALS; attempt++) {
+    if (await refs.remove(db, branch, etag)) return;
+    const found = await refs.find(db, branch);
+    if (found?.ref.lineage !== written.lineage) return;
+    etag = found.etag;
+  }
+  throw new TaskdError("ambiguous", `Cannot take the branch ${db}@${branch} back: it keeps changing`, {
+    hint: "Destroy it: what it stands on is being removed as garbage",
+  });
+}
+
 /** Begins a lineage with a full copy: of the one snapshot where the chain is no more than that, else of the image. */
 export async function materializeLineage(
   context: StoreContext,
   point: Point,
-  options: { epoch: number } & LongOptions,
+  options: { epoch: number; lineage?: string } & LongOptions,
 ): Promise<NewLineage> {
   const { backend } = context;
-  const lineage = newLineage(context);
+  const { lineage = newLineage(context) } = options;
   const place = { lineage, epoch: options.epoch };
   const { txid } = point.head;
   const [snapshot, ...segments] = point.chain.objects;

@@ -7,12 +7,13 @@
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
-import { isoNow, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
+import { isoNow, newLineage, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, refuseClaimed, withLease } from "../lease.ts";
 import { type Address, formatAddress } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { CompactResult, LongOptions, RepointResult } from "../results.ts";
-import { abandonLineage, beginLineage, materializeLineage, type NewLineage } from "./lineage.ts";
+import { assertSpared, type Moment, momentOf } from "../tombstones.ts";
+import { abandonLineage, baseOf, beginLineage, createBranch, materializeLineage, type NewLineage } from "./lineage.ts";
 
 /** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
@@ -42,12 +43,10 @@ export async function rollback(
       },
     );
   }
+  const since = momentOf(context.clock);
   return await withLease(context, address, async (lease) => {
     const point = await pointIn(context, address, lease.ref);
-    return await repoint(context, lease, point, {
-      ...options,
-      suffix: "pre-rollback",
-    });
+    return await repoint(context, lease, point, { ...options, since, suffix: "pre-rollback" });
   });
 }
 
@@ -71,12 +70,10 @@ export async function promote(
     );
   }
   return await withLease(context, onto, async (lease) => {
+    const since = momentOf(context.clock);
     const point = await pointAt(context, from);
     refuseClaimed(point.ref);
-    return await repoint(context, lease, point, {
-      ...options,
-      suffix: "pre-promote",
-    });
+    return await repoint(context, lease, point, { ...options, since, suffix: "pre-promote" });
   });
 }
 
@@ -87,12 +84,11 @@ export async function compact(
   options: LongOptions = {},
 ): Promise<CompactResult> {
   const { db, branch } = address;
+  const since = momentOf(context.clock);
   return await withLease(context, address, async (lease) => {
     const before = await pointIn(context, { db, branch }, lease.ref);
-    const begun = await materializeLineage(context, before, {
-      ...options,
-      epoch: lease.epoch,
-    });
+    const lineage = await announce(context, lease, before, since);
+    const begun = await materializeLineage(context, before, { ...options, epoch: lease.epoch, lineage });
     await moveTo(context, lease, begun);
     const after = await pointIn(context, { db, branch }, lease.ref);
     context.checkouts.carryOver(targetOf(before), targetOf(after));
@@ -110,7 +106,7 @@ async function repoint(
   context: StoreContext,
   lease: Lease,
   point: Point,
-  options: RepointOptions & { suffix: string },
+  options: RepointOptions & { suffix: string; since: Moment },
 ): Promise<RepointResult> {
   const { db, branch } = lease.address;
   const before = await pointIn(context, { db, branch }, lease.ref);
@@ -121,10 +117,8 @@ async function repoint(
       await context.checkouts.hasContentOf(view.path, target));
 
   const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
-  const begun = await beginLineage(context, point, {
-    ...options,
-    epoch: lease.epoch,
-  });
+  const lineage = await announce(context, lease, point, options.since);
+  const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
   await moveTo(context, lease, begun);
 
   let checkout_refreshed = false;
@@ -151,13 +145,26 @@ async function repoint(
 }
 
 /**
+ * Names, in the leased ref, the lineage that the branch is about to be given and the point that it continues, so that
+ * garbage collection keeps both from here on; throws `conflict` when it may have begun to remove the point.
+ */
+async function announce(context: StoreContext, lease: Lease, point: Point, since: Moment): Promise<string> {
+  const lineage = newLineage(context);
+  const base = baseOf(point);
+  await lease.write((ref) => ({ ...ref, pending: { holder: lease.holder, lineage, base } }));
+  const attempted = `Cannot move ${formatAddress(lease.address)} to ${formatAddress(point.address)}`;
+  await assertSpared(context, attempted, { at: base, chain: point.chain, since });
+  return lineage;
+}
+
+/**
  * Points the leased ref at a lineage that was begun for it. After an error the lineage is left to garbage collection:
  * the write may have landed unheard, and others may have forked from it since.
  */
 async function moveTo(context: StoreContext, lease: Lease, begun: NewLineage): Promise<void> {
   await lease.write((ref): Ref | undefined => {
     if (ref.lineage === begun.lineage) return undefined;
-    const { base: _, ...rest } = ref;
+    const { base: _base, pending: _pending, ...rest } = ref;
     return {
       ...rest,
       lineage: begun.lineage,
@@ -177,13 +184,14 @@ async function keepHead(
   options: { suffix: string; safety_ttl_ms?: number },
 ): Promise<string> {
   const { db, branch } = before.address;
+  const since = momentOf(context.clock);
   const begun = await beginLineage(context, before, { epoch: 1 });
   for (let count = 1; count <= 1000; count++) {
     // A name has at most 128 characters.
     const tail = count === 1 ? `-${options.suffix}` : `-${options.suffix}-${count}`;
     const name = branch.slice(0, 128 - tail.length) + tail;
     try {
-      await context.refs.create(db, name, {
+      const ref = {
         lineage: begun.lineage,
         epoch: 1,
         txid: begun.head.txid,
@@ -192,7 +200,8 @@ async function keepHead(
         touched_at: isoNow(context),
         ttl_ms: options.safety_ttl_ms ?? SAFETY_TTL_MS,
         ...(begun.base === undefined ? {} : { base: begun.base }),
-      });
+      };
+      await createBranch(context, { db, branch: name }, ref, { since, ...(begun.base ? { chain: before.chain } : {}) });
       return name;
     } catch (error) {
       if (!hasCode(error, "already_exists")) throw error;

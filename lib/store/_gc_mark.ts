@@ -1,0 +1,277 @@
+/**
+ * What a garbage collection pass sees: the refs, then all objects, then which of these some
+ * branch reaches. Nothing is guessed: whatever cannot be read or resolved fails the pass.
+ *
+ * @module
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import { nextTurn } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import { inParallel } from "./_parallel.ts";
+import { type Base, type ChainObject, decodeBase, type LineageView, stepBack, viewOf } from "./chain.ts";
+import { translated } from "./errors.ts";
+import { baseKey, DATA_PREFIX, imageIndexKey, parseObjectKey, parseRefKey, REFS_PREFIX } from "./keys.ts";
+import { formatAddress } from "./names.ts";
+import type { Ref, Refs, VersionedRef } from "./ref.ts";
+import { shortName, type TombstoneIndex } from "./tombstones.ts";
+
+/** Reads under way at once. */
+export const PARALLEL_READS = 16;
+/** Listed objects between two turns of the event loop. */
+const OBJECTS_PER_TURN = 1000;
+
+/** A branch's ref as the pass found it. */
+export interface FoundRef extends VersionedRef {
+  db: string;
+  branch: string;
+}
+
+/** An object that the engine may have written. */
+export interface StoredKey {
+  key: string;
+  size: number;
+  /** What its key says; of an image index, what its image's says. Absent for a base pointer. */
+  object?: ChainObject;
+}
+
+/** All objects under `data/`. */
+export interface Inventory {
+  lineages: ReadonlyMap<string, StoredKey[]>;
+  /** Keys of the image indexes among them. */
+  indexes: ReadonlySet<string>;
+  /** Objects with keys that the engine does not write. */
+  unknown: number;
+}
+
+/** Reads every ref. A key that is no ref's fails the pass: it may be a newer program's. */
+export async function readRefs(backend: Backend, refs: Refs, signal?: AbortSignal): Promise<FoundRef[]> {
+  const names: { db: string; branch: string }[] = [];
+  await translated("Cannot list the branches", async () => {
+    for await (const { key } of backend.list(REFS_PREFIX)) {
+      const name = parseRefKey(key);
+      if (!name) {
+        throw new TaskdError("corrupt", `Cannot tell what ${key} is`, { hint: "Move it out of the store" });
+      }
+      names.push(name);
+    }
+  });
+  const found: FoundRef[] = [];
+  await inParallel(names, PARALLEL_READS, async ({ db, branch }) => {
+    signal?.throwIfAborted();
+    const read = await refs.find(db, branch);
+    if (read) found.push({ ...read, db, branch });
+  });
+  return found;
+}
+
+/** Lists all objects. */
+export async function takeInventory(
+  backend: Backend,
+  options: { signal?: AbortSignal; onProgress?: (objects: number) => void } = {},
+): Promise<Inventory> {
+  const lineages = new Map<string, StoredKey[]>();
+  const indexes = new Set<string>();
+  let unknown = 0;
+  let count = 0;
+  await translated("Cannot list the objects", async () => {
+    for await (const { key, size } of backend.list(DATA_PREFIX)) {
+      if (++count % OBJECTS_PER_TURN === 0) {
+        options.signal?.throwIfAborted();
+        options.onProgress?.(count);
+        await nextTurn();
+      }
+      const stored = identify(key, size);
+      if (stored && key.endsWith(".idx")) indexes.add(key);
+      if (!stored) unknown++;
+      else {
+        const known = lineages.get(stored.lineage);
+        if (known) known.push(stored.entry);
+        else lineages.set(stored.lineage, [stored.entry]);
+      }
+    }
+  });
+  options.onProgress?.(count);
+  return { lineages, indexes, unknown };
+}
+
+function identify(key: string, size: number): { lineage: string; entry: StoredKey } | undefined {
+  const base = /^data\/([0-9a-f]{32})\/base\.json$/.exec(key);
+  if (base) return { lineage: base[1]!, entry: { key, size } };
+  const object = parseObjectKey(key.replace(/\.idx$/, ".raw"));
+  return object && { lineage: object.lineage, entry: { key, size, object: { ...object, size } } };
+}
+
+/** A lease's pending repoint that its holder may still carry out. */
+export function pinOf({ lease, pending }: Ref): Ref["pending"] {
+  return pending && lease?.holder === pending.holder ? pending : undefined;
+}
+
+/** The points that a ref keeps. */
+export function rootsOf(ref: Ref): Base[] {
+  return [
+    { lineage: ref.lineage, txid: ref.txid },
+    ...ref.checkpoints.map(({ lineage, txid }) => ({ lineage: lineage ?? ref.lineage, txid })),
+  ];
+}
+
+/** A walk came upon an object whose deletion is decided. */
+class Doomed extends Error {}
+
+/** Finds what refs reach. */
+export class Marker {
+  /** Keys of all objects reached. */
+  readonly marked = new Set<string>();
+  /** Lineages whose every object is kept, because they are being made. */
+  readonly pinned = new Set<string>();
+  readonly #backend: Backend;
+  readonly #inventory: Inventory;
+  readonly #index: TombstoneIndex;
+  readonly #views = new Map<string, Promise<LineageView>>();
+  /** `lineage/txid` of every point walked through. */
+  readonly #visited = new Set<string>();
+  /** Where each branch may be writing. */
+  readonly #heads = new Map<string, { epoch: number; txid: number }>();
+
+  /** Walks through `inventory`; `index` tells what is doomed. */
+  constructor(backend: Backend, inventory: Inventory, index: TombstoneIndex) {
+    this.#backend = backend;
+    this.#inventory = inventory;
+    this.#index = index;
+  }
+
+  /**
+   * Marks what one ref keeps. False when the ref was never finished: its maker was to take it back, because it builds
+   * upon something doomed.
+   */
+  async add({ db, branch, ref }: FoundRef): Promise<boolean> {
+    try {
+      for (const root of rootsOf(ref)) await this.#walk(root);
+    } catch (error) {
+      if (error instanceof Doomed && isUnused(ref)) return false;
+      const problem = error instanceof Doomed ? `it needs ${error.message}, which is being deleted` : asMessage(error);
+      throw new TaskdError(
+        hasCode(error, "corrupt", "chain_gap") ? error.code : "chain_gap",
+        `Cannot resolve ${formatAddress({ db, branch })}: ${problem}`,
+        { cause: error, hint: "Run: taskd verify; a branch that is beyond repair can be destroyed" },
+      );
+    }
+    const known = this.#heads.get(ref.lineage);
+    this.#heads.set(ref.lineage, {
+      epoch: Math.min(ref.epoch, known?.epoch ?? Infinity),
+      txid: Math.min(ref.txid, known?.txid ?? Infinity),
+    });
+    const pin = pinOf(ref);
+    if (pin) await this.#pin(pin);
+    return true;
+  }
+
+  /** Whether an object must stay: it is reached, or a holder of a lease may be writing it now. */
+  keeps(lineage: string, { key, object }: StoredKey): boolean {
+    if (this.marked.has(key) || this.pinned.has(lineage)) return true;
+    const head = this.#heads.get(lineage);
+    return head !== undefined && object !== undefined && object.epoch >= head.epoch && object.last >= head.txid;
+  }
+
+  /** Whether a branch writes into a lineage. */
+  isLive(lineage: string): boolean {
+    return this.#heads.has(lineage) || this.pinned.has(lineage);
+  }
+
+  /** Marks the chain that ends at `root`, all of it or nothing. */
+  async #walk(root: Base): Promise<void> {
+    const keys: string[] = [];
+    const points = new Set<string>();
+    for (let at = root;;) {
+      const view = await this.#view(at.lineage);
+      const hop = this.#walkLineage(view, at, keys, points);
+      if (!hop) break;
+      keys.push(baseKey(at.lineage));
+      if (this.#isDoomed(at.lineage, baseKey(at.lineage))) throw new Doomed(baseKey(at.lineage));
+      at = hop;
+    }
+    for (const key of keys) this.marked.add(key);
+    for (const point of points) this.#visited.add(point);
+  }
+
+  #walkLineage(view: LineageView, at: Base, keys: string[], points: Set<string>): Base | undefined {
+    for (let txid = at.txid;;) {
+      const point = `${at.lineage}/${txid}`;
+      if (this.#visited.has(point)) return undefined;
+      if (points.has(point)) {
+        throw new TaskdError("corrupt", `The base pointers of lineage ${at.lineage} form a cycle`);
+      }
+      points.add(point);
+      const object = this.#step(view, at, txid);
+      if (!object) return { lineage: view.base!.lineage, txid };
+      keys.push(...this.#keysOf(object));
+      if (object.kind === "snapshot") return undefined;
+      txid = object.first;
+    }
+  }
+
+  #step(view: LineageView, at: Base, txid: number): ChainObject | undefined {
+    try {
+      return stepBack(view, at, txid);
+    } catch (error) {
+      if (this.#index.explainsGap(at.lineage, txid.toString(16))) throw new Doomed(`lineage ${at.lineage}`);
+      throw error;
+    }
+  }
+
+  #keysOf({ lineage, key, codec }: ChainObject): string[] {
+    const keys = codec === "raw" ? [key, imageIndexKey(key)] : [key];
+    const doomed = keys.find((key) => this.#isDoomed(lineage, key));
+    if (doomed !== undefined) throw new Doomed(doomed);
+    const index = keys[1];
+    if (index !== undefined && !this.#inventory.indexes.has(index)) {
+      throw new TaskdError("chain_gap", `${index} is missing`);
+    }
+    return keys;
+  }
+
+  #isDoomed(lineage: string, key: string): boolean {
+    return this.#index.hasLineage(lineage) && this.#index.find(lineage, shortName(key))?.doomed !== undefined;
+  }
+
+  /**
+   * Keeps a lineage that is being made, and of the history below it everything: whether that resolves is for the
+   * maker to find out, who has yet to look at the tombstones.
+   */
+  async #pin({ lineage, base }: NonNullable<Ref["pending"]>): Promise<void> {
+    this.pinned.add(lineage);
+    const seen = new Set<string>();
+    for (let at: Base | undefined = base; at && !seen.has(at.lineage);) {
+      seen.add(at.lineage);
+      for (const { key, object } of this.#inventory.lineages.get(at.lineage) ?? []) {
+        if (!object || object.last <= at.txid) this.marked.add(key);
+      }
+      const next: Base | undefined = (await this.#view(at.lineage)).base;
+      at = next && { lineage: next.lineage, txid: Math.min(next.txid, at.txid) };
+    }
+  }
+
+  #view(lineage: string): Promise<LineageView> {
+    let view = this.#views.get(lineage);
+    if (!view) this.#views.set(lineage, view = this.#makeView(lineage));
+    return view;
+  }
+
+  async #makeView(lineage: string): Promise<LineageView> {
+    const stored = this.#inventory.lineages.get(lineage) ?? [];
+    const key = baseKey(lineage);
+    const base = stored.some((entry) => entry.key === key)
+      ? decodeBase((await translated(`Cannot read ${key}`, () => this.#backend.get(key))).bytes, key)
+      : undefined;
+    return viewOf(stored.flatMap(({ key, object }) => object?.key === key ? [object] : []), base);
+  }
+}
+
+/** Whether nobody has ever worked with the branch. */
+function isUnused({ epoch, checkpoints, lease, pending }: Ref): boolean {
+  return epoch === 1 && checkpoints.length === 0 && !lease && !pending;
+}
+
+function asMessage(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

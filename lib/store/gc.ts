@@ -1,0 +1,301 @@
+/**
+ * Garbage collection: deletes objects that no branch reaches. It runs beside every other
+ * operation and beside other passes, without a lock, and is safe in any interleaving.
+ *
+ * What is reached: for every ref the chain of its head and of each checkpoint, each in its own
+ * lineage, with image indexes and the base pointers on the way; also what a lease's holder may
+ * be writing (its lineage at or above its epoch and head), and what it is about to make its
+ * branch of (`pending` in the ref). Anything that cannot be read, parsed or resolved fails the
+ * pass before it changes anything.
+ *
+ * A pass reads the tombstones (1), reads the refs (2), lists the objects (3), resolves (4), and
+ * by one compare-and-swap over what it read in 1 writes new tombstones and dooms those past
+ * their grace (5). It then reads the refs again and takes back new tombstones on what came to
+ * be reached meanwhile (6), and deletes what is doomed (7). Invariants:
+ *
+ * 1. Refs are read before objects are listed, and a ref is written after its objects: what a
+ *    ref that was read needs is in the listing. What is written later is not, so it is not touched.
+ * 2. Whoever makes a ref reach objects that it did not reach before (create, fork, safety forks;
+ *    rollback, promote and compact with `pending`) writes the ref first (R), then reads the
+ *    tombstones (C), and takes the ref back if one covers what it relies on, its own new
+ *    lineage included.
+ * 3. Nothing is doomed that had no tombstone on the list at 1, and since the swap at 5 holds,
+ *    it stood there all the time from 1 to 5. Take an R that makes a doomed object reached. If R
+ *    is before 2, then 2 saw it (a listing is not older than its beginning) and the object
+ *    was not doomed, or the ref was gone already. If R is after 2, then C is after 1, so C sees
+ *    the tombstone, or the doom that follows and never ends while the object is there: R is
+ *    taken back. So no acknowledged branch reaches a doomed object. A branch that moves from
+ *    one ref to another behind the back of 2 does so by an R as well.
+ * 4. Doom is listed for DOOMED_RETAIN_MS after the deletion. A C that comes so late that it
+ *    cannot rely on this looks whether the objects are there.
+ * 5. A process may die between R and C. Its ref is then found to need something doomed, was never
+ *    acknowledged nor used, and is removed by the pass (`withdrawn`).
+ * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still
+ *    being made without a ref is judged as one: its maker's C finds the tombstone. This holds with a grace
+ *    of 0 too; the grace only makes such conflicts rare.
+ *
+ * @module
+ */
+
+import { isBackendError } from "../backend/backend.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import {
+  type FoundRef,
+  type Inventory,
+  Marker,
+  PARALLEL_READS,
+  pinOf,
+  readRefs,
+  rootsOf,
+  type StoredKey,
+  takeInventory,
+} from "./_gc_mark.ts";
+import { makePlan, type Plan } from "./_gc_plan.ts";
+import { inParallel } from "./_parallel.ts";
+import { type Base, Chains } from "./chain.ts";
+import type { StoreContext } from "./context.ts";
+import {
+  keysOf,
+  readTombstones,
+  shortName,
+  type Tombstone,
+  TombstoneIndex,
+  type VersionedTombstones,
+  writeTombstones,
+} from "./tombstones.ts";
+
+/** How long an object keeps its tombstone before it is deleted; the contract's number. */
+export const DEFAULT_GC_GRACE_MS = 15 * 60_000;
+/** Deletions under way at once. */
+const PARALLEL_DELETES = 16;
+/** How often a pass starts over because another one wrote the tombstones. */
+const MAX_ATTEMPTS = 3;
+
+/** What a pass is told. */
+export interface GcOptions {
+  /** Milliseconds that an object keeps its tombstone; 0 lets the next pass delete it. */
+  grace_ms: number;
+  /** Change nothing, and answer what a pass would do. */
+  dry_run?: boolean;
+  /** Ends the pass early. What is doomed by then is deleted by the next. */
+  signal?: AbortSignal;
+  /** Told how many objects have been listed. */
+  onProgress?: (objects: number) => void;
+}
+
+/** What a pass came to; counts are of objects. */
+export interface GcResult {
+  /** Reached by a branch. */
+  marked: number;
+  /** Newly tombstoned. */
+  tombstoned: number;
+  /** Deleted. */
+  deleted: number;
+  /** Tombstoned, in their grace period. */
+  backlog: number;
+  /** Not reached and left alone: unknown names, what a branch may be writing, what the list of tombstones has no room for. */
+  kept: number;
+  /** Bytes of the deleted. */
+  bytes_deleted: number;
+  /** Doomed, and could not be deleted this time; the reasons are in the log. */
+  undeleted: number;
+  /** Branches removed because their maker died before it could take them back. */
+  withdrawn: { db: string; branch: string }[];
+}
+
+/**
+ * Runs one pass.
+ *
+ * @throws {TaskdError} `gc_failed` when reachability could not be established (nothing was deleted), `conflict` when
+ * other passes keep changing the tombstones, `interrupted`.
+ */
+export async function collectGarbage(context: StoreContext, options: GcOptions): Promise<GcResult> {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    const result = await runPass(context, options);
+    if (result) return result;
+  }
+  throw new TaskdError("conflict", "Cannot collect garbage: other passes keep changing the tombstones", {
+    hint: "One at a time is enough",
+  });
+}
+
+/** What a pass saw. */
+interface Survey {
+  list: VersionedTombstones | undefined;
+  index: TombstoneIndex;
+  refs: FoundRef[];
+  inventory: Inventory;
+  marker: Marker;
+  /** Refs that nobody finished. */
+  unfinished: FoundRef[];
+}
+
+/** One pass; undefined when another one changed the tombstones meanwhile. */
+async function runPass(context: StoreContext, options: GcOptions): Promise<GcResult | undefined> {
+  const survey = await failingClosed(options, () => look(context, options));
+  if (!options.dry_run) await failingClosed(options, () => withdrawAll(context, survey.unfinished));
+  const plan = makePlan(survey, { now_ms: context.clock.now(), grace_ms: options.grace_ms });
+  const result: GcResult = {
+    marked: survey.marker.marked.size,
+    tombstoned: plan.tombstoned,
+    deleted: plan.victims.length,
+    backlog: plan.backlog,
+    kept: plan.kept,
+    bytes_deleted: plan.victims.reduce((sum, { size }) => sum + size, 0),
+    undeleted: 0,
+    withdrawn: survey.unfinished.map(({ db, branch }) => ({ db, branch })),
+  };
+  if (options.dry_run) return result;
+  const landed = await failingClosed(options, () => publish(context, survey, plan));
+  if (!landed) return undefined;
+  const revived = plan.tombstoned === 0
+    ? 0
+    : await failingClosed(options, () => reviveLate(context, survey, { tombstones: plan.tombstones, ...landed }));
+  return {
+    ...result,
+    tombstoned: result.tombstoned - revived,
+    backlog: result.backlog - revived,
+    ...await deleteAll(context, plan.victims, options.signal),
+  };
+}
+
+/** Steps 1 to 4. */
+async function look({ backend, refs }: StoreContext, options: GcOptions): Promise<Survey> {
+  const list = await readTombstones(backend);
+  const index = new TombstoneIndex(list?.tombstones ?? []);
+  const found = await readRefs(backend, refs, options.signal);
+  const inventory = await takeInventory(backend, options);
+  const marker = new Marker(backend, inventory, index);
+  const unfinished: FoundRef[] = [];
+  await inParallel(found, PARALLEL_READS, async (ref) => {
+    options.signal?.throwIfAborted();
+    if (!await marker.add(ref)) unfinished.push(ref);
+  });
+  return { list, index, refs: found, inventory, marker, unfinished };
+}
+
+async function withdrawAll({ refs, log }: StoreContext, unfinished: FoundRef[]): Promise<void> {
+  for (const { db, branch, etag } of unfinished) {
+    if (!await refs.remove(db, branch, etag)) {
+      throw new TaskdError("conflict", `${db}@${branch} builds upon what is being deleted, and somebody uses it`);
+    }
+    log(`gc: removed ${db}@${branch}, which was never finished`);
+  }
+}
+
+/** Step 5; undefined when somebody else has written the list since. */
+async function publish(
+  context: StoreContext,
+  { list }: Survey,
+  { tombstones }: Plan,
+): Promise<{ etag: string | undefined } | undefined> {
+  if (JSON.stringify(list?.tombstones ?? []) === JSON.stringify(tombstones)) return { etag: list?.etag };
+  const etag = await writeTombstones(context, tombstones, list?.etag);
+  return etag === undefined ? undefined : { etag };
+}
+
+/**
+ * Step 6. Without it a branch that was made during the pass could not be forked until the next one. Returns how many
+ * objects lost a tombstone; what another pass has written since is that pass's to judge.
+ */
+async function reviveLate(
+  context: StoreContext,
+  survey: Survey,
+  { tombstones, etag }: { tombstones: Tombstone[]; etag: string | undefined },
+): Promise<number> {
+  const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
+  const roots = new Set(survey.refs.flatMap(({ ref }) => rootsOf(ref).map(pointName)));
+  const chains = new Chains(context.backend);
+  const reached = new Map<string, Set<string>>();
+  const reach = (lineage: string, key: string) => {
+    const names = reached.get(lineage) ?? new Set();
+    reached.set(lineage, names.add(shortName(key)));
+  };
+  for (const { db, branch, etag, ref } of await readRefs(context.backend, context.refs)) {
+    if (known.has(`${db}@${branch} ${etag}`)) continue;
+    const pin = pinOf(ref);
+    if (pin) reach(pin.lineage, "");
+    for (const root of [...rootsOf(ref), ...(pin ? [pin.base] : [])]) {
+      if (roots.has(pointName(root))) continue;
+      roots.add(pointName(root));
+      for (const { lineage, key } of await keysIfWhole(chains, root)) reach(lineage, key);
+    }
+    // Whatever the lineage holds beyond the chain: an unchanged fork's own base pointer.
+    reach(ref.lineage, "");
+  }
+  return await takeBack(context, survey, { tombstones, etag, reached });
+}
+
+/** What a root needs; nothing when it does not resolve, which is for the next pass to judge. */
+async function keysIfWhole(chains: Chains, root: Base): Promise<{ lineage: string; key: string }[]> {
+  try {
+    return keysOf(await chains.resolve(root.lineage, root.txid));
+  } catch (error) {
+    if (hasCode(error, "chain_gap")) return [];
+    throw error;
+  }
+}
+
+async function takeBack(
+  context: StoreContext,
+  { inventory }: Survey,
+  change: { tombstones: Tombstone[]; etag: string | undefined; reached: Map<string, Set<string>> },
+): Promise<number> {
+  let revived = 0;
+  const next = change.tombstones.flatMap((tombstone): Tombstone[] => {
+    const names = change.reached.get(tombstone.lineage);
+    if (!names || tombstone.doomed !== undefined) return [tombstone];
+    if (!tombstone.names) {
+      revived += inventory.lineages.get(tombstone.lineage)?.length ?? 0;
+      return [];
+    }
+    const left = tombstone.names.filter((name) => !names.has(name));
+    revived += tombstone.names.length - left.length;
+    return left.length === 0 ? [] : [{ ...tombstone, names: left }];
+  });
+  if (revived === 0) return 0;
+  return await writeTombstones(context, next, change.etag) === undefined ? 0 : revived;
+}
+
+/** Step 7. What cannot be deleted stays doomed. */
+async function deleteAll(
+  { backend, log }: StoreContext,
+  victims: StoredKey[],
+  signal: AbortSignal | undefined,
+): Promise<Pick<GcResult, "deleted" | "bytes_deleted" | "undeleted">> {
+  const done = { deleted: 0, bytes_deleted: 0, undeleted: 0 };
+  await inParallel(victims, PARALLEL_DELETES, async ({ key, size }) => {
+    if (signal?.aborted) {
+      done.undeleted++;
+      return;
+    }
+    try {
+      await backend.delete(key);
+      done.deleted++;
+      done.bytes_deleted += size;
+    } catch (error) {
+      if (isBackendError(error, "not_found")) return;
+      done.undeleted++;
+      log(`gc: cannot delete ${key}: ${(error as Error).message}`);
+    }
+  });
+  return done;
+}
+
+/** Runs a part of a pass before which nothing is deleted. */
+async function failingClosed<T>(options: GcOptions, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (options.signal?.aborted) throw new TaskdError("interrupted", "Garbage collection was interrupted", { cause });
+    const { message, hint } = cause as Error & { hint?: string };
+    throw new TaskdError("gc_failed", `Cannot collect garbage: ${message}`, {
+      cause,
+      ...(hint === undefined ? {} : { hint }),
+    });
+  }
+}
+
+function pointName({ lineage, txid }: Base): string {
+  return `${lineage}/${txid}`;
+}

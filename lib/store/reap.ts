@@ -1,0 +1,125 @@
+/**
+ * Reaping: branches whose time to live has passed are destroyed, and what an interrupted
+ * destroy or reap left is finished. Whether a branch goes is decided inside the compare-and-swap that
+ * claims it, so a branch that is touched, protected or opened until then stays.
+ *
+ * @module
+ */
+
+import { hasCode } from "../errors.ts";
+import type { StoreContext } from "./context.ts";
+import { isLeased } from "./lease.ts";
+import type { Txid } from "./names.ts";
+import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
+import type { Ref } from "./ref.ts";
+
+/** A branch that was reaped. */
+export interface ReapedBranch {
+  /** Database name. */
+  db: string;
+  /** Branch name. */
+  branch: string;
+  /** Its head. */
+  txid: Txid;
+  /** Seconds after its last touch at which it expired; 0 when it had no such limit. */
+  ttl_seconds: number;
+}
+
+/** A branch whose interrupted destroy was finished. */
+export interface HealedBranch extends ReapedBranch {
+  /** What had been interrupted. */
+  kind: "destroy" | "reap";
+}
+
+/** What both accept. */
+export interface ReapOptions {
+  /** Told of each branch that could not be read or destroyed; the others are not held up by it. */
+  onError?: (address: { db: string; branch: string }, error: Error) => void;
+}
+
+/** The branch is not to be destroyed after all. */
+class Stays extends Error {}
+
+/** Codes that say that a branch is used, going or gone: nothing for a reaper to report. */
+const PASSED_OVER = ["lease_held", "protected", "branch_deleting", "branch_reaping", "not_found", "conflict"] as const;
+
+/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim has ended. */
+export async function reapExpired(context: StoreContext, options: ReapOptions = {}): Promise<ReapedBranch[]> {
+  const reaped: ReapedBranch[] = [];
+  for (const { kind, ...branch } of await healClaims(context, options)) {
+    if (kind === "reap") reaped.push(branch);
+  }
+  await forEachRef(context, options, async (address, seen) => {
+    if (!isDue(context, seen)) return;
+    let last = seen;
+    const gone = await tryDestroy(context, address, {
+      kind: "reap",
+      refuse: (ref) => {
+        if (!isDue(context, ref)) throw new Stays();
+        last = ref;
+      },
+    });
+    if (gone) reaped.push(describe(address, last));
+  });
+  return reaped;
+}
+
+/** Finishes every destroy and reap whose process died or stalled; returns the branches that are gone now. */
+export async function healClaims(context: StoreContext, options: ReapOptions = {}): Promise<HealedBranch[]> {
+  const healed: HealedBranch[] = [];
+  await forEachRef(context, options, async (address, seen) => {
+    const { claim } = seen;
+    if (!claim || !isStaleClaim(context, claim)) return;
+    const gone = await tryDestroy(context, address, {
+      kind: claim.kind,
+      // Whoever claimed it was allowed to.
+      force: true,
+      refuse: (ref) => {
+        if (ref.claim?.nonce !== claim.nonce) throw new Stays();
+      },
+    });
+    if (gone) healed.push({ ...describe(address, seen), kind: claim.kind });
+  });
+  return healed;
+}
+
+function describe(address: { db: string; branch: string }, { txid, ttl_ms = 0 }: Ref): ReapedBranch {
+  return { ...address, txid, ttl_seconds: ttl_ms / 1000 };
+}
+
+/** Whether a branch has outlived its time and nothing keeps it. */
+function isDue(context: StoreContext, ref: Ref): boolean {
+  if (ref.protected || ref.ttl_ms === undefined || isLeased(ref, context)) return false;
+  return Date.parse(ref.touched_at) + ref.ttl_ms <= context.clock.now();
+}
+
+/** False when the branch stays, or is somebody else's to remove. */
+async function tryDestroy(
+  context: StoreContext,
+  address: { db: string; branch: string },
+  options: Parameters<typeof destroy>[2],
+): Promise<boolean> {
+  try {
+    await destroy(context, address, options);
+    return true;
+  } catch (error) {
+    if (error instanceof Stays || hasCode(error, ...PASSED_OVER)) return false;
+    throw error;
+  }
+}
+
+async function forEachRef(
+  { refs, log }: StoreContext,
+  options: ReapOptions,
+  work: (address: { db: string; branch: string }, ref: Ref) => Promise<void>,
+): Promise<void> {
+  for (const address of await refs.list()) {
+    try {
+      const found = await refs.find(address.db, address.branch);
+      if (found) await work(address, found.ref);
+    } catch (error) {
+      if (options.onError) options.onError(address, error as Error);
+      else log(`reap: ${address.db}@${address.branch}: ${(error as Error).message}`);
+    }
+  }
+}
