@@ -37,6 +37,7 @@ export type {
   ObjectStream,
 } from "./lib/backend/backend.ts";
 export { type CallableOp, type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
+export type { S3Credentials } from "./lib/backend/s3.ts";
 export type { Clock, RandomBytes } from "./lib/clock.ts";
 export { ERROR_CODES, type ErrorCode, hasCode, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
 export type {
@@ -93,7 +94,14 @@ export {
   type TableDiff,
   type VerifyResult,
 } from "./lib/store/results.ts";
-export { openStore, storeDirectory } from "./lib/store/open.ts";
+export {
+  defaultWorkspace,
+  isS3Location,
+  openStore,
+  type OpenStoreOptions,
+  type S3StoreOptions,
+  storeDirectory,
+} from "./lib/store/open.ts";
 export {
   type ExportResult,
   type InspectOptions,

@@ -51,7 +51,12 @@ export class S3Failure extends Error {
     if (this.kind === "answered") {
       return this.status >= 500 && !this.full && this.status !== 501 || RETRIED.has(this.reason);
     }
-    return this.kind === "unsent" && this.reason !== "Credentials" || this.kind === "lost";
+    return this.kind === "unsent" && !this.local || this.kind === "lost";
+  }
+
+  /** Whether it lies with this process: no credentials, or no permission of Deno's. */
+  get local(): boolean {
+    return this.reason === "CredentialsProviderError" || this.reason === "NotCapable";
   }
 
   /** Whether the server has no room. */
@@ -104,8 +109,9 @@ export function asFailure(error: unknown): S3Failure {
     return new S3Failure("answered", `${name || "error"}, status ${status}: ${message}`, { status, reason: name });
   }
   if (name === "CredentialsProviderError") {
-    return new S3Failure("unsent", `no credentials were found: ${message}`, { reason: "Credentials" });
+    return new S3Failure("unsent", `no credentials were found: ${message}`, { reason: name });
   }
+  if (error instanceof Deno.errors.NotCapable) return new S3Failure("unsent", message, { reason: name });
   if (typeof code === "string" && UNSENT.has(code) || /connection refused|dns error|certificate/i.test(message)) {
     return new S3Failure("unsent", message);
   }
@@ -116,7 +122,7 @@ export function asFailure(error: unknown): S3Failure {
 export function codeOf(failure: S3Failure): BackendErrorCode {
   const { kind, status, reason } = failure;
   if (kind === "stalled") return "stalled";
-  if (kind !== "answered") return reason === "Credentials" ? "denied" : "unavailable";
+  if (kind !== "answered") return failure.local ? "denied" : "unavailable";
   if (failure.full) return "no_space";
   if (status === 401 || status === 403 || DENIED.has(reason)) return "denied";
   // A bucket that is gone says nothing about one object of it.

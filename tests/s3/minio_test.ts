@@ -1,6 +1,7 @@
 import { backendConformance } from "../../lib/backend/conformance.ts";
 import { startMinio } from "../support/minio.ts";
 import { emptyS3, type S3Server } from "../support/s3_server.ts";
+import { engineOnS3 } from "./_engine.ts";
 
 let server: S3Server;
 Deno.test.beforeAll(async () => {
@@ -9,3 +10,4 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 
 backendConformance("MinIO", () => emptyS3(server));
+engineOnS3("MinIO", () => server);

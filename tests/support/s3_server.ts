@@ -10,8 +10,8 @@ import { S3Backend, type S3BackendOptions, type S3Credentials } from "../../lib/
 
 /** Where a server is and who may use it. */
 export interface S3Place {
-  /** `http://127.0.0.1:12345`. */
-  endpoint: string;
+  /** `http://127.0.0.1:12345`; absent for AWS. */
+  endpoint?: string;
   /** A bucket that exists. */
   bucket: string;
   /** Who may use it; absent where the SDK's chain decides. */
@@ -22,6 +22,8 @@ export interface S3Place {
 
 /** A running server; disposing of it kills it and removes its data. */
 export interface S3Server extends AsyncDisposable, S3Place {
+  /** Where it listens. */
+  endpoint: string;
   /** Who may use it. */
   credentials: S3Credentials;
   /** Its process, so that a test can stop it. */
@@ -92,7 +94,7 @@ function freePort(): number {
 }
 
 /** Asks for the bucket until the server makes it. */
-async function ready({ endpoint, bucket, credentials }: S3Place & { credentials: S3Credentials }): Promise<void> {
+async function ready({ endpoint, bucket, credentials }: Omit<S3Server, "pid" | typeof Symbol.asyncDispose>) {
   const client = new S3Client({
     endpoint,
     region: "us-east-1",
@@ -119,9 +121,9 @@ async function ready({ endpoint, bucket, credentials }: S3Place & { credentials:
 export function backendOptions(place: S3Place, prefix: string): S3BackendOptions {
   const { endpoint, bucket, credentials, region } = place;
   return {
-    endpoint,
     bucket,
     prefix,
+    ...(endpoint === undefined ? {} : { endpoint }),
     ...(credentials === undefined ? {} : { credentials }),
     ...(region === undefined ? {} : { region }),
   };
