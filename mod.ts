@@ -103,10 +103,16 @@ export {
   storeDirectory,
 } from "./lib/store/open.ts";
 export {
+  type EvictedEntry,
   type ExportResult,
+  type GcOptions,
+  type GcResult,
   type InspectOptions,
   type LeaseInfo,
+  type ReapedBranch,
+  type ReapOptions,
   type RepointOptions,
+  type RoCacheResult,
   Store,
   type StoreOptions,
   type TouchResult,
