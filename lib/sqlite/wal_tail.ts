@@ -92,6 +92,8 @@ export class WalTail {
   /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
   #reset_allowed = false;
   #pinned = false;
+  /** The write barrier is up until {@linkcode hold}'s answer is released. */
+  #held = false;
 
   private constructor(file: CheckoutFile) {
     this.file = file;
@@ -250,14 +252,22 @@ export class WalTail {
     this.file.checkpointPassive(this.#barrier);
   }
 
-  /** Takes a write barrier that lasts until the returned function is called; everything before it is read. */
+  /**
+   * Takes a write barrier that lasts until the returned function is called; everything before it is read and confirmed.
+   * All else may be done meanwhile.
+   */
   hold(): { complete: boolean; release: () => void } {
     this.#barrier.run("BEGIN IMMEDIATE");
+    this.#held = true;
+    const release = () => {
+      this.#held = false;
+      this.#barrier.rollback();
+    };
     try {
       this.drain();
-      return { complete: this.#fold(), release: () => this.#barrier.rollback() };
+      return { complete: this.#fold(), release };
     } catch (error) {
-      this.#barrier.rollback();
+      release();
       throw error;
     }
   }
@@ -270,6 +280,8 @@ export class WalTail {
    * @throws {RebaseNeeded} when such a commit was read.
    */
   confirm(): void {
+    // Nobody has committed since hold() did the same; and a connection in a transaction cannot checkpoint.
+    if (this.#held) return;
     this.drain();
     const before = this.#consumed();
     const { log } = this.#checkpoint(this.#barrier);
@@ -341,6 +353,7 @@ export class WalTail {
   }
 
   #behindBarrier<T>(work: () => T): T {
+    if (this.#held) return work();
     this.#barrier.run("BEGIN IMMEDIATE");
     try {
       return work();

@@ -445,3 +445,20 @@ Deno.test("hold() keeps writers off until it is released", async () => {
     application.close();
   });
 });
+
+Deno.test("what was committed just before hold() can be confirmed, folded and taken while it lasts", async () => {
+  await followed(({ path, tail }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES(1)");
+    const held = tail.hold();
+    assert(tail.dirty);
+    tail.confirm();
+    assert(tail.takeover());
+    assertEquals(tail.take().commits, 1);
+    tail.resync();
+    held.release();
+    application.exec("INSERT INTO t VALUES(2)");
+    assert(tail.takeover());
+    application.close();
+  });
+});
