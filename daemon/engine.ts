@@ -54,6 +54,8 @@ export interface EngineSession {
   /** Set when the worker that ran the session is gone. */
   readonly lost: TaskdError | undefined;
   flush(): Promise<FlushResult>;
+  /** A flush for the sake of another operation; see CaptureSession.flushPending. */
+  flushPending(): Promise<FlushResult>;
   checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult>;
   status(): Promise<SessionStatus>;
   /** Flushes and closes; resolves with the durable transaction. It is closed whether it resolves or rejects. */
@@ -61,7 +63,7 @@ export interface EngineSession {
 }
 
 /** The methods of a session that cross to its worker. */
-export type SessionMethod = "flush" | "checkpoint" | "status" | "close";
+export type SessionMethod = "flush" | "flushPending" | "checkpoint" | "status" | "close";
 /** What a session's method takes. */
 export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>;
 /** What a session's method answers. */

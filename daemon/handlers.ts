@@ -40,7 +40,7 @@ export function createHandlers(context: HandlerContext): Handlers {
 
   /** Flushes the live session of a branch, if there is one: what is read of the branch then includes every commit. */
   const flushLive = async (address: Address) => {
-    await sessions.live(address)?.flush();
+    await sessions.live(address)?.flushPending();
   };
   const flushLocked = (addresses: Address[]) =>
     Promise.all(addresses.map((address) => locked([address], () => flushLive(address))));

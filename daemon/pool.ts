@@ -90,7 +90,11 @@ class PooledSession implements EngineSession {
   }
 
   flush(): Promise<FlushResult> {
-    return this.#call("flush", ["manual"]);
+    return this.#call("flush", []);
+  }
+
+  flushPending(): Promise<FlushResult> {
+    return this.#call("flushPending", []);
   }
 
   checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult> {

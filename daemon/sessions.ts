@@ -99,7 +99,7 @@ export class Sessions {
     const failed = await failureOf(session);
     const { db, branch } = address;
     if (failed === undefined) {
-      await session.flush();
+      await session.flushPending();
       try {
         return { db, branch, txid: await session.close() };
       } finally {

@@ -37,7 +37,8 @@ class StagedEngine implements Engine {
     return {
       opened,
       lost: undefined,
-      flush: async () => {
+      flush: () => Promise.reject(new Error("not staged")),
+      flushPending: async () => {
         await this.#take("flush");
         return { txid: 1, kind: "none", pages: 0, bytes: 0 };
       },

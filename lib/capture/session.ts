@@ -180,9 +180,17 @@ export class CaptureSession {
     return this.#head.txid;
   }
 
-  /** Stores everything committed so far; the answer names what is durable then. */
-  flush(kind: FlushKind = "manual"): Promise<FlushResult> {
-    return this.#serial.run(() => this.#flush(kind));
+  /**
+   * Stores everything committed so far; the answer names what is durable then. An explicit flush is told of also when
+   * there was nothing to store.
+   */
+  flush(): Promise<FlushResult> {
+    return this.#serial.run(() => this.#flush("manual", true));
+  }
+
+  /** The same on behalf of another operation, which wants everything stored: told of only if there was something. */
+  flushPending(): Promise<FlushResult> {
+    return this.#serial.run(() => this.#flush("manual"));
   }
 
   /** Flushes and names the state: checkpoint of a live branch. */
@@ -245,7 +253,8 @@ export class CaptureSession {
       if (this.#stop.signal.aborted || this.#error) return;
       try {
         this.#poll();
-        if (!this.#serial.busy) await this.#serial.run(() => this.#chores());
+        // An idle session is looked at thousands of times for each chore.
+        if (!this.#serial.busy && this.#choreDue()) await this.#serial.run(() => this.#chores());
       } catch (error) {
         this.#trouble(error);
       }
@@ -273,16 +282,29 @@ export class CaptureSession {
     return result;
   }
 
-  /** What is due: flush of the timer, folding the log. */
+  #choreDue(): boolean {
+    return this.#pace.inPlaceDue() || this.#flushDue() || this.#takeoverDue();
+  }
+
+  #flushDue(): boolean {
+    return this.#options.flush_every_ms > 0 && this.#context.clock.monotonic() >= this.#next_flush_ms;
+  }
+
+  #takeoverDue(): boolean {
+    return this.#rebase === undefined && this.#pace.takeoverDue(this.#tail.log_bytes);
+  }
+
+  /** What is due: a look at the file's place, the flush of the timer, folding the log. */
   async #chores(): Promise<void> {
-    const now = this.#context.clock.monotonic();
-    if (this.#pace.inPlaceDue()) this.#file.assertInPlace();
-    const { flush_every_ms } = this.#options;
-    if (flush_every_ms > 0 && now >= this.#next_flush_ms) {
-      this.#next_flush_ms = now + flush_every_ms;
+    if (this.#pace.inPlaceDue()) {
+      this.#pace.lookedInPlace();
+      this.#file.assertInPlace();
+    }
+    if (this.#flushDue()) {
+      this.#next_flush_ms = this.#context.clock.monotonic() + this.#options.flush_every_ms;
       if (this.#tail.dirty || this.#rebase !== undefined) await this.#flush("auto").catch(() => {});
     }
-    if (this.#rebase === undefined && this.#pace.takeoverDue(this.#tail.log_bytes)) {
+    if (this.#takeoverDue()) {
       const done = this.#tail.takeover();
       this.#pace.tookOver(done);
       if (!done && this.#pace.blocked === 1) {
@@ -291,7 +313,7 @@ export class CaptureSession {
     }
   }
 
-  async #flush(kind: FlushKind): Promise<FlushResult> {
+  async #flush(kind: FlushKind, explicit = false): Promise<FlushResult> {
     if (this.#closed) {
       throw new TaskdError("no_session", `The session of ${this.#name} is closed`, { hint: "Open a new one" });
     }
@@ -307,10 +329,11 @@ export class CaptureSession {
     try {
       const stored = await this.#storePending();
       this.#durable_at_ms = clock.monotonic();
-      if (!stored) return { txid: this.#head.txid, kind: "none", pages: 0, bytes: 0 };
-      const { txid } = stored.head;
-      this.#options.onEvent?.({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
-      return { txid, kind: stored.head.kind, pages: stored.pages, bytes: stored.stored_bytes };
+      const { txid } = this.#head;
+      if (stored || explicit) {
+        this.#options.onEvent?.({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
+      }
+      return { txid, kind: stored?.head.kind ?? "none", pages: stored?.pages ?? 0, bytes: stored?.stored_bytes ?? 0 };
     } catch (error) {
       const { code, message } = error as { code?: string; message: string };
       this.#options.onEvent?.({

@@ -61,7 +61,7 @@ async function run(store: Store, { op, args }: Request): Promise<unknown> {
       session = await CaptureSession.open(store, args[0] as Address, { flush_every_ms: 0, snapshot_every: 16 });
       return session.checkout;
     case "session_flush":
-      return await session!.flush("manual");
+      return await session!.flush();
     case "session_status":
       return session!.status();
     case "session_close":
