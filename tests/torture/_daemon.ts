@@ -1,0 +1,146 @@
+/**
+ * A daemon in a process of its own and a bare client of its socket, one JSON object per
+ * line: nothing of the product's own client, so that a fault there cannot hide one here.
+ *
+ * @module
+ */
+
+/** What a socket answer says when it is not `ok`. */
+export class AnswerError extends Error {
+  override name = "AnswerError";
+  /** The stable code. */
+  readonly code: string;
+
+  /** Makes the error from an answer's `code` and `error`. */
+  constructor(op: string, code: string, message: string) {
+    super(`${op}: ${code}: ${message}`);
+    this.code = code;
+  }
+}
+
+/** How the daemon is started. */
+export interface DaemonOptions {
+  store: string;
+  socket: string;
+  /** As `-flush-every` takes it. */
+  flush_every: string;
+  snapshot_every: number;
+}
+
+const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
+const START_POLL_MS = 20;
+
+/** The daemon under test. */
+export class Daemon {
+  readonly options: DaemonOptions;
+  /** The end of what it wrote to stderr. */
+  log = "";
+  #child: Deno.ChildProcess;
+  #exited: Promise<Deno.CommandStatus>;
+  #conn: Deno.Conn | undefined;
+  #lines: AsyncGenerator<string> | undefined;
+
+  private constructor(options: DaemonOptions) {
+    this.options = options;
+    this.#child = new Deno.Command(Deno.execPath(), {
+      args: [
+        "run",
+        "-A",
+        "--no-prompt",
+        "--quiet",
+        MAIN,
+        "serve",
+        "-store",
+        options.store,
+        "-socket",
+        options.socket,
+        "-flush-every",
+        options.flush_every,
+        "-snapshot-every",
+        String(options.snapshot_every),
+      ],
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    const listening = this.#listen();
+    this.#exited = this.#child.status.then(async (status) => {
+      await listening;
+      return status;
+    });
+  }
+
+  /** Starts one; resolves once its socket answers. */
+  static async start(options: DaemonOptions): Promise<Daemon> {
+    const daemon = new Daemon(options);
+    let exited: Deno.CommandStatus | undefined;
+    daemon.#exited.then((status) => exited = status);
+    for (;;) {
+      if (exited !== undefined) throw new Error(`The daemon did not start (exit ${exited.code}):\n${daemon.log}`);
+      try {
+        daemon.#conn = await Deno.connect({ transport: "unix", path: options.socket });
+        daemon.#lines = lines(daemon.#conn);
+        return daemon;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, START_POLL_MS));
+      }
+    }
+  }
+
+  /** One request, one answer. */
+  async call(op: string, args: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
+    const request = new TextEncoder().encode(JSON.stringify({ op, ...args }) + "\n");
+    for (let written = 0; written < request.length;) written += await this.#conn!.write(request.subarray(written));
+    const next = await this.#lines!.next();
+    if (next.done) throw new AnswerError(op, "disconnected", `the daemon hung up\n${this.log}`);
+    const answer = JSON.parse(next.value) as Record<string, unknown>;
+    if (answer.ok !== true) throw new AnswerError(op, String(answer.code), String(answer.error));
+    return answer;
+  }
+
+  /** SIGKILL, as a crash would end it. */
+  async kill(): Promise<void> {
+    try {
+      this.#child.kill("SIGKILL");
+    } catch {
+      // It has ended by itself.
+    }
+    await this.#exited;
+    this.#hangUp();
+  }
+
+  /** Asks it to stop, and returns its exit code. */
+  async stop(): Promise<number> {
+    this.#child.kill("SIGTERM");
+    const status = await this.#exited;
+    this.#hangUp();
+    return status.code;
+  }
+
+  #hangUp(): void {
+    try {
+      this.#conn?.close();
+    } catch {
+      // The other end did already.
+    }
+  }
+
+  async #listen(): Promise<void> {
+    for await (const chunk of this.#child.stderr.pipeThrough(new TextDecoderStream())) {
+      this.log = (this.log + chunk).slice(-16_384);
+    }
+  }
+}
+
+async function* lines(conn: Deno.Conn): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  const buffer = new Uint8Array(65_536);
+  let rest = "";
+  for (;;) {
+    const count = await conn.read(buffer).catch(() => null);
+    if (count === null) return;
+    const parts = (rest + decoder.decode(buffer.subarray(0, count), { stream: true })).split("\n");
+    rest = parts.pop()!;
+    yield* parts;
+  }
+}

@@ -1,0 +1,362 @@
+/**
+ * Rounds of stock writers on a branch with a live session, while writers and the daemon
+ * are killed, sessions bounced, and branches flushed, checkpointed and forked at moments
+ * drawn from a seed. After each round the branch must equal the writers' database: row by
+ * row, page by page, with every acknowledged commit.
+ *
+ * @module
+ */
+
+import { openStore } from "../../lib/store/open.ts";
+import { type Job, workload } from "../support/writers/workload.ts";
+import { initialSchema } from "../support/writers/workload.ts";
+import { SeededRandom } from "../support/writers/random.ts";
+import { differingPages, EXPECTED_MONEY, type Findings, inspect, sqlite3Write } from "../support/writers/oracle.ts";
+import { type Outcome, Writer, WRITER_KINDS, type WriterKind } from "../support/writers.ts";
+import { AnswerError, Daemon } from "./_daemon.ts";
+
+/** What to run. */
+export interface TortureOptions {
+  seed: number;
+  /** Ends after this many rounds; absent means by the deadline alone. */
+  rounds?: number;
+  /** No further round begins after this moment, in `performance.now()` milliseconds. */
+  until_ms?: number;
+  log: (line: string) => void;
+}
+
+/** What was done, for the report. */
+export interface TortureSummary {
+  rounds: number;
+  acknowledged: number;
+  writers_killed: number;
+  daemons_killed: number;
+  bounces: number;
+  flushes: number;
+  checkpoints: number;
+  forks: number;
+  /** Calls that had to be repeated because writers left no gap. */
+  busy: number;
+}
+
+const DB = "app";
+/** A call waits a second and more for its lock; so often in a row means that it never gets it. */
+const BUSY_ATTEMPTS = 20;
+
+/** A point that was named or forked while writers ran, to be proved at the end of the round and later again. */
+interface NamedPoint {
+  address: { db: string; branch: string; checkpoint?: string };
+  /** Commits acknowledged before the call began: they must be in it. */
+  acknowledged: Map<number, number[]>;
+  /** The digest of its content, once read. */
+  digest?: string;
+}
+
+/** Runs rounds until the limit; throws at the first broken point, with the seed in the message. */
+export async function torture(options: TortureOptions): Promise<TortureSummary> {
+  const directory = await Deno.makeTempDir({ prefix: "torture-" });
+  const run = new Torture(directory, options);
+  try {
+    await run.begin();
+    while (run.summary.rounds < (options.rounds ?? Infinity) && performance.now() < (options.until_ms ?? Infinity)) {
+      await run.round();
+    }
+    await run.finish();
+    return run.summary;
+  } catch (error) {
+    throw new Error(`seed ${options.seed}, round ${run.summary.rounds}: ${(error as Error).message}\n${run.log}`, {
+      cause: error,
+    });
+  } finally {
+    await run.dispose();
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+class Torture {
+  readonly summary: TortureSummary = {
+    rounds: 0,
+    acknowledged: 0,
+    writers_killed: 0,
+    daemons_killed: 0,
+    bounces: 0,
+    flushes: 0,
+    checkpoints: 0,
+    forks: 0,
+    busy: 0,
+  };
+  #directory: string;
+  #options: TortureOptions;
+  #random: SeededRandom;
+  #daemon: Daemon | undefined;
+  #writers = new Map<number, Writer>();
+  #nextWriter = 1;
+  #nextName = 1;
+  #branches = ["main"];
+  #points: NamedPoint[] = [];
+  #exports = 0;
+
+  constructor(directory: string, options: TortureOptions) {
+    this.#directory = directory;
+    this.#options = options;
+    this.#random = new SeededRandom(options.seed);
+  }
+
+  get #store(): string {
+    return `${this.#directory}/store`;
+  }
+
+  /** The daemon's last log lines. */
+  get log(): string {
+    return this.#daemon?.log ?? "";
+  }
+
+  async begin(): Promise<void> {
+    const seedFile = `${this.#directory}/seed.db`;
+    await sqlite3Write(
+      seedFile,
+      `PRAGMA page_size=${this.#random.pick([1024, 4096, 16384])};
+      BEGIN;\n${initialSchema().join(";\n")};\nCOMMIT;`,
+    );
+    // At rest: the daemon reads and writes nothing outside its store.
+    using store = await openStore(this.#store);
+    await store.create(DB, { from: seedFile });
+    this.#daemon = await this.#startDaemon();
+  }
+
+  async finish(): Promise<void> {
+    const code = await this.#daemon!.stop();
+    this.#daemon = undefined;
+    if (code !== 0) throw new Error(`the daemon exited ${code} on SIGTERM`);
+  }
+
+  async dispose(): Promise<void> {
+    for (const writer of this.#writers.values()) await writer.kill();
+    await this.#daemon?.kill();
+  }
+
+  async round(): Promise<void> {
+    const random = this.#random.fork();
+    const branch = random.pick(this.#branches);
+    let checkout = await this.#open(branch);
+    const writers = Array.from({ length: random.between(1, 3) }, () => ({
+      id: this.#nextWriter++,
+      kind: random.pick(WRITER_KINDS),
+      random: random.fork(),
+      jobs: random.between(20, 80),
+    }));
+    const incidents = this.#plan(random, writers.reduce((sum, writer) => sum + writer.jobs, 0));
+    this.#options.log(
+      `round ${this.summary.rounds} ${branch}: ${writers.map((w) => `${w.kind}x${w.jobs}`).join(" ")}; ` +
+        incidents.map((incident) => `${incident.what}@${incident.after}`).join(" "),
+    );
+
+    let answered = 0;
+    const acknowledged = new Map<number, number[]>();
+    const wake: (() => void)[] = [];
+    const running = writers.map((spec) =>
+      this.#write(spec, checkout, acknowledged, () => {
+        answered++;
+        for (const resolve of wake.splice(0)) resolve();
+      })
+    );
+    let finished = false;
+    const all = Promise.all(running).finally(() => {
+      finished = true;
+      for (const resolve of wake.splice(0)) resolve();
+    });
+    all.catch(() => {});
+    for (const incident of incidents) {
+      while (answered < incident.after && !finished) await new Promise<void>((resolve) => wake.push(resolve));
+      checkout = await this.#happen(incident.what, branch, random, acknowledged, checkout);
+    }
+    await all;
+
+    await this.#judge(branch, checkout, acknowledged);
+    this.summary.acknowledged += [...acknowledged.values()].reduce((sum, list) => sum + list.length, 0);
+    this.summary.rounds++;
+  }
+
+  /** Runs one writer's jobs, a few under way at a time; a killed or bailed-out one stops. */
+  async #write(
+    spec: { id: number; kind: WriterKind; random: SeededRandom; jobs: number },
+    checkout: string,
+    acknowledged: Map<number, number[]>,
+    onAnswer: () => void,
+  ): Promise<void> {
+    const writer = await Writer.start(spec.kind, checkout);
+    this.#writers.set(spec.id, writer);
+    acknowledged.set(spec.id, writer.acknowledged);
+    const jobs = workload(spec.random, spec.id, { maintenance: true, readers: spec.kind !== "shell" });
+    const settle = async (job: Job): Promise<Outcome> => {
+      const outcome = await writer.run(job);
+      onAnswer();
+      return outcome;
+    };
+    for (let sent = 0; sent < spec.jobs;) {
+      const batch: Promise<Outcome>[] = [];
+      for (let width = spec.random.between(1, 10); width > 0 && sent < spec.jobs; width--, sent++) {
+        batch.push(settle(jobs.next().value!));
+      }
+      const outcomes = await Promise.all(batch);
+      const failed = outcomes.find((outcome) => outcome.result === "error");
+      if (failed !== undefined) throw new Error(`writer ${spec.id} (${spec.kind}): ${failed.text}`);
+      if (outcomes.some((outcome) => outcome.result === "lost")) break;
+    }
+    await writer.end();
+    this.#writers.delete(spec.id);
+    if (/malformed|corrupt|not a database|I\/O/i.test(writer.complaints)) throw new Error(writer.complaints);
+  }
+
+  #plan(random: SeededRandom, jobs: number): { after: number; what: Incident }[] {
+    const incidents: { after: number; what: Incident }[] = [];
+    if (random.chance(0.5)) incidents.push({ after: random.between(1, jobs), what: "kill_writer" });
+    for (let count = random.between(1, 5); count > 0; count--) {
+      incidents.push({ after: random.between(1, jobs), what: random.pick(INCIDENTS) });
+    }
+    return incidents.sort((a, b) => a.after - b.after);
+  }
+
+  async #happen(
+    what: Incident,
+    branch: string,
+    random: SeededRandom,
+    acknowledged: Map<number, number[]>,
+    checkout: string,
+  ): Promise<string> {
+    const before = new Map([...acknowledged].map(([id, list]) => [id, [...list]]));
+    const name = `${what.replace("_", "-")}-${this.#nextName++}`;
+    const address = { db: DB, branch };
+    switch (what) {
+      case "kill_writer": {
+        const victim = [...this.#writers.keys()].sort((a, b) => a - b).at(-1);
+        if (victim !== undefined) {
+          await this.#writers.get(victim)!.kill();
+          this.summary.writers_killed++;
+        }
+        return checkout;
+      }
+      case "kill_daemon":
+        await this.#daemon!.kill();
+        this.summary.daemons_killed++;
+        this.#daemon = await this.#startDaemon();
+        return await this.#open(branch);
+      case "bounce":
+        this.summary.bounces++;
+        await this.#call("close", address);
+        return await this.#open(branch);
+      case "flush":
+        this.summary.flushes++;
+        await this.#call("flush", address);
+        return checkout;
+      case "checkpoint":
+        this.summary.checkpoints++;
+        await this.#call("checkpoint", { ...address, name });
+        this.#points.push({ address: { ...address, checkpoint: name }, acknowledged: before });
+        return checkout;
+      case "fork":
+        this.summary.forks++;
+        await this.#call("fork", { ...address, new_branch: name, materialize: random.chance(0.3) });
+        this.#points.push({ address: { db: DB, branch: name }, acknowledged: before });
+        this.#branches.push(name);
+        return checkout;
+    }
+  }
+
+  /** The round's verdict. */
+  async #judge(branch: string, checkout: string, acknowledged: Map<number, number[]>): Promise<void> {
+    await this.#call("flush", { db: DB, branch });
+    const image = await this.#export({ db: DB, branch });
+    const [truth, stored] = [await inspect(checkout), await inspect(image)];
+    sound(truth, "the checkout");
+    sound(stored, "the branch");
+    holds(truth, acknowledged, "the checkout");
+    holds(stored, acknowledged, "the branch");
+    if (truth.digest !== stored.digest) throw new Error(`the branch differs from the checkout ${checkout}`);
+    await this.#call("close", { db: DB, branch });
+    const pages = await differingPages(checkout, image, this.#directory);
+    if (pages.length > 0) throw new Error(`pages ${pages.slice(0, 20)} of the branch differ from the checkout`);
+    await Deno.remove(image);
+
+    for (const point of this.#points.filter((point) => point.digest === undefined)) {
+      const findings = await this.#read(point);
+      holds(findings, point.acknowledged, JSON.stringify(point.address));
+      if (point.address.checkpoint !== undefined) prefix(findings, truth);
+      point.digest = findings.digest;
+    }
+    // A branch that is written again has another head; a checkpoint is for ever.
+    this.#points = this.#points.filter((point) => point.address.checkpoint !== undefined);
+    if (this.#points.length > 0) {
+      const old = this.#random.pick(this.#points);
+      const findings = await this.#read(old);
+      if (findings.digest !== old.digest) throw new Error(`checkpoint ${JSON.stringify(old.address)} has changed`);
+    }
+  }
+
+  async #read(point: NamedPoint): Promise<Findings> {
+    const image = await this.#export(point.address);
+    const findings = await inspect(image);
+    sound(findings, JSON.stringify(point.address));
+    await Deno.remove(image);
+    return findings;
+  }
+
+  /** A call that is repeated while writers leave the daemon no gap for its lock: `busy` says that nothing was done. */
+  async #call(op: string, args: Record<string, unknown>): Promise<Record<string, unknown>> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await this.#daemon!.call(op, args);
+      } catch (error) {
+        if (!(error instanceof AnswerError) || error.code !== "busy" || attempt === BUSY_ATTEMPTS) throw error;
+        this.summary.busy++;
+      }
+    }
+  }
+
+  async #export(address: NamedPoint["address"]): Promise<string> {
+    const file = `${this.#directory}/export-${this.#exports++}.db`;
+    using store = await openStore(this.#store);
+    await store.export(address, file);
+    return file;
+  }
+
+  async #open(branch: string): Promise<string> {
+    const answer = await this.#call("open", { db: DB, branch });
+    return String(answer.checkout);
+  }
+
+  async #startDaemon(): Promise<Daemon> {
+    return await Daemon.start({
+      store: this.#store,
+      socket: `${this.#directory}/s`,
+      flush_every: this.#random.pick(["0", "200ms", "1s"]),
+      snapshot_every: this.#random.pick([1, 3, 16]),
+    });
+  }
+}
+
+const INCIDENTS = ["kill_daemon", "bounce", "flush", "checkpoint", "fork"] as const;
+type Incident = typeof INCIDENTS[number] | "kill_writer";
+
+function sound(findings: Findings, what: string): void {
+  if (findings.integrity !== "ok") throw new Error(`${what}: integrity_check says ${findings.integrity}`);
+  if (findings.money !== EXPECTED_MONEY) {
+    throw new Error(`${what}: a transaction was torn, accounts sum ${findings.money}`);
+  }
+}
+
+function holds(findings: Findings, acknowledged: Map<number, number[]>, what: string): void {
+  for (const [writer, list] of acknowledged) {
+    const missing = list.filter((seq) => !findings.acknowledged.get(writer)?.has(seq));
+    if (missing.length > 0) throw new Error(`${what} lacks acknowledged commits ${missing} of writer ${writer}`);
+  }
+}
+
+/** A checkpoint holds, of each writer, everything up to some commit and nothing after it. */
+function prefix(early: Findings, late: Findings): void {
+  for (const [writer, set] of early.acknowledged) {
+    const last = Math.max(...set);
+    const expected = [...late.acknowledged.get(writer) ?? []].filter((seq) => seq <= last);
+    if (expected.length !== set.size) throw new Error(`a checkpoint has a hole in the commits of writer ${writer}`);
+  }
+}
