@@ -70,10 +70,3 @@ function exists(path: string): boolean {
     throw error;
   }
 }
-
-/** Builds every program that the S3 tests need: `deno run -A tests/support/go_tool.ts`. */
-if (import.meta.main) {
-  const { MINIO } = await import("./minio.ts");
-  const { VERSITYGW } = await import("./second_s3.ts");
-  for (const tool of [MINIO, VERSITYGW]) console.log(await goTool(tool));
-}
