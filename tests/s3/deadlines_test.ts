@@ -1,0 +1,172 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { BackendError } from "../../lib/backend/backend.ts";
+import { S3Backend } from "../../lib/backend/s3.ts";
+import { FaultProxy, type ProxiedRequest, type ProxyFault } from "../support/fault_proxy.ts";
+import { startVersitygw } from "../support/second_s3.ts";
+import { backendOptions, emptyS3, type S3Server } from "../support/s3_server.ts";
+import { ManualClock } from "./_manual_clock.ts";
+
+const MIB = 1024 * 1024;
+const MINUTE_MS = 60_000;
+
+let server: S3Server;
+Deno.test.beforeAll(async () => {
+  server = await startVersitygw();
+});
+Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
+
+/** A backend whose requests pass a proxy and whose time stands still. */
+interface Staged extends AsyncDisposable {
+  backend: S3Backend;
+  clock: ManualClock;
+  proxy: FaultProxy;
+  /** Resolves with the first request that `fault` befell. */
+  befell(fault: ProxyFault, which?: (request: ProxiedRequest) => boolean): Promise<ProxiedRequest>;
+}
+
+async function staged(): Promise<Staged> {
+  const inner = await emptyS3(server);
+  const proxy = new FaultProxy(server.endpoint);
+  const clock = new ManualClock();
+  const place = { ...server, endpoint: proxy.endpoint };
+  const backend = await S3Backend.open({ ...backendOptions(place, inner.prefix), clock });
+  return {
+    backend,
+    clock,
+    proxy,
+    befell: (fault, which = () => true) =>
+      new Promise((resolve) => {
+        proxy.plan = (request) => {
+          if (!which(request)) return undefined;
+          resolve(request);
+          return fault;
+        };
+      }),
+    [Symbol.asyncDispose]: async () => {
+      backend.close();
+      await proxy[Symbol.asyncDispose]();
+      await inner[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Whether a promise is still open after everything that could settle it has had its turn. */
+async function pending(promise: Promise<unknown>): Promise<boolean> {
+  let settled = false;
+  promise.then(() => settled = true, () => settled = true);
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setTimeout(resolve, 0));
+  return !settled;
+}
+
+async function failure(promise: Promise<unknown>): Promise<BackendError> {
+  const error = await promise.then(() => new Error("it succeeded"), (error) => error);
+  assert(error instanceof BackendError, String(error));
+  return error;
+}
+
+Deno.test("an answer that has not begun after 60 s is given up, and no earlier", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array(10));
+  const seen = stage.befell({ kind: "hang" });
+  const reading = failure(stage.backend.get("k"));
+  await seen;
+  await stage.clock.sleeper(MINUTE_MS);
+  stage.clock.advance(MINUTE_MS - 1);
+  assert(await pending(reading));
+  stage.clock.advance(1);
+  const error = await reading;
+  assertEquals(error.code, "unavailable");
+  assertStringIncludes(error.message, "did not begin within 60 s");
+});
+
+Deno.test("a conditional write whose answer never begins is ambiguous, and is not tried again", async () => {
+  await using stage = await staged();
+  const etag = await stage.backend.create("k", new Uint8Array([1]));
+  let befallen = 0;
+  const seen = stage.befell({ kind: "hang" }, ({ method }) => method === "PUT" && ++befallen > 0);
+  const writing = failure(stage.backend.replace("k", new Uint8Array([2]), etag));
+  await seen;
+  await stage.clock.sleeper(MINUTE_MS);
+  stage.clock.advance(MINUTE_MS);
+  assertEquals((await writing).code, "ambiguous");
+  assertEquals(befallen, 1);
+});
+
+Deno.test("a write that took effect before its answer hung is a success once the deadline has passed", async () => {
+  await using stage = await staged();
+  const etag = await stage.backend.create("k", new Uint8Array([1]));
+  const seen = stage.befell({ kind: "hang", after: true }, ({ method }) => method === "PUT");
+  const writing = stage.backend.replace("k", new Uint8Array([2]), etag);
+  await seen;
+  await stage.clock.sleeper(MINUTE_MS);
+  // The server does its part in its own time; nothing can be seen of it but the object.
+  while ((await stage.backend.get("k")).bytes[0] !== 2);
+  stage.clock.advance(MINUTE_MS);
+  assertEquals(await writing, (await stage.backend.get("k")).etag);
+});
+
+Deno.test("a download without a byte for 60 s ends with `read stalled`", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array(MIB));
+  const seen = stage.befell({ kind: "stall", body_bytes: 1000 });
+  const { chunks } = await stage.backend.getStream("k");
+  await seen;
+  let got = 0;
+  const reading = failure((async () => {
+    for await (const chunk of chunks) got += chunk.length;
+  })());
+  await stage.clock.sleeper(MINUTE_MS);
+  while (got < 1000) await new Promise((resolve) => setTimeout(resolve, 0));
+  stage.clock.advance(MINUTE_MS - 1);
+  assert(await pending(reading));
+  stage.clock.advance(1);
+  const error = await reading;
+  assertEquals([error.code, error.key, got], ["stalled", "k", 1000]);
+  assertStringIncludes(error.message, "read stalled");
+});
+
+Deno.test("a download that keeps moving has no deadline, however long it takes", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array(4 * MIB));
+  const { chunks } = await stage.backend.getStream("k");
+  let got = 0;
+  for await (const chunk of chunks) {
+    got += chunk.length;
+    stage.clock.advance(10 * MINUTE_MS);
+  }
+  assertEquals(got, 4 * MIB);
+});
+
+Deno.test("while a body is sent only the call as a whole has a deadline: 15 min and a second for each MiB", async () => {
+  await using stage = await staged();
+  const seen = stage.befell({ kind: "deaf" }, ({ method }) => method === "PUT");
+  const writing = failure(stage.backend.put("k", new Uint8Array(48 * MIB)));
+  await seen;
+  const total_ms = 15 * MINUTE_MS + 48_000;
+  await stage.clock.sleeper(total_ms);
+  stage.clock.advance(total_ms - 1);
+  assert(await pending(writing));
+  assertEquals(stage.clock.sleeping, [total_ms]);
+  stage.clock.advance(1);
+  assertEquals((await writing).code, "ambiguous");
+});
+
+Deno.test("each call of a multipart upload has its own 15 min", async () => {
+  await using stage = await staged();
+  let parts = 0;
+  const seen = stage.befell({ kind: "deaf" }, ({ target }) => target.includes("partNumber=2") && ++parts > 0);
+  async function* body(): AsyncGenerator<Uint8Array> {
+    for (let chunk = 0; chunk < 10; chunk++) yield await Promise.resolve(new Uint8Array(4 * MIB));
+  }
+  const writing = failure(stage.backend.put("k", body()));
+  await seen;
+  // Parts 1 and 3 are through; nothing but part 2 is under way.
+  while (stage.clock.sleeping.length !== 1) await new Promise((resolve) => setTimeout(resolve, 1));
+  assertEquals(stage.clock.sleeping, [15 * MINUTE_MS]);
+  stage.clock.advance(15 * MINUTE_MS - 1);
+  assert(await pending(writing));
+  stage.clock.advance(1);
+  assertEquals((await writing).code, "unavailable");
+  assertEquals(parts, 1);
+  await assertRejects(() => stage.backend.head("k"), BackendError, "no object");
+});
