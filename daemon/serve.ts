@@ -9,18 +9,24 @@
  */
 
 import type { SessionEvent } from "../lib/capture/session.ts";
-import { type Clock, systemClock } from "../lib/clock.ts";
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
 import { storeDirectory } from "../lib/store/open.ts";
+import { VERSION } from "../lib/version.ts";
 import { Connections } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
 import { Dispatcher } from "./dispatch.ts";
+import { counted } from "./counted.ts";
 import { createHandlers } from "./handlers.ts";
+import { BearerToken, type HttpAddress, parseHttpAddress } from "./http/auth.ts";
+import type { HttpTimeouts } from "./http/guard.ts";
+import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./locks.ts";
 import { type Log, oneLineLog } from "./log.ts";
+import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
 import { Publisher } from "./publisher.ts";
 import { keyOf, Sessions } from "./sessions.ts";
@@ -45,6 +51,8 @@ export interface ServeOptions {
   flush_every_ms?: number;
   /** Segments past the last snapshot before a flush writes a snapshot, >= 1. {@linkcode DEFAULT_SNAPSHOT_EVERY} when absent. */
   snapshot_every?: number;
+  /** The HTTP listener; none when absent. */
+  http?: HttpListenOptions;
   /** Worker threads, >= 2. */
   workers?: number;
   /** Takes entries of the log. */
@@ -53,8 +61,22 @@ export interface ServeOptions {
   signal?: AbortSignal;
   /** Time, by default the system's. */
   clock?: Clock;
+  /** Randomness, by default the system's. */
+  random?: RandomBytes;
   /** Deadline of a write to a client; for tests. */
   write_deadline_ms?: number;
+}
+
+/** What the HTTP listener is asked to be. */
+export interface HttpListenOptions {
+  /** `host:port`; port 0 takes a free one. */
+  address: string;
+  /** The bearer token; without one it is generated, and told of once in the log. */
+  token?: string;
+  /** Whether an address that others can reach is meant. */
+  allow_non_loopback?: boolean;
+  /** Shorter deadlines; for tests. */
+  timeouts?: Partial<HttpTimeouts>;
 }
 
 /** A daemon that serves. */
@@ -63,6 +85,8 @@ export interface RunningDaemon {
   readonly store: string;
   /** Path of the socket. */
   readonly socket: string;
+  /** `host:port` of the HTTP listener, when there is one. */
+  readonly http?: string;
   /** Resolves once it has stopped, with the sessions that could not be flushed and closed: none, if all went well. */
   readonly finished: Promise<UnclosedSession[]>;
   /** Begins a shutdown and resolves with {@linkcode RunningDaemon.finished}. */
@@ -91,6 +115,9 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const flush_every_ms = options.flush_every_ms ?? DEFAULT_FLUSH_EVERY_MS;
   checkNumbers(flush_every_ms, snapshot_every);
   const clock = options.clock ?? systemClock;
+  const random = options.random ?? systemRandom;
+  // A listener that may not be is refused before anything is touched.
+  const listener = options.http && checkListener(options.http, random);
   const log = oneLineLog(options.log ?? (() => {}));
   await using cleanup = new AsyncDisposableStack();
 
@@ -101,13 +128,17 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   cleanup.defer(() => void socket.close());
   lock.update({ socket: options.socket });
   const publisher = new Publisher({ clock, ...deadlineOf(options) });
+  const metrics = new Metrics(VERSION);
   const engine = await WorkerPool.start({
     setup: { store: options.store, flush_every_ms, snapshot_every },
     directories: directoriesOf(store),
     ...(options.workers === undefined ? {} : { workers: options.workers }),
     clock,
     log,
-    onEvent: (address, event) => publish(publisher, log, address, event),
+    onEvent: (address, event) => {
+      metrics.sessionEvent(event);
+      publish(publisher, log, address, event);
+    },
   });
   cleanup.defer(() => engine.close());
 
@@ -116,7 +147,20 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const stopped = Promise.withResolvers<void>();
   const onShutdown = () => stopped.resolve();
   const handlers = createHandlers({ engine, sessions, locks, location: store, pid: Deno.pid, onShutdown });
-  const dispatcher = new Dispatcher(handlers, log);
+  const isLive = (address: Address) => sessions.live(address) !== undefined;
+  const dispatcher = new Dispatcher(counted(handlers, { metrics, clock, isLive }), log);
+  const http = listener && await startHttp(listener, {
+    dispatcher,
+    publisher,
+    metrics,
+    sessions: () => sessions.infos(() => true),
+    sessionCount: () => sessions.size,
+    clock,
+    random,
+    log,
+    ...(options.http?.timeouts === undefined ? {} : { timeouts: options.http.timeouts }),
+  });
+  if (http) cleanup.defer(() => http.close());
   const connections = new Connections({
     dispatcher,
     publisher,
@@ -133,6 +177,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const finished = stopped.promise.then(async () => {
     await using _resources = resources;
     log(`stopping: sessions=${sessions.size}`);
+    http?.stopAccepting();
     await withDeadline(dispatcher.stop(), clock, SHUTDOWN_DEADLINE_MS).catch(() =>
       log("stopping: operations still run; they are cut off")
     );
@@ -146,12 +191,36 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   return {
     store,
     socket: options.socket,
+    ...(http === undefined ? {} : { http: http.address }),
     finished,
     shutdown: () => {
       onShutdown();
       return finished;
     },
   };
+}
+
+function checkListener(options: HttpListenOptions, random: RandomBytes): { address: HttpAddress; token: BearerToken } {
+  const address = parseHttpAddress(options.address);
+  const token = BearerToken.forListener(address, {
+    ...(options.token === undefined ? {} : { token: options.token }),
+    allow_non_loopback: options.allow_non_loopback === true,
+    random,
+  });
+  return { address, token };
+}
+
+/** Loaded only when it is asked for: a daemon without it starts faster. */
+async function startHttp(
+  { address, token }: { address: HttpAddress; token: BearerToken },
+  options: Omit<HttpOptions, "address" | "token">,
+): Promise<HttpServer> {
+  const { HttpServer } = await import("./http/server.ts");
+  const server = HttpServer.start({ ...options, address, token });
+  options.log(`http listening on ${server.address} (bearer auth, token fingerprint ${token.fingerprint})`);
+  // The one line that ever shows it.
+  if (token.generated !== undefined) options.log(`http token: ${token.generated}`);
+  return server;
 }
 
 function checkNumbers(flush_every_ms: number, snapshot_every: number): void {

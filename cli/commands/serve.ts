@@ -4,7 +4,7 @@
  * @module
  */
 
-import { serve } from "../../daemon/serve.ts";
+import { type HttpListenOptions, serve } from "../../daemon/serve.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../args.ts";
 import type { Io } from "../io.ts";
@@ -16,16 +16,32 @@ export async function run(args: Args, io: Io): Promise<undefined> {
     socket: args.socket,
     flush_every_ms: args.numberOf("flush-every"),
     snapshot_every: args.numberOf("snapshot-every"),
+    ...http(args),
     log: (line) => io.note(line),
     signal: io.signal,
   });
-  if (io.json) io.outJson({ ok: true, store: daemon.store, socket: daemon.socket, pid: Deno.pid });
+  if (io.json) {
+    io.outJson({
+      ok: true,
+      store: daemon.store,
+      socket: daemon.socket,
+      ...(daemon.http ? { http: daemon.http } : {}),
+      pid: Deno.pid,
+    });
+  }
   const unclosed = await daemon.finished;
   if (unclosed.length === 0) return;
   const which = unclosed.map(({ address, error }) => `${address} (${error})`).join(", ");
   throw new TaskdError("session_failed", `Stopped, but could not close every session: ${which}`, {
     hint: "What was not made durable is still in the checkouts",
   });
+}
+
+function http(args: Args): { http?: HttpListenOptions } {
+  const [address, token] = [args.text("http"), args.text("token")];
+  if (address === undefined) return {};
+  const allow_non_loopback = args.on("http-allow-non-loopback");
+  return { http: { address, allow_non_loopback, ...(token === undefined ? {} : { token }) } };
 }
 
 /** Nothing is left to print. */

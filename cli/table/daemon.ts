@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CommandSpec } from "../command.ts";
+import type { CommandSpec, Plan } from "../command.ts";
 import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH } from "./_shared.ts";
 
@@ -14,6 +14,15 @@ function programModules(): PermissionSet {
   if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
   const folders = ["daemon", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
   return { ...NO_PERMISSIONS, read: folders };
+}
+
+/** The HTTP listener's own address, and the loopback between it and the server behind its guard. */
+function httpNeeds(plan: Plan): PermissionSet {
+  const { http } = plan.flags;
+  if (typeof http !== "string") return NO_PERMISSIONS;
+  // Any host is what an empty one stands for.
+  const address = http.startsWith(":") ? `0.0.0.0${http}` : http;
+  return { ...NO_PERMISSIONS, net: [address, "127.0.0.1"], sys: ["inspector"] };
 }
 
 /** Commands of the groups Daemon and Program. */
@@ -42,6 +51,24 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
         help: "Segments after which a whole snapshot is stored",
       },
       {
+        name: "http",
+        kind: "string",
+        value: "HOST:PORT",
+        help: "Also listen for HTTP: /healthz, /metrics, /events, /rpc and /debug/pprof/",
+      },
+      {
+        name: "token",
+        kind: "string",
+        value: "TOKEN",
+        env: "BSTORE_TOKEN",
+        help: "Bearer token of the HTTP listener; others on this host can see it here, but not in the environment",
+      },
+      {
+        name: "http-allow-non-loopback",
+        kind: "boolean",
+        help: "Let -http name an address that others can reach; needs an explicit token",
+      },
+      {
         name: "files",
         kind: "file",
         value: "DIRECTORY",
@@ -57,7 +84,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
       // The umask keeps others from the socket from its first moment on.
       const own = { ...NO_PERMISSIONS, read: files, write: files, sys: ["umask"] };
-      return [storeNeeds(plan), socket, programModules(), own].reduce(unionOf);
+      return [storeNeeds(plan), socket, programModules(), own, httpNeeds(plan)].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
   },
