@@ -1,0 +1,76 @@
+import { assert, assertEquals } from "@std/assert";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { Pace } from "./_pace.ts";
+import { Serial } from "./_serial.ts";
+
+Deno.test("looks are quick while commits come in, rare when none do, and quick again with the next one", () => {
+  const clock = new VirtualClock();
+  const pace = new Pace(clock);
+  const looks = (saw: boolean, count: number) => {
+    for (let i = 0; i < count; i++) {
+      clock.advance(pace.delay_ms);
+      pace.polled(saw, 0);
+    }
+    return pace.delay_ms;
+  };
+  // A lag has to end within 100 ms of a burst.
+  assert(looks(true, 20) < 50);
+  assert(looks(false, 200) >= 250);
+  assert(looks(true, 1) < 50);
+});
+
+Deno.test("a look that takes long is paid for by a long pause", () => {
+  const clock = new VirtualClock();
+  const pace = new Pace(clock);
+  pace.polled(true, 500);
+  assert(pace.delay_ms >= 1500, `${pace.delay_ms}`);
+});
+
+Deno.test("the log is folded when it is large or traffic is over, never when it is empty", () => {
+  const clock = new VirtualClock();
+  const pace = new Pace(clock);
+  pace.polled(true, 0);
+  assertEquals([pace.takeoverDue(0), pace.takeoverDue(4096), pace.takeoverDue(1 << 30)], [false, false, true]);
+  clock.advance(1_000);
+  assertEquals([pace.takeoverDue(0), pace.takeoverDue(4096)], [false, true]);
+});
+
+Deno.test("a fold that something stands in the way of is tried ever more rarely, until it goes through", () => {
+  const clock = new VirtualClock();
+  const pace = new Pace(clock);
+  clock.advance(10_000);
+  const pauses: number[] = [];
+  for (let tries = 0; tries < 12; tries++) {
+    pace.tookOver(false);
+    const began = clock.monotonic();
+    while (!pace.takeoverDue(4096)) clock.advance(10);
+    pauses.push(clock.monotonic() - began);
+  }
+  assertEquals(pace.blocked, 12);
+  assert(pauses[0]! < 1_000);
+  assertEquals(pauses, [...pauses].sort((a, b) => a - b));
+  assertEquals(pauses.at(-1), 10_000);
+  pace.tookOver(true);
+  assertEquals(pace.blocked, 0);
+  assert(pace.takeoverDue(4096));
+});
+
+Deno.test("jobs run one after the other, whatever becomes of them", async () => {
+  const serial = new Serial();
+  const log: string[] = [];
+  const job = (name: string, fate?: Error) => async () => {
+    log.push(`${name} begins`);
+    await Promise.resolve();
+    log.push(`${name} ends`);
+    if (fate) throw fate;
+    return name;
+  };
+  const outcomes = await Promise.allSettled([
+    serial.run(job("a")),
+    serial.run(job("b", new Error("b failed"))),
+    serial.run(job("c")),
+  ]);
+  assertEquals(log, ["a", "b", "c"].flatMap((name) => [`${name} begins`, `${name} ends`]));
+  assertEquals(outcomes.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
+  assertEquals(serial.busy, false);
+});

@@ -1,0 +1,217 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { fails, insert, inSession, onStore, unavailable } from "../../tests/support/session.ts";
+import { at, rows, sql, stored } from "../../tests/support/stores.ts";
+import { TaskdError } from "../errors.ts";
+
+Deno.test("close() flushes, gives the lease back and leaves a checkout that is known to be clean", () =>
+  onStore(async (scene) => {
+    const session = await scene.open();
+    sql(session.checkout, "CREATE TABLE t(v)", "INSERT INTO t VALUES(1)");
+    await session.close();
+    await session.close();
+    assertEquals(scene.types, "session_opened flushed session_closed");
+    assertEquals(scene.events.at(-1)?.detail, {});
+    assertEquals((await scene.store.lease(at("app"))).live, false);
+    assertEquals(await stored(scene.store, "app"), "1");
+    assertEquals(Deno.statSync(session.checkout).mode! & 0o777, 0o600);
+    for (const suffix of ["-wal", "-shm", ".session"]) {
+      assertEquals(
+        [...Deno.readDirSync(`${scene.directory}/checkouts/app`)].some(({ name }) => name.endsWith(suffix)),
+        false,
+        suffix,
+      );
+    }
+    // Neither of the next two reads an object: size and time prove the content.
+    scene.plan = unavailable("getStream", "getRange");
+    assertEquals((await scene.store.checkout(at("app"))).source, "kept");
+    await (await scene.open()).close();
+  }));
+
+Deno.test("a closed session answers that it is closed and tells nothing more", () =>
+  onStore(async (scene) => {
+    const session = await scene.open();
+    await session.close();
+    await fails("no_session", session.flush());
+    await fails("no_session", session.checkpoint("one"));
+    assertEquals(session.status().durable_txid, session.txid);
+    assertEquals(scene.types, "session_opened session_closed");
+  }));
+
+Deno.test("what an application commits after close() is found by the next session", () =>
+  onStore(async (scene) => {
+    const session = await scene.open();
+    const application = new DatabaseSync(session.checkout);
+    application.exec("CREATE TABLE t(v); INSERT INTO t VALUES(1)");
+    await session.close();
+    application.exec("INSERT INTO t VALUES(2)");
+    const next = await scene.open();
+    application.exec("INSERT INTO t VALUES(3)");
+    await next.flush();
+    assertEquals(await stored(scene.store, "app"), "1,2,3");
+    application.exec("INSERT INTO t VALUES(4)");
+    await next.close();
+    assertEquals(await stored(scene.store, "app"), "1,2,3,4");
+    application.close();
+  }));
+
+Deno.test("a writer at work does not keep a session from closing, and its commit is not lost", () =>
+  onStore(async (scene) => {
+    const session = await scene.open();
+    const application = new DatabaseSync(session.checkout);
+    application.exec("CREATE TABLE t(v); INSERT INTO t VALUES(1); BEGIN IMMEDIATE; INSERT INTO t VALUES(2)");
+    await session.close();
+    assertEquals(await stored(scene.store, "app"), "1");
+    application.exec("COMMIT");
+    application.close();
+    const next = await scene.open();
+    await next.close();
+    assertEquals(await stored(scene.store, "app"), "1,2");
+  }));
+
+Deno.test("a close whose last flush fails says so, gives the lease back, and the next session has everything", () =>
+  onStore(async (scene) => {
+    const session = await scene.open();
+    sql(session.checkout, "CREATE TABLE t(v)", "INSERT INTO t VALUES(1)");
+    scene.plan = unavailable("put");
+    await fails("unavailable", session.close());
+    assertEquals(scene.types, "session_opened flush_failed session_closed");
+    assert((scene.events.at(-1)?.detail as { error?: string }).error?.includes("unavailable"));
+    scene.plan = () => undefined;
+    assertEquals((await scene.store.status(at("app"))).state, "dirty");
+    const next = await scene.open();
+    await next.close();
+    assertEquals(await stored(scene.store, "app"), "1");
+  }));
+
+Deno.test("an opening that fails leaves the branch free and the checkout untouched", () =>
+  onStore(async (scene) => {
+    await (await scene.open()).close();
+    const path = await scene.store.path(at("app"));
+    sql(path, "CREATE TABLE t(v)");
+    Deno.removeSync(`${path}.sum`);
+    await fails("dirty", scene.open());
+    assertEquals((await scene.store.lease(at("app"))).live, false);
+    assertEquals(rows(path, "SELECT count(*) FROM t"), "0");
+    // A directory in the place of the session's record: the opening fails at its very end.
+    await scene.store.checkout(at("app"), { force: true });
+    Deno.mkdirSync(`${path}.session`);
+    await assertRejects(() => scene.open(), TaskdError);
+    Deno.removeSync(`${path}.session`);
+    const session = await scene.open();
+    await session.close();
+  }));
+
+Deno.test("edits made while no session was open are adopted as a full copy", () =>
+  onStore(async (scene) => {
+    await (await scene.open()).close();
+    const path = await scene.store.path(at("app"));
+    sql(path, "CREATE TABLE t(v)", "INSERT INTO t VALUES('between')");
+    const session = await scene.open();
+    assertEquals(session.status().rebases, 1);
+    assertEquals((await session.flush()).kind, "snapshot");
+    assertEquals(await stored(scene.store, "app"), "between");
+    await session.close();
+  }));
+
+const CHILD = new URL("./session.ts", import.meta.url).href;
+
+/** Opens a session in another process, runs `script` there with `session`, and kills it. */
+async function cutOff(directory: string, script: string): Promise<void> {
+  const base = new URL("../../", import.meta.url);
+  const program = `
+    import { CaptureSession } from ${JSON.stringify(CHILD)};
+    import { openStore } from ${JSON.stringify(new URL("lib/store/open.ts", base).href)};
+    import { sql } from ${JSON.stringify(new URL("tests/support/stores.ts", base).href)};
+    const store = await openStore(Deno.args[0]);
+    const session = await CaptureSession.open(store, { db: "app", branch: "main" }, { flush_every_ms: 0, snapshot_every: 16 });
+    ${script}
+    Deno.kill(Deno.pid, "SIGKILL");
+  `;
+  const file = await Deno.makeTempFile({ suffix: ".ts" });
+  try {
+    await Deno.writeTextFile(file, program);
+    const config = new URL("deno.json", base).pathname;
+    const { signal, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "--no-prompt", "--quiet", "--no-check", "--config", config, file, directory],
+      stdout: "null",
+      stderr: "piped",
+    }).output();
+    assertEquals(signal, "SIGKILL", new TextDecoder().decode(stderr));
+  } finally {
+    await Deno.remove(file);
+  }
+}
+
+Deno.test("a session that was cut off is taken up at once where its last flush ended, with every commit since", () =>
+  onStore(async (scene) => {
+    const path = (await scene.store.checkout(at("app"))).path;
+    // An application that stays attached, so that the log outlives the session.
+    const application = new DatabaseSync(path);
+    application.exec("CREATE TABLE t(v)");
+    await cutOff(
+      scene.directory,
+      `await session.flush(); sql(session.checkout, "INSERT INTO t VALUES(1)"); await session.flush();
+      sql(session.checkout, "INSERT INTO t VALUES(2)");`,
+    );
+    application.exec("INSERT INTO t VALUES(3)");
+    const session = await scene.open();
+    assert(scene.log.some((line) => line.includes("resumed")), scene.log.join("\n"));
+    assertEquals(session.status().rebases, 0);
+    const { kind, txid } = await session.flush();
+    assertEquals(kind, "segment");
+    assertEquals(await stored(scene.store, "app"), "1,2,3");
+    application.exec("INSERT INTO t VALUES(4)");
+    assertEquals((await session.flush()).txid, txid + 1);
+    await session.close();
+    assertEquals(await stored(scene.store, "app"), "1,2,3,4");
+    application.close();
+  }, { on_disk: true }));
+
+Deno.test("a session that was cut off and whose log was folded meanwhile is taken up by a full copy", () =>
+  onStore(async (scene) => {
+    const path = (await scene.store.checkout(at("app"))).path;
+    await cutOff(
+      scene.directory,
+      `sql(session.checkout, "CREATE TABLE t(v)"); await session.flush(); sql(session.checkout, "INSERT INTO t VALUES(1)");`,
+    );
+    sql(path, "INSERT INTO t VALUES(2)"); // the last to leave folds the log and removes it
+    const session = await scene.open();
+    assertEquals(session.status().rebases, 1);
+    await session.close();
+    assertEquals(await stored(scene.store, "app"), "1,2");
+  }, { on_disk: true }));
+
+Deno.test("a session that was cut off with nothing pending needs no full copy", () =>
+  onStore(async (scene) => {
+    await cutOff(scene.directory, `sql(session.checkout, "CREATE TABLE t(v)"); await session.flush();`);
+    const session = await scene.open();
+    assertEquals(session.status().rebases, 0);
+    assertEquals((await session.flush()).kind, "none");
+    await session.close();
+  }, { on_disk: true }));
+
+Deno.test("a checkout that is removed or replaced ends the session in the error state, and its flushes are refused", async (t) => {
+  const attacks: [string, (path: string) => void][] = [
+    ["removed", (path) => Deno.removeSync(path)],
+    ["replaced", (path) => {
+      Deno.copyFileSync(path, `${path}.copy`);
+      Deno.renameSync(`${path}.copy`, path);
+    }],
+    ["its -wal removed", (path) => Deno.removeSync(`${path}-wal`)],
+  ];
+  for (const [name, attack] of attacks) {
+    await t.step(name, () =>
+      inSession(async (scene, session) => {
+        insert(session, "kept");
+        await session.flush();
+        insert(session, "lost");
+        session.status();
+        attack(session.checkout);
+        await scene.pass(3_000);
+        assertEquals([session.status().state, session.status().error?.code], ["error", "capture_failed"]);
+        await fails("session_failed", session.flush());
+        assertEquals(await stored(scene.store, "app"), "kept");
+      }));
+  }
+});
