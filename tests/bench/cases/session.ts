@@ -61,8 +61,9 @@ export const open: BenchCase = {
 };
 
 const TRANSACTIONS: Readonly<Record<string, string>> = {
-  "update of one row": "UPDATE products SET stock = stock + 1 WHERE id = ?",
-  "one order inserted": "INSERT INTO orders (customer_id, placed_at, status) VALUES (?, '2025-01-01 12:00:00', 'new')",
+  "a product's stock": "UPDATE products SET stock = stock + 1 WHERE id = ?",
+  "an order's status": "UPDATE orders SET status = status || '.' WHERE id = ?",
+  "a new order": "INSERT INTO orders (customer_id, placed_at, status) VALUES (?, '2025-01-01 12:00:00', 'new')",
 };
 
 /** Flushing. */
@@ -70,8 +71,9 @@ export const flush: BenchCase = {
   name: "flush",
   title: "Flush one small transaction",
   method:
-    "One transaction of an application, then a flush: the pages it changed are stored and the branch's head moves, both durable. The other way to make a " +
-    "copy elsewhere current is to copy again.",
+    "One transaction of an application, then a flush: the pages it changed are stored and the branch's head moves, both durable. A product shares its page " +
+    "with other products' prose, an order its page with 90 others; a new order changes an index as well. The other way to make a copy elsewhere current is to " +
+    "copy again.",
   places: "each",
   async run(bench, place) {
     const size_mb = bench.pick(100, 12);
