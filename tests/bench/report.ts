@@ -9,7 +9,7 @@ import { type Figure, meetsTarget, type Report } from "./figures.ts";
 
 const HEADINGS = ["where", "size", "what", "p50", "p95", "best", "n", "to first", "target"];
 
-/** The figures of one case as aligned rows under a heading; `to first` is each p50 over the first one's of its group. */
+/** The figures of one case as aligned rows under a heading; `to first` is the p50 over the first one's of its group, where no target stands. */
 export function caseRows(figures: readonly Figure[]): string[][] {
   const rows = [HEADINGS];
   let first: Figure | undefined;
@@ -25,7 +25,9 @@ export function caseRows(figures: readonly Figure[]): string[][] {
       figure.stats.n > 1 ? shown(figure.stats.p95) : "",
       figure.stats.n > 1 ? shown(best(figure)) : "",
       String(figure.stats.n),
-      sameGroup && first!.stats.p50 > 0 ? `x${shown(figure.stats.p50 / first!.stats.p50)}` : "",
+      sameGroup && figure.target === undefined && first!.stats.p50 > 0
+        ? `x${shown(figure.stats.p50 / first!.stats.p50)}`
+        : "",
       target(figure),
     ]);
   }
@@ -66,7 +68,7 @@ This page is written by \`deno task bench --write-docs\` from a run on one machi
 - Engine calls are timed inside one process. \`cp\` and \`sqlite3\` are timed as the programs a person runs, start included (about a millisecond); they are not
   asked to make their copy durable, while every write of the store is.
 - xfs is made in an image file on the other file system and shares blocks; ext4 cannot.
-- \`to first\` is the p50 over the p50 of the first row of its group. A target belongs to the row's p50; there are no timed assertions in the tests.
+- \`to first\` is the p50 over the p50 of the first row of its group, left out where a target stands. A target belongs to the row's p50; there are no timed assertions in the tests.
 `;
 
 /** The whole report as a page of documentation. */

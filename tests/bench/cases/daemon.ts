@@ -50,7 +50,7 @@ export const idle: BenchCase = {
     bench.add(place, `one core, ${sessions} sessions`, "%", [share], { target: { value: 5, is: "at_most" } });
     bench.add(place, "fork + open of each", "ms", [opening / sessions]);
     const closing = await elapsed(() => daemon.stop());
-    bench.add(place, "stop, of each", "ms", [closing / sessions]);
+    bench.add(place, "stop, flushing and closing all", "s", [closing / 1_000]);
   },
 };
 

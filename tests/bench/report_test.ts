@@ -1,0 +1,55 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { BenchCase } from "./bench.ts";
+import type { Figure, Report } from "./figures.ts";
+import { caseRows, markdownReport, textReport } from "./report.ts";
+
+const stats = (p50: number, n = 20) => ({ n, min: p50 / 2, p50, p95: p50 * 2, max: p50 * 3 });
+const figure = (subject: string, p50: number, more: Partial<Figure> = {}): Figure => ({
+  case: "fork",
+  subject,
+  place: "xfs",
+  size_mb: 12,
+  unit: "ms",
+  stats: stats(p50),
+  ...more,
+});
+const CASE: BenchCase = {
+  name: "fork",
+  title: "Fork a branch",
+  method: "How.",
+  places: "each",
+  run: () => Promise.resolve(),
+};
+
+Deno.test("caseRows() sets each figure beside the first of its place, size and unit", () => {
+  const rows = caseRows([
+    figure("taskd fork", 2, { target: { value: 3, is: "at_most" } }),
+    figure("cp", 250),
+    figure("stored", 289, { unit: "bytes", stats: stats(289, 1) }),
+    figure("taskd fork", 4, { size_mb: 100, target: { value: 3, is: "at_most" } }),
+    figure("VACUUM INTO", 1_234.5, { size_mb: 100 }),
+  ]);
+  assertEquals(rows.slice(1).map((row) => row.slice(2)), [
+    ["taskd fork", "2.00 ms", "4.00", "1.00", "20", "", "<= 3 met"],
+    ["cp", "250 ms", "500", "125", "20", "x125", ""],
+    ["stored", "289 bytes", "", "", "1", "", ""],
+    ["taskd fork", "4.00 ms", "8.00", "2.00", "20", "", "<= 3 MISSED"],
+    ["VACUUM INTO", "1235 ms", "2469", "617", "20", "x309", ""],
+  ]);
+});
+
+Deno.test("both reports show every figure and everything that was skipped", () => {
+  const report: Report = {
+    format: 1,
+    started_at: "2026-01-02T03:04:05.000Z",
+    duration_seconds: 61,
+    quick: false,
+    machine: { processor: "a fast one" },
+    figures: [figure("taskd fork", 2), figure("cp", 250)],
+    skipped: [{ case: "fork", subject: "4096 MB", reason: "no room" }],
+  };
+  for (const text of [textReport(report, [CASE]), markdownReport(report, [CASE])]) {
+    for (const part of ["Fork a branch", "taskd fork", "x125", "4096 MB", "no room"]) assertStringIncludes(text, part);
+  }
+  assertStringIncludes(markdownReport(report, [CASE]), "Run of 2026-01-02, 61 s.");
+});
