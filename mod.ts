@@ -110,7 +110,7 @@ export {
   type InspectOptions,
   type LeaseInfo,
   type ReapedBranch,
-  type ReapOptions,
+  type ReapResult,
   type RepointOptions,
   type RoCacheResult,
   Store,

@@ -81,6 +81,7 @@ function branchOperations(client: Client): BranchOperations {
     branches: async (db) => (await client.call("branches", db === undefined ? {} : { db })).branches,
     databases: async () => (await client.call("databases", {})).databases,
     lease: (address) => client.call("lease", branchOf(address)),
+    collectGarbage: ({ grace_ms, dry_run }) => client.call("gc", { grace_ms, ...(dry_run ? { dry_run } : {}) }),
   };
 }
 

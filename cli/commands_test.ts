@@ -63,10 +63,10 @@ Deno.test("launchFlags() never prompts, lists programs and variables, and loads 
     "--allow-write",
     "--allow-net",
     `--allow-run=${Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp"}`,
-    "--allow-env=HOME,BSTORE_STORE",
+    "--allow-env=HOME,BSTORE_STORE,BSTORE_TOKEN",
     "--allow-sys",
   ]);
-  assertEquals(environmentNames(), ["HOME", "BSTORE_STORE"]);
+  assertEquals(environmentNames(), ["HOME", "BSTORE_STORE", "BSTORE_TOKEN"]);
 });
 
 Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {

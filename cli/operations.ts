@@ -23,6 +23,7 @@ import type {
   RepointResult,
   VerifyResult,
 } from "../lib/store/results.ts";
+import type { GcResult } from "../lib/store/gc.ts";
 import type { Plan } from "./command.ts";
 
 /** Where a database file is. */
@@ -80,6 +81,7 @@ export interface BranchOperations {
   branches(db?: string): Promise<BranchInfo[]>;
   databases(): Promise<DatabaseInfo[]>;
   lease(address: Address): Promise<LeaseAnswer>;
+  collectGarbage(options: { grace_ms: number; dry_run?: boolean; signal?: AbortSignal }): Promise<GcResult>;
 }
 
 /** Operations on live sessions, which only a daemon has. */

@@ -33,6 +33,9 @@ export const STORE_METHODS = {
   branches: "long",
   databases: "short",
   lease: "short",
+  collectGarbage: "long",
+  reapExpired: "short",
+  enforceRoCacheBudget: "short",
 } as const;
 
 /** A method of a store that the daemon uses. */

@@ -26,6 +26,8 @@ export interface HandlerContext {
   /** Where the store is, for people. */
   location: string;
   pid: number;
+  /** Milliseconds that a collection on demand keeps unreachable objects, unless it says otherwise. */
+  gc_grace_ms: number;
   /** Begins a shutdown; does not wait for it. */
   onShutdown: () => void;
 }
@@ -239,6 +241,9 @@ export function createHandlers(context: HandlerContext): Handlers {
     },
 
     lease: (args) => engine.store("lease", [branchOf(args)]),
+
+    gc: ({ grace_ms = context.gc_grace_ms, dry_run }) =>
+      engine.store("collectGarbage", [{ grace_ms, ...flag("dry_run", dry_run) }]),
 
     shutdown: () => {
       context.onShutdown();

@@ -25,6 +25,7 @@ import { BearerToken, type HttpAddress, parseHttpAddress } from "./http/auth.ts"
 import type { HttpTimeouts } from "./http/guard.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./locks.ts";
+import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
 import { type Log, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
@@ -51,6 +52,12 @@ export interface ServeOptions {
   flush_every_ms?: number;
   /** Segments past the last snapshot before a flush writes a snapshot, >= 1. {@linkcode DEFAULT_SNAPSHOT_EVERY} when absent. */
   snapshot_every?: number;
+  /** Milliseconds between ticks of the janitor; 0 turns it off. {@linkcode DEFAULT_REAP_EVERY_MS} when absent. */
+  reap_every_ms?: number;
+  /** Milliseconds an unreachable object is kept. {@linkcode DEFAULT_GC_GRACE_MS} when absent. */
+  gc_grace_ms?: number;
+  /** Bytes that the read-only cache may have; 0, and absent, for no limit. */
+  ro_cache_budget_bytes?: number;
   /** The HTTP listener; none when absent. */
   http?: HttpListenOptions;
   /** Worker threads, >= 2. */
@@ -114,6 +121,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const snapshot_every = options.snapshot_every ?? DEFAULT_SNAPSHOT_EVERY;
   const flush_every_ms = options.flush_every_ms ?? DEFAULT_FLUSH_EVERY_MS;
   checkNumbers(flush_every_ms, snapshot_every);
+  const gc_grace_ms = options.gc_grace_ms ?? DEFAULT_GC_GRACE_MS;
   const clock = options.clock ?? systemClock;
   const random = options.random ?? systemRandom;
   // A listener that may not be is refused before anything is touched.
@@ -146,7 +154,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const locks = new KeyedMutex();
   const stopped = Promise.withResolvers<void>();
   const onShutdown = () => stopped.resolve();
-  const handlers = createHandlers({ engine, sessions, locks, location: store, pid: Deno.pid, onShutdown });
+  const handlers = createHandlers({ engine, sessions, locks, location: store, pid: Deno.pid, gc_grace_ms, onShutdown });
   const isLive = (address: Address) => sessions.live(address) !== undefined;
   const dispatcher = new Dispatcher(counted(handlers, { metrics, clock, isLive }), log);
   const http = listener && await startHttp(listener, {
@@ -168,6 +176,16 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     log,
     ...deadlineOf(options),
   });
+  const janitor = Janitor.start({
+    engine,
+    publisher,
+    metrics,
+    clock,
+    log,
+    reap_every_ms: options.reap_every_ms ?? DEFAULT_REAP_EVERY_MS,
+    gc_grace_ms,
+    ro_cache_budget_bytes: options.ro_cache_budget_bytes ?? 0,
+  });
   options.signal?.addEventListener("abort", onShutdown, { once: true });
   if (options.signal?.aborted) onShutdown();
   const accepting = connections.accept(socket.listener);
@@ -178,8 +196,12 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     await using _resources = resources;
     log(`stopping: sessions=${sessions.size}`);
     http?.stopAccepting();
+    const swept = janitor.stop();
     await withDeadline(dispatcher.stop(), clock, SHUTDOWN_DEADLINE_MS).catch(() =>
       log("stopping: operations still run; they are cut off")
+    );
+    await withDeadline(swept, clock, SHUTDOWN_DEADLINE_MS).catch(() =>
+      log("stopping: the janitor still runs; it is cut off")
     );
     const unclosed = await closeSessions(sessions, locks, { clock, log });
     await publisher.close(GOODBYE_DEADLINE_MS);

@@ -51,6 +51,27 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
         help: "Segments after which a whole snapshot is stored",
       },
       {
+        name: "reap-every",
+        kind: "duration",
+        value: "DURATION",
+        default: "1m",
+        help: "How often the janitor reaps branches, collects garbage and trims the read-only cache; 0 for never",
+      },
+      {
+        name: "gc-grace",
+        kind: "duration",
+        value: "DURATION",
+        default: "15m",
+        help: "How long an object that no branch reaches is kept",
+      },
+      {
+        name: "ro-cache-budget",
+        kind: "bytes",
+        value: "BYTES",
+        default: "0",
+        help: "Bytes of read-only copies to keep, least recently used go first; 0 for no limit",
+      },
+      {
         name: "http",
         kind: "string",
         value: "HOST:PORT",

@@ -101,6 +101,27 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     load: () => import("../commands/diff.ts"),
   },
   {
+    name: "gc",
+    group: "Inspect",
+    summary: "Delete stored objects that no branch reaches",
+    details:
+      "An object that is found to be unreachable is marked, and deleted by a later pass once its grace period is " +
+      "over and it is still unreachable. A pass that cannot read everything deletes nothing.",
+    positionals: [],
+    flags: [
+      { name: "grace", kind: "duration", value: "DURATION", default: "15m", help: "How long such an object is kept" },
+      { name: "dry-run", kind: "boolean", help: "Say what would be done and change nothing" },
+    ],
+    examples: [
+      { words: "gc --dry-run", why: "See how much there is to collect" },
+      { words: "gc --grace 0", why: "Delete what the last pass marked" },
+    ],
+    output: "data",
+    uses: "branches",
+    needs: branchNeeds,
+    load: () => import("../commands/gc.ts"),
+  },
+  {
     name: "verify",
     group: "Inspect",
     summary: "Prove that a branch can be restored",

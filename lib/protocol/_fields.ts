@@ -72,6 +72,7 @@ export const PATH: Kind<string> = {
   schema: v.pipe(text("a path", MAX_PATH_LENGTH), v.startsWith("/", "must be an absolute path")),
 };
 export const TTL: Kind<number> = integer("integer, ms", 1, MAX_TTL_MS);
+export const GRACE: Kind<number> = integer("integer, ms or 0", 0, MAX_TTL_MS);
 export const TTL_OR_NULL: Kind<number | null> = {
   type: "integer, ms, or null",
   schema: v.pipe(v.unknown(), v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`)),

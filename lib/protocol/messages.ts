@@ -6,6 +6,7 @@
  * @module
  */
 
+import type { GcResult } from "../store/gc.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Txid } from "../store/names.ts";
 import type {
@@ -177,6 +178,8 @@ export interface OpTypes {
   verify: { args: BranchArgs & { checkpoint?: string }; answer: VerifyAnswer };
   /** Tells who holds a branch. */
   lease: { args: BranchArgs; answer: LeaseAnswer };
+  /** Collects garbage now. */
+  gc: { args: { grace_ms?: number; dry_run?: boolean }; answer: GcResult };
   /** Stops the daemon. */
   shutdown: { args: Record<never, never>; answer: { sessions: number } };
   /** Turns the connection into a stream of events. */

@@ -17,6 +17,7 @@ import {
   DIFF_ROWS,
   type Field,
   FLAG,
+  GRACE,
   NOTE,
   optional,
   PATH,
@@ -356,6 +357,25 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       live: "whether the lease has not expired",
     },
     errors: ["not_found"],
+  },
+  gc: {
+    summary:
+      "Runs one pass of garbage collection: what no branch reaches is marked, and deleted after its grace period.",
+    fields: {
+      grace_ms: optional(GRACE, "how long such an object is kept; the daemon's -gc-grace when absent"),
+      dry_run: optional(FLAG, "say what would be done and change nothing"),
+    },
+    answer: {
+      marked: "objects that branches reach",
+      tombstoned: "objects newly found to be unreachable",
+      deleted: "objects deleted",
+      backlog: "unreachable objects inside their grace period",
+      kept: "unreached objects that are left alone",
+      bytes_deleted: "bytes deleted",
+      undeleted: "objects that could not be deleted this time",
+      withdrawn: "array of `{db, branch}`: branches removed because their maker died before it could take them back",
+    },
+    errors: ["conflict", "gc_failed"],
   },
   shutdown: {
     summary: "Stops the daemon as SIGTERM does. The connection ends when every session has been flushed and closed.",

@@ -23,7 +23,7 @@ import { branches, databases, type InspectOptions, type LeaseInfo, leaseInfo, st
 import { destroy, protect, touch, type TouchResult } from "./ops/lifecycle.ts";
 import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
 import { compact, promote, type RepointOptions, rollback } from "./ops/repoint.ts";
-import { type ReapedBranch, reapExpired, type ReapOptions } from "./reap.ts";
+import { type ReapedBranch, reapExpired } from "./reap.ts";
 import { Refs } from "./ref.ts";
 import type {
   BranchInfo,
@@ -47,7 +47,7 @@ export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { TouchResult } from "./ops/lifecycle.ts";
 export type { ExportResult } from "./ops/read.ts";
 export type { RepointOptions } from "./ops/repoint.ts";
-export type { ReapedBranch, ReapOptions } from "./reap.ts";
+export type { ReapedBranch } from "./reap.ts";
 export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
 
 /** Chain depth at which an operation at rest materializes; the contract's number. */
@@ -69,6 +69,12 @@ export interface StoreOptions {
   depth_floor?: number;
   /** Told what is worth a line in a log. */
   log?: (line: string) => void;
+}
+
+/** Answer of {@linkcode Store.reapExpired}. */
+export interface ReapResult {
+  reaped: ReapedBranch[];
+  failed: { db: string; branch: string; error: string }[];
 }
 
 /** An open branch store. Every method throws TaskdError with a code of lib/errors.ts. */
@@ -243,9 +249,13 @@ export class Store {
     return collectGarbage(this.context, options);
   }
 
-  /** Destroys the branches whose time to live has passed, and finishes interrupted destroys. */
-  reapExpired(options: ReapOptions = {}): Promise<ReapedBranch[]> {
-    return reapExpired(this.context, options);
+  /** Destroys the branches whose time to live has passed, and finishes interrupted destroys; one that fails holds up no other. */
+  async reapExpired(): Promise<ReapResult> {
+    const failed: ReapResult["failed"] = [];
+    const onError = (address: { db: string; branch: string }, error: Error) => {
+      failed.push({ ...address, error: error.message });
+    };
+    return { reaped: await reapExpired(this.context, { onError }), failed };
   }
 
   /** Brings the read-only cache within a budget, least recently used entries first; 0 only measures it. */

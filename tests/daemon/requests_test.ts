@@ -14,6 +14,7 @@ const RIGHT: Record<string, unknown> = {
   "absolute path": "/nonexistent/folder/file.db",
   integer: 1,
   "integer, ms": 1000,
+  "integer, ms or 0": 1000,
   "integer, ms, or null": 1000,
   "array of strings": ["t"],
 };
@@ -27,6 +28,7 @@ const WRONG: Record<string, unknown[]> = {
   "absolute path": ["", "relative", "a\0b", "/a\0b", `/${"x".repeat(4095)}`, "x".repeat(900_000)],
   integer: [-1, 0.5, 1e300, 10_001, "1"],
   "integer, ms": [0, -1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
+  "integer, ms or 0": [-1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
   "integer, ms, or null": [0, -1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
   "array of strings": ["t", [1], [["t"]], Array(1001).fill("t"), ["a\0b"], Array(100_000).fill("t")],
 };
