@@ -1,11 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { fails, insert, inSession, unavailable } from "../../tests/support/session.ts";
+import { fails, insert, inSession, raiseDoubt, unavailable } from "../../tests/support/session.ts";
 import { at, rows, stored } from "../../tests/support/stores.ts";
 import { Writer } from "../../tests/support/writers.ts";
 import type { FaultPlan } from "../backend/faulty.ts";
 import { TaskdError } from "../errors.ts";
 import { LEASE_TTL_MS } from "../store/lease.ts";
-import type { CaptureSession } from "./session.ts";
 
 Deno.test("a flush stores what was committed, counts its commits, and says what is durable", () =>
   inSession(async ({ store, events }, session) => {
@@ -88,17 +87,6 @@ Deno.test("a failed flush loses nothing: the next one stores everything, also wh
       }));
   }
 });
-
-/** Makes the session doubt what it read of the log, as a foreign writer of the -wal would. */
-function raiseDoubt(session: CaptureSession): void {
-  const name = `${session.checkout}-wal`;
-  const header = Deno.readFileSync(name).subarray(0, 32);
-  using wal = Deno.openSync(name, { write: true });
-  wal.writeSync(new Uint8Array(32));
-  session.status();
-  wal.seekSync(0, Deno.SeekMode.Start);
-  wal.writeSync(header);
-}
 
 Deno.test("a log that cannot be followed means a full copy: counted, logged, and complete", () =>
   inSession(async (scene, session) => {

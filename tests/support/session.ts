@@ -130,3 +130,14 @@ export async function fails(code: ErrorCode, work: Promise<unknown>): Promise<Ta
 export function unavailable(...methods: string[]): FaultPlan {
   return ({ method }) => methods.includes(method) ? { kind: "before", code: "unavailable" } : undefined;
 }
+
+/** Makes the session doubt what it read of the log, as a foreign writer of the -wal would. */
+export function raiseDoubt(session: CaptureSession): void {
+  const name = `${session.checkout}-wal`;
+  const header = Deno.readFileSync(name).subarray(0, 32);
+  using wal = Deno.openSync(name, { write: true });
+  wal.writeSync(new Uint8Array(32));
+  session.status();
+  wal.seekSync(0, Deno.SeekMode.Start);
+  wal.writeSync(header);
+}
