@@ -91,6 +91,8 @@ export class WalTail {
   #low_page_count = Infinity;
   /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
   #reset_allowed = false;
+  /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
+  #ghost: WalPosition | undefined;
   #pinned = false;
   /** The write barrier is up until {@linkcode hold}'s answer is released. */
   #held = false;
@@ -153,6 +155,7 @@ export class WalTail {
     return this.#behindBarrier(() => {
       this.#overlay.clear();
       this.#forgetChanges();
+      this.#ghost = undefined;
       this.#position = undefined;
       this.#header = this.#readHeader();
       if (this.#header?.page_size !== this.page_size) this.#header = undefined;
@@ -171,6 +174,8 @@ export class WalTail {
         this.#forgetChanges();
         this.#merge(this.#commitsUpTo(end));
         if (!resumed) this.#forgetChanges();
+        // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
+        if (end < Infinity) this.#ghost = this.#nextFrame();
       }
       this.#reset_allowed = answer.log === 0;
       this.#settle(answer);
@@ -284,12 +289,19 @@ export class WalTail {
     if (this.#held) return;
     this.drain();
     const before = this.#consumed();
-    const { log } = this.#checkpoint(this.#barrier);
+    let { log } = this.#checkpoint(this.#barrier);
+    if (log >= 0 && log < before && !this.#reset_allowed) {
+      // A living writer puts a commit down, syncs it and only then counts it. Whoever gets the write lock after it sees
+      // it counted, or knows that it is dead.
+      this.#behindBarrier(() => this.#assertStillThere());
+      ({ log } = this.#checkpoint(this.#barrier));
+      if (log >= 0 && log < before) throw new RebaseNeeded(NEVER_HAPPENED);
+    }
     // -1: another checkpointer stays at work.
     if (log < 0) return;
-    if (!this.#reset_allowed && log < before) throw new RebaseNeeded(NEVER_HAPPENED);
     // 0: the log counts as empty, and what was read of it is in the main file.
     if (log === 0) return;
+    if (this.#consumed() < log) this.#ghost = undefined;
     // No further: what lies behind is not confirmed.
     this.#drain(WAL_HEADER_BYTES + log * (WAL_FRAME_HEADER_BYTES + this.page_size));
     if (this.#consumed() < log) throw new RebaseNeeded("the write-ahead log cannot be read to its end");
@@ -467,12 +479,22 @@ export class WalTail {
     if (now?.salt1 === header.salt1 && now.salt2 === header.salt2) throw new RebaseNeeded(NEVER_HAPPENED);
   }
 
-  /** A cheap look: an idle log, or one with a stale tail, ends here at 24 bytes. */
+  /** A cheap look: an idle log, or one with a stale or dead tail, ends here at 24 bytes. */
   #frameFollows(): boolean {
+    const next = this.#nextFrame();
+    if (!next) return false;
+    return !(this.#ghost?.offset === next.offset && this.#ghost.checksum1 === next.checksum1 &&
+      this.#ghost.checksum2 === next.checksum2);
+  }
+
+  /** The frame at our place in the log, with its own checksum; undefined when there is none of this generation. */
+  #nextFrame(): WalPosition | undefined {
+    const { offset } = this.#position!;
     const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
-    if (this.file.readWal(this.#position!.offset, bytes) < bytes.length) return false;
+    if (this.file.readWal(offset, bytes) < bytes.length) return undefined;
     const view = new DataView(bytes.buffer);
-    return view.getUint32(8) === this.#header!.salt1 && view.getUint32(12) === this.#header!.salt2;
+    if (view.getUint32(8) !== this.#header!.salt1 || view.getUint32(12) !== this.#header!.salt2) return undefined;
+    return { offset, checksum1: view.getUint32(16), checksum2: view.getUint32(20) };
   }
 
   #readHeader(): WalHeader | undefined {

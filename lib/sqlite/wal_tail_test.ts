@@ -347,6 +347,13 @@ Deno.test("a commit that looks whole and never happened is not confirmed", async
     assertThrows(() => tail.confirm(), RebaseNeeded, "never happened");
     assertEquals(tail.resync(), false);
     assertEquals(rowsIn(tail.image(), directory), "real");
+    // It lies there still, and is not taken up again until a writer has overwritten it.
+    assertEquals(tail.drain(), false);
+    tail.confirm();
+    application.exec("INSERT INTO t VALUES('after it')");
+    assert(tail.drain());
+    tail.confirm();
+    assertEquals(rowsIn(tail.image(), directory), "real,after it");
     application.close();
   });
 });
