@@ -6,6 +6,7 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
+import type { Image } from "../../lib/sqlite/wal_tail.ts";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { Chains } from "../../lib/store/chain.ts";
 import { pointIn } from "../../lib/store/context.ts";
@@ -25,6 +26,26 @@ export function makeTinyDatabase(path: string): void {
   const database = new DatabaseSync(path);
   database.exec(`PRAGMA page_size=${PAGE_SIZE}; CREATE TABLE t(v)`);
   database.close();
+}
+
+let template: Uint8Array | undefined;
+
+/** A database's pages, with `serial` in an unused place of the second. */
+function imageOf(serial: number): Image {
+  if (!template) {
+    const path = Deno.makeTempFileSync();
+    makeTinyDatabase(path);
+    template = Deno.readFileSync(path);
+    Deno.removeSync(path);
+  }
+  const bytes = template.slice();
+  new DataView(bytes.buffer).setFloat64(PAGE_SIZE + 64, serial);
+  return {
+    page_size: PAGE_SIZE,
+    page_count: PAGE_COUNT,
+    readPages: (first, count, into) =>
+      into.set(bytes.subarray((first - 1) * PAGE_SIZE, (first - 1 + count) * PAGE_SIZE)),
+  };
 }
 
 /** What a flush stores. */
@@ -50,11 +71,7 @@ export async function flush(
     const point = await pointIn(context, address, lease.ref);
     const place = { lineage: lease.ref.lineage, epoch: lease.epoch };
     const txid = point.head.txid + 1;
-    const image = {
-      page_size: PAGE_SIZE,
-      page_count: PAGE_COUNT,
-      readPages: (_first: number, _count: number, into: Uint8Array) => new DataView(into.buffer).setFloat64(8, serial),
-    };
+    const image = imageOf(serial);
     const changes = { pages: [2], page_count: PAGE_COUNT, low_page_count: PAGE_COUNT, commits: 1 };
     const { head } = options.snapshot
       ? await writeSnapshot(context.backend, place, { txid, image })
