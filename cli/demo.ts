@@ -59,7 +59,7 @@ export async function runDemo(
     return { ok: true, duration_ms, ...(options.keep ? { directory: dir } : {}), steps: narrator.steps, facts };
   } catch (error) {
     if (!io.signal.aborted) throw error;
-    throw new TaskdError("interrupted", "The demo was interrupted", { cause: error });
+    throw new TaskdError("interrupted", "The demo was interrupted; nothing is left behind");
   } finally {
     if (!options.keep) await Deno.remove(dir, { recursive: true });
   }
