@@ -120,9 +120,10 @@ export class S3Backend implements Backend {
     } catch (error) {
       known.delete(place);
       client.destroy();
-      if (!(error instanceof S3Failure)) throw error;
-      const code = error.reason === "NoSuchBucket" ? "not_found" : undefined;
-      throw failureError(error, url, "open the store", code);
+      // The keys of the probe's own objects mean nothing to anybody.
+      const failure = error instanceof BackendError ? error.cause : error;
+      if (!(failure instanceof S3Failure)) throw error;
+      throw failureError(failure, url, "open the store", failure.reason === "NoSuchBucket" ? "not_found" : undefined);
     }
   }
 

@@ -59,6 +59,7 @@ export class FaultProxy implements AsyncDisposable {
   readonly #upstream: { hostname: string; port: number };
   readonly #connections = new Set<Deno.TcpConn>();
   readonly #serving: Promise<void>;
+  #closed = false;
   readonly #ended = Promise.withResolvers<void>();
 
   /** Stands in front of the server at `endpoint`, an http URL. */
@@ -76,7 +77,8 @@ export class FaultProxy implements AsyncDisposable {
 
   /** Ends it. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#listener.close();
+    if (!this.#closed) this.#listener.close();
+    this.#closed = true;
     this.#ended.resolve();
     for (const connection of [...this.#connections]) this.#end(connection);
     await this.#serving;
@@ -124,11 +126,9 @@ export class FaultProxy implements AsyncDisposable {
     const server = await Deno.connect(this.#upstream);
     this.#connections.add(server);
     try {
-      // The server is to end the connection, which tells where its answer ends; no signature covers this header.
-      const closing = head.replace(/\r\nconnection:[^\r]*/i, "").replace(/\r\n\r\n$/, "\r\nConnection: close\r\n\r\n");
-      await writeAll(server, encoder.encode(closing));
+      await writeAll(server, encoder.encode(head));
       await writeAll(server, body);
-      return await readToEnd(server);
+      return await readAnswer(server, head.startsWith("HEAD "));
     } finally {
       this.#end(server);
     }
@@ -177,7 +177,7 @@ function parseHead(text: string): Omit<ProxiedRequest, "count"> {
   return { method, target, headers };
 }
 
-async function readHead(from: Deno.TcpConn): Promise<{ text: string; rest: Uint8Array } | undefined> {
+async function readHead(from: Deno.TcpConn): Promise<{ text: string; rest: Uint8Array<ArrayBuffer> } | undefined> {
   let bytes = new Uint8Array();
   const buffer = new Uint8Array(64 * 1024);
   for (;;) {
@@ -192,7 +192,7 @@ async function readHead(from: Deno.TcpConn): Promise<{ text: string; rest: Uint8
   }
 }
 
-async function readBody(from: Deno.TcpConn, begun: Uint8Array, length: number): Promise<Uint8Array> {
+async function readBody(from: Deno.TcpConn, begun: Uint8Array, length: number): Promise<Uint8Array<ArrayBuffer>> {
   const body = new Uint8Array(length);
   body.set(begun);
   for (let filled = begun.length; filled < length;) {
@@ -203,14 +203,27 @@ async function readBody(from: Deno.TcpConn, begun: Uint8Array, length: number): 
   return body;
 }
 
-async function readToEnd(from: Deno.TcpConn): Promise<Uint8Array> {
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  for (;;) {
-    const buffer = new Uint8Array(256 * 1024);
-    const count = await from.read(buffer);
-    if (count === null) return await new Blob(parts).bytes();
-    parts.push(buffer.subarray(0, count));
-  }
+/** One answer of a server whose connection stays open: one that is closed early may take the answer with it. */
+async function readAnswer(from: Deno.TcpConn, to_head: boolean): Promise<Uint8Array> {
+  const head = await readHead(from);
+  if (head === undefined) throw new Error("the server went away");
+  const status = Number(head.text.split(" ", 2)[1]);
+  const { headers } = parseHead(head.text);
+  let body = head.rest;
+  if (to_head || status === 204 || status === 304) body = new Uint8Array();
+  else if (headers["content-length"] !== undefined) {
+    body = await readBody(from, body, Number(headers["content-length"]));
+  } else while (!latin1.decode(body.subarray(-7)).endsWith("\r\n0\r\n\r\n")) body = concat(body, await readSome(from));
+  // The client's connection does end here.
+  const closing = head.text.replace(/\r\nconnection:[^\r]*/i, "").replace(/\r\n\r\n$/, "\r\nConnection: close\r\n\r\n");
+  return concat(encoder.encode(closing), body);
+}
+
+async function readSome(from: Deno.TcpConn): Promise<Uint8Array> {
+  const buffer = new Uint8Array(64 * 1024);
+  const count = await from.read(buffer);
+  if (count === null) throw new Error("the server went away");
+  return buffer.subarray(0, count);
 }
 
 /** Reads what the client still says, until it ends the connection. */
