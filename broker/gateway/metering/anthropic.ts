@@ -1,0 +1,92 @@
+/**
+ * Usage in answers of Anthropic's messages API. `input_tokens` excludes what caches
+ * served and stored. In a stream, `message_start` carries a first usage and each
+ * `message_delta` a cumulative one: a figure overwrites, it never adds.
+ *
+ * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors
+ * and attempts by another model are billed beside the top-level figures; the entries
+ * of type `message` are what the top level already says.
+ *
+ * @module
+ */
+
+import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import type { Reading } from "./reading.ts";
+
+const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
+
+/** Reads the objects of an answer, streamed or not. */
+export class AnthropicReading implements Reading {
+  #usage: JsonObject | undefined;
+  served_model: string | undefined;
+  service_tier: string | undefined;
+  region: string | undefined;
+  done = false;
+  failed = false;
+
+  take(value: JsonObject): void {
+    switch (value.type) {
+      case "message_start": {
+        const message = asObject(value.message);
+        if (message) this.#message(message);
+        break;
+      }
+      case "message_delta":
+        this.#merge(asObject(value.usage));
+        break;
+      case "message_stop":
+        this.done = true;
+        break;
+      case "error":
+        this.failed = true;
+        break;
+      case "message":
+        this.#message(value);
+        break;
+      default:
+    }
+  }
+
+  used(): { used: ModelUsage[]; sane: boolean } | undefined {
+    const reported = this.#usage;
+    if (!reported || !REPORTED.some((name) => reported[name] !== undefined)) return undefined;
+    const reader = new TokenReader();
+    const used: ModelUsage[] = [{ usage: readUsage(reported, reader) }];
+    for (const entry of Array.isArray(reported.iterations) ? reported.iterations : []) {
+      const iteration = asObject(entry);
+      if (!iteration || iteration.type === "message" || iteration.type === "fallback_message") continue;
+      const model = asString(iteration.model);
+      used.push({ usage: readUsage(iteration, reader), ...(model === undefined ? {} : { model }) });
+    }
+    return { used, sane: reader.sane };
+  }
+
+  #message(message: JsonObject): void {
+    this.served_model = asString(message.model) ?? this.served_model;
+    this.#merge(asObject(message.usage));
+  }
+
+  #merge(usage: JsonObject | undefined): void {
+    if (!usage) return;
+    const present = Object.entries(usage).filter(([, value]) => value !== null && value !== undefined);
+    this.#usage = { ...this.#usage, ...Object.fromEntries(present) };
+    // Only this one costs more; others are the default or what the operator bought beforehand.
+    this.service_tier = asString(usage.speed) === "fast" ? "fast" : this.service_tier;
+    this.region = asString(usage.inference_geo) ?? this.region;
+  }
+}
+
+function readUsage(reported: JsonObject, reader: TokenReader): Usage {
+  const usage = noUsage();
+  usage.input_tokens = reader.read(reported.input_tokens) ?? 0;
+  usage.output_tokens = reader.read(reported.output_tokens) ?? 0;
+  usage.cache_read_tokens = reader.read(reported.cache_read_input_tokens) ?? 0;
+  const by_term = asObject(reported.cache_creation);
+  usage.cache_write_5m_tokens = reader.read(by_term?.ephemeral_5m_input_tokens) ?? 0;
+  usage.cache_write_1h_tokens = reader.read(by_term?.ephemeral_1h_input_tokens) ?? 0;
+  const written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
+  // Without the split, or with one that is older than the total, the rest is the default term.
+  const total = reader.read(reported.cache_creation_input_tokens) ?? written;
+  usage.cache_write_5m_tokens += Math.max(0, total - written);
+  return usage;
+}

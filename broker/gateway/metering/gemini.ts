@@ -1,0 +1,58 @@
+/**
+ * Usage in answers of the Gemini API. `promptTokenCount` includes what a cache served;
+ * thoughts are billed as output and stand outside the candidates; what vendor-run tools
+ * fed back is billed as input and stands outside the prompt. Every chunk of a stream
+ * carries cumulative figures, not always all of them: each figure overwrites its own.
+ *
+ * @module
+ */
+
+import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import type { Reading } from "./reading.ts";
+
+/** Reads the objects of an answer, streamed or not. */
+export class GeminiReading implements Reading {
+  #usage: JsonObject | undefined;
+  served_model: string | undefined;
+  service_tier: string | undefined;
+  readonly region: string | undefined = undefined;
+  /** No chunk says that it is the last one. */
+  readonly done = false;
+  failed = false;
+
+  take(value: JsonObject): void {
+    this.served_model = asString(value.modelVersion) ?? this.served_model;
+    if (asObject(value.error)) this.failed = true;
+    const usage = asObject(value.usageMetadata);
+    if (!usage) return;
+    const present = Object.entries(usage).filter(([, figure]) => figure !== null && figure !== undefined);
+    this.#usage = { ...this.#usage, ...Object.fromEntries(present) };
+    if (asString(usage.trafficType) === "ON_DEMAND_PRIORITY") this.service_tier = "priority";
+  }
+
+  used(): { used: ModelUsage[]; sane: boolean } | undefined {
+    const reported = this.#usage;
+    if (!reported || (reported.promptTokenCount === undefined && reported.totalTokenCount === undefined)) {
+      return undefined;
+    }
+    const reader = new TokenReader();
+    const usage = readUsage(reported, reader);
+    return { used: [{ usage }], sane: reader.sane };
+  }
+}
+
+function readUsage(reported: JsonObject, reader: TokenReader): Usage {
+  const usage = noUsage();
+  const prompt = reader.read(reported.promptTokenCount) ?? 0;
+  usage.cache_read_tokens = reader.part(reported.cachedContentTokenCount, prompt);
+  usage.input_tokens = prompt - usage.cache_read_tokens + (reader.read(reported.toolUsePromptTokenCount) ?? 0);
+  usage.input_audio_tokens = Math.min(audioTokens(reported.promptTokensDetails, reader), usage.input_tokens);
+  usage.output_tokens = (reader.read(reported.candidatesTokenCount) ?? 0) +
+    (reader.read(reported.thoughtsTokenCount) ?? 0);
+  return usage;
+}
+
+function audioTokens(details: unknown, reader: TokenReader): number {
+  const audio = (Array.isArray(details) ? details : []).map(asObject).find((entry) => entry?.modality === "AUDIO");
+  return reader.read(audio?.tokenCount) ?? 0;
+}

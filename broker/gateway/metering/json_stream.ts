@@ -1,0 +1,104 @@
+/**
+ * A response body of JSON: one object, or one array that arrives element by element.
+ * Gives each top-level object once it is complete, whatever the chunks and the
+ * indentation, so that an answer that was cut off is still metered by what came.
+ *
+ * @module
+ */
+
+/** The characters of one value that are kept. */
+export const MAX_VALUE_CHARS = 32 << 20;
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+
+/** Splits JSON text into its top-level objects: the root itself, or the elements of the root array. */
+export class JsonStreamParser {
+  readonly #decoder = new TextDecoder();
+  readonly #on_value: (value: unknown) => void;
+  readonly #max_chars: number;
+  /** What came of the present object before this chunk. */
+  #parts: string[] = [];
+  #chars = 0;
+  #depth = 0;
+  #in_string = false;
+  #escaped = false;
+  /** Objects that were too large to keep, or were no JSON. */
+  dropped = 0;
+
+  /** Calls `on_value` with each object, parsed. */
+  constructor(on_value: (value: unknown) => void, max_chars = MAX_VALUE_CHARS) {
+    this.#on_value = on_value;
+    this.#max_chars = max_chars;
+  }
+
+  /** Takes the next bytes. */
+  push(bytes: Uint8Array): void {
+    this.#text(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** The stream has ended; an object that is not complete is dropped. */
+  end(): void {
+    this.#text(this.#decoder.decode());
+    if (this.#depth > 0) this.dropped++;
+    this.#depth = 0;
+    this.#parts = [];
+  }
+
+  #text(text: string): void {
+    let from = 0;
+    for (let at = 0; at < text.length; at++) {
+      if (this.#in_string) {
+        at = this.#skipString(text, at);
+        continue;
+      }
+      const code = text.charCodeAt(at);
+      if (code === QUOTE) this.#in_string = true;
+      // Only objects count: the array round them, and the commas between them, say nothing.
+      else if (code === 123) {
+        if (this.#depth++ === 0) from = at;
+      } else if (code === 125 && this.#depth > 0 && --this.#depth === 0) {
+        this.#keep(text.slice(from, at + 1));
+        this.#emit();
+      }
+    }
+    if (this.#depth > 0) this.#keep(text.slice(from));
+  }
+
+  /** Index of the last character of `text` that belongs to the present string. */
+  #skipString(text: string, at: number): number {
+    for (; at < text.length; at++) {
+      if (this.#escaped) this.#escaped = false;
+      else {
+        const code = text.charCodeAt(at);
+        if (code === BACKSLASH) this.#escaped = true;
+        else if (code === QUOTE) {
+          this.#in_string = false;
+          return at;
+        }
+      }
+    }
+    return at;
+  }
+
+  #keep(part: string): void {
+    this.#chars += part.length;
+    if (this.#chars <= this.#max_chars) this.#parts.push(part);
+    else this.#parts = [];
+  }
+
+  #emit(): void {
+    const text = this.#parts.join("");
+    const kept = this.#chars <= this.#max_chars;
+    this.#parts = [];
+    this.#chars = 0;
+    let value: unknown;
+    try {
+      value = kept ? JSON.parse(text) : undefined;
+    } catch {
+      value = undefined;
+    }
+    if (value === undefined) this.dropped++;
+    else this.#on_value(value);
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * Meters one answer as it passes: bytes go in as they came, usage comes out at any time.
+ * The form of the body is told from its first character where the content type does not
+ * say, since endpoints mislabel their streams.
+ *
+ * @module
+ */
+
+import { AnthropicReading } from "./anthropic.ts";
+import { GeminiReading } from "./gemini.ts";
+import { JsonStreamParser } from "./json_stream.ts";
+import { OpenAiReading } from "./openai.ts";
+import type { Reading } from "./reading.ts";
+import { SseParser } from "./sse.ts";
+import { asObject, type Metered } from "./usage.ts";
+
+/** The form of usage that an answer carries. */
+export type UsageForm = "anthropic" | "openai" | "gemini";
+
+const READINGS: Readonly<Record<UsageForm, () => Reading>> = {
+  anthropic: () => new AnthropicReading(),
+  openai: () => new OpenAiReading(),
+  gemini: () => new GeminiReading(),
+};
+
+/** Meters one answer. */
+export class Meter {
+  readonly #reading: Reading;
+  readonly #content_type: string;
+  #parser: SseParser | JsonStreamParser | undefined;
+  #done_marker = false;
+
+  /** `content_type` is the answer's header, as it came. */
+  constructor(form: UsageForm, content_type: string) {
+    this.#reading = READINGS[form]();
+    this.#content_type = content_type.toLowerCase();
+  }
+
+  /** Takes the next bytes of the body. */
+  push(bytes: Uint8Array): void {
+    this.#parser ??= this.#choose(bytes);
+    this.#parser?.push(bytes);
+  }
+
+  /** The body has ended, or was given up. */
+  end(): void {
+    this.#parser?.end();
+  }
+
+  /** Whether the answer itself said that it is complete; what follows costs nothing. */
+  get done(): boolean {
+    return this.#done_marker || this.#reading.done;
+  }
+
+  /** What is known by now. */
+  metered(): Metered {
+    const { served_model, service_tier, region, failed } = this.#reading;
+    const found = this.#reading.used();
+    return {
+      used: found?.used ?? [],
+      // An answer that failed at the vendor and names no usage was not billed.
+      complete: found ? found.sane : failed,
+      ...(served_model === undefined ? {} : { served_model }),
+      ...(service_tier === undefined ? {} : { service_tier }),
+      ...(region === undefined ? {} : { region }),
+    };
+  }
+
+  #choose(bytes: Uint8Array): SseParser | JsonStreamParser | undefined {
+    if (this.#content_type.includes("event-stream")) return this.#sse();
+    const first = bytes.find((byte) => byte > 32 && byte !== 0xef && byte !== 0xbb && byte !== 0xbf);
+    if (first === undefined) return undefined;
+    return first === 123 || first === 91 ? new JsonStreamParser((value) => this.#take(value)) : this.#sse();
+  }
+
+  #sse(): SseParser {
+    return new SseParser((data) => {
+      if (data.trim() === "[DONE]") {
+        this.#done_marker = true;
+        return;
+      }
+      try {
+        this.#take(JSON.parse(data));
+      } catch {
+        // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
+      }
+    });
+  }
+
+  #take(value: unknown): void {
+    const object = asObject(value);
+    if (object) this.#reading.take(object);
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * Usage in answers of OpenAI's APIs and of endpoints that are compatible with them.
+ * Input counts include what caches served and stored; output counts include reasoning.
+ *
+ * Chat completions stream usage only when the client asked for it, in a last chunk, or
+ * cumulatively in every chunk at some endpoints; the responses API sends it with the
+ * closing event. The latest figure counts.
+ *
+ * @module
+ */
+
+import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import type { Reading } from "./reading.ts";
+
+const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
+
+/** Reads the objects of an answer, streamed or not. */
+export class OpenAiReading implements Reading {
+  #usage: JsonObject | undefined;
+  served_model: string | undefined;
+  service_tier: string | undefined;
+  readonly region: string | undefined = undefined;
+  done = false;
+  failed = false;
+
+  take(value: JsonObject): void {
+    const type = asString(value.type);
+    const response = asObject(value.response);
+    if (type?.startsWith("response.") && response) {
+      this.#answer(response);
+      if (CLOSING.has(type)) this.done = true;
+      if (type === "response.failed") this.failed = true;
+    } else if (type === "error" || asObject(value.error)) {
+      this.failed = true;
+      this.#answer(value);
+    } else {
+      this.#answer(value);
+    }
+  }
+
+  used(): { used: ModelUsage[]; sane: boolean } | undefined {
+    if (!this.#usage) return undefined;
+    const reader = new TokenReader();
+    const usage = readUsage(this.#usage, reader);
+    return { used: [{ usage }], sane: reader.sane };
+  }
+
+  #answer(answer: JsonObject): void {
+    this.served_model = asString(answer.model) ?? this.served_model;
+    const tier = asString(answer.service_tier);
+    if (tier !== undefined) this.service_tier = tier === "default" || tier === "auto" ? undefined : tier;
+    const usage = asObject(answer.usage);
+    if (usage && isUsage(usage)) this.#usage = usage;
+  }
+}
+
+/** Some endpoints send `usage: {}` until they know. */
+function isUsage(usage: JsonObject): boolean {
+  return ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"].some((name) =>
+    usage[name] !== undefined && usage[name] !== null
+  );
+}
+
+function readUsage(reported: JsonObject, reader: TokenReader): Usage {
+  const usage = noUsage();
+  const details = asObject(reported.prompt_tokens_details) ?? asObject(reported.input_tokens_details);
+  const input = reader.read(reported.prompt_tokens) ?? reader.read(reported.input_tokens) ?? 0;
+  usage.output_tokens = reader.read(reported.completion_tokens) ?? reader.read(reported.output_tokens) ?? 0;
+  usage.cache_read_tokens = reader.part(details?.cached_tokens, input);
+  usage.cache_write_5m_tokens = reader.part(details?.cache_write_tokens, input - usage.cache_read_tokens);
+  usage.input_tokens = input - usage.cache_read_tokens - usage.cache_write_5m_tokens;
+  usage.input_audio_tokens = reader.part(details?.audio_tokens, usage.input_tokens);
+  return usage;
+}

@@ -1,0 +1,25 @@
+/**
+ * What each vendor's reader of usage offers to the meter.
+ *
+ * @module
+ */
+
+import type { JsonObject, ModelUsage } from "./usage.ts";
+
+/** Takes the JSON objects of one answer in order and knows the usage at any time. */
+export interface Reading {
+  /** Takes the next object: an event's data, an element of a streamed array, or the whole answer. */
+  take(value: JsonObject): void;
+  /** Usage so far; undefined when the answer carried none. */
+  used(): { used: ModelUsage[]; sane: boolean } | undefined;
+  /** The model that answered. */
+  readonly served_model: string | undefined;
+  /** A service tier that is not the standard one. */
+  readonly service_tier: string | undefined;
+  /** Where inference ran. */
+  readonly region: string | undefined;
+  /** Whether the answer said that nothing of it is to come. */
+  readonly done: boolean;
+  /** Whether the answer ended in the vendor's error. */
+  readonly failed: boolean;
+}

@@ -1,0 +1,222 @@
+/**
+ * What tokens cost. The rows are data (broker/prices.json, dated), and a row can be
+ * added or overridden from a file of the same form.
+ *
+ * A model of a vendor's lane always has a price, never nothing: a name that is not
+ * listed is looked up without its date, without its provider, by the longest listed
+ * prefix, and at last costs what the dearest of its family costs. Only an endpoint of
+ * one's own can have models without a price.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Lane } from "../agents.ts";
+import builtin from "../prices.json" with { type: "json" };
+import { type Metered, totalInput, type Usage } from "./metering/usage.ts";
+
+/** A vendor whose prices are in the file. */
+export type PricedLane = Exclude<Lane, "compat">;
+
+const usd = v.pipe(v.number(), v.finite(), v.minValue(0));
+const rates = {
+  input: usd,
+  input_audio: v.exactOptional(usd),
+  cache_read: v.exactOptional(usd),
+  cache_write_5m: v.exactOptional(usd),
+  cache_write_1h: v.exactOptional(usd),
+  output: usd,
+};
+
+const RowSchema = v.strictObject({
+  model: v.pipe(v.string(), v.nonEmpty()),
+  since: v.exactOptional(v.pipe(v.string(), v.isoDate())),
+  ...rates,
+  long_context: v.exactOptional(v.strictObject({ above: v.pipe(v.number(), v.safeInteger()), ...rates })),
+});
+const rows = v.array(RowSchema);
+const FileSchema = v.strictObject({
+  as_of: v.exactOptional(v.pipe(v.string(), v.isoDate())),
+  unit: v.exactOptional(v.literal("USD per 1,000,000 tokens")),
+  source: v.exactOptional(v.string()),
+  lanes: v.strictObject({
+    vendor_a: v.exactOptional(rows),
+    vendor_b: v.exactOptional(rows),
+    vendor_c: v.exactOptional(rows),
+  }),
+});
+
+/** Rates in USD per million tokens. A rate that is missing is that of plain input. */
+export type Price = Omit<PriceRow, "model" | "since">;
+/** One row of the file. */
+export type PriceRow = v.InferOutput<typeof RowSchema>;
+/** The file. */
+export type PriceFile = v.InferOutput<typeof FileSchema>;
+
+/** How a price was found. */
+export type PriceMatch = "exact" | "without date" | "without provider" | "prefix" | "dearest of family";
+
+/** A price and how it was found. */
+export interface FoundPrice {
+  price: Price;
+  match: PriceMatch;
+}
+
+/** Prices of one's own endpoint, from the setting `compat.prices`. */
+export type CompatPrices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
+
+/** What Anthropic adds for inference that has to stay in the United States. */
+const US_ONLY_FACTOR = 1.1;
+/**
+ * The dearest factors at which OpenAI and Google sell priority, and Anthropic its fast mode. Requests for these are
+ * refused; a project's own setting can still lead to them, and then the figure must not be too low.
+ */
+const TIER_FACTORS: Readonly<Record<string, number>> = { priority: 2.5, fast: 6, flex: 1, scale: 1 };
+
+/** Reads a price file; throws `corrupt`, naming the place. `name` is for the message. */
+export function parsePriceFile(text: string, name: string): PriceFile {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new TaskdError("corrupt", `Cannot read prices from ${name}: it is not JSON`, { cause });
+  }
+  const result = v.safeParse(FileSchema, json);
+  if (result.success) return result.output;
+  const issue = result.issues[0];
+  throw new TaskdError("corrupt", `Cannot read prices from ${name}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`, {
+    hint: "docs/gateway.md shows the form",
+  });
+}
+
+/** The prices of all models. */
+export class PriceBook {
+  readonly #lanes: Readonly<Record<PricedLane, Map<string, PriceRow[]>>>;
+  readonly #compat: CompatPrices;
+  readonly #now: () => number;
+  /** Date of the built-in rows. */
+  readonly as_of: string = builtin.as_of;
+
+  /**
+   * @param options.now Wall-clock milliseconds; rows can begin on a date.
+   * @param options.overrides Rows that are added, or replace those of the same model.
+   * @param options.compat Prices of one's own endpoint.
+   */
+  constructor(options: { now: () => number; overrides?: PriceFile; compat?: CompatPrices }) {
+    this.#now = options.now;
+    this.#compat = options.compat ?? {};
+    const lane = (name: PricedLane) => byModel(builtin.lanes[name], options.overrides?.lanes[name] ?? []);
+    this.#lanes = { vendor_a: lane("vendor_a"), vendor_b: lane("vendor_b"), vendor_c: lane("vendor_c") };
+  }
+
+  /** The price of a model; undefined only for one's own endpoint, where it is neither listed nor has a `default`. */
+  priceOf(lane: Lane, model: string): FoundPrice | undefined {
+    if (lane === "compat") return this.#compatPrice(model);
+    for (const [name, match] of spellings(model)) {
+      const price = this.#current(lane, name);
+      if (price) return { price, match };
+    }
+    const [bare] = spellings(model).at(-1)!;
+    const prefix = [...this.#lanes[lane].keys()]
+      .filter((name) => bare.startsWith(`${name}-`))
+      .sort((a, b) => b.length - a.length)[0];
+    const price = prefix === undefined ? undefined : this.#current(lane, prefix);
+    return price ? { price, match: "prefix" } : { price: this.#dearest(lane, bare), match: "dearest of family" };
+  }
+
+  /**
+   * What an answer cost, in USD; undefined when it cannot be priced, because it carried no usage or its model has no
+   * price. The model that answered counts where it is listed, and else the one that was asked for.
+   */
+  costOf(lane: Lane, asked_model: string, metered: Metered): number | undefined {
+    if (metered.used.length === 0) return undefined;
+    let total = 0;
+    for (const { model, usage } of metered.used) {
+      const price = this.#priceFor(lane, model ?? asked_model, model === undefined ? metered.served_model : undefined);
+      if (!price) return undefined;
+      total += cost(price, usage);
+    }
+    return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS[metered.service_tier ?? ""] ?? 1);
+  }
+
+  #priceFor(lane: Lane, asked: string, served: string | undefined): Price | undefined {
+    // At one's own endpoint the operator's names are those that are asked for.
+    const found = lane === "compat" || served === undefined ? undefined : this.priceOf(lane, served);
+    if (found && (found.match === "exact" || found.match === "without date")) return found.price;
+    return this.priceOf(lane, asked)?.price;
+  }
+
+  #compatPrice(model: string): FoundPrice | undefined {
+    const listed = Object.hasOwn(this.#compat, model);
+    const key = listed ? model : "default";
+    const row = Object.hasOwn(this.#compat, key) ? this.#compat[key]! : undefined;
+    return row && { price: row, match: listed ? "exact" : "dearest of family" };
+  }
+
+  /** The row of exactly this name that holds today. */
+  #current(lane: PricedLane, name: string): Price | undefined {
+    const today = new Date(this.#now()).toISOString().slice(0, 10);
+    return this.#lanes[lane].get(name)
+      ?.filter((row) => (row.since ?? "") <= today)
+      .sort((a, b) => (a.since ?? "") < (b.since ?? "") ? 1 : -1)[0];
+  }
+
+  /** The highest rate of each kind among the models that share the first word, or among all of the lane. */
+  #dearest(lane: PricedLane, model: string): Price {
+    const every = [...this.#lanes[lane].values()].flat();
+    const family = every.filter((row) => familyOf(row.model) === familyOf(model));
+    const rows = (family.length > 0 ? family : every).flatMap((row) =>
+      row.long_context ? [row, row.long_context] : [row]
+    );
+    const highest = (kind: keyof Price & keyof typeof rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
+    return {
+      input: highest("input"),
+      input_audio: highest("input_audio"),
+      cache_read: highest("cache_read"),
+      cache_write_5m: highest("cache_write_5m"),
+      cache_write_1h: highest("cache_write_1h"),
+      output: highest("output"),
+    };
+  }
+}
+
+/** What tokens cost at a price, in USD. */
+export function cost(price: Price, usage: Usage): number {
+  const long = price.long_context;
+  const rate = long && totalInput(usage) > long.above ? long : price;
+  const plain = usage.input_tokens - usage.input_audio_tokens;
+  return (
+    plain * rate.input +
+    usage.input_audio_tokens * (rate.input_audio ?? rate.input) +
+    usage.cache_read_tokens * (rate.cache_read ?? rate.input) +
+    usage.cache_write_5m_tokens * (rate.cache_write_5m ?? rate.input) +
+    usage.cache_write_1h_tokens * (rate.cache_write_1h ?? rate.cache_write_5m ?? rate.input) +
+    usage.output_tokens * rate.output
+  ) / 1_000_000;
+}
+
+function byModel(rows: readonly PriceRow[], overrides: readonly PriceRow[]): Map<string, PriceRow[]> {
+  const replaced = new Set(overrides.map((row) => row.model));
+  const map = new Map<string, PriceRow[]>();
+  for (const row of [...rows.filter((row) => !replaced.has(row.model)), ...overrides]) {
+    map.set(row.model, [...map.get(row.model) ?? [], row]);
+  }
+  return map;
+}
+
+/** The names under which a model is looked up, in order. */
+function spellings(model: string): [string, PriceMatch][] {
+  const name = model.toLowerCase();
+  const undated = withoutDate(name);
+  const bare = undated.replace(/^.*\//, "").replace(/^(?:models|anthropic|openai|google)[.:]/, "");
+  return [[name, "exact"], [undated, "without date"], [bare, "without provider"]];
+}
+
+function withoutDate(name: string): string {
+  return name.replace(/[-@](?:20\d{6}|20\d\d-\d\d-\d\d|\d\d-\d\d|latest)$/, "");
+}
+
+function familyOf(model: string): string {
+  return /^[a-z]+/.exec(model)?.[0] ?? "";
+}
