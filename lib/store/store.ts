@@ -73,7 +73,9 @@ export interface StoreOptions {
 
 /** Answer of {@linkcode Store.reapExpired}. */
 export interface ReapResult {
+  /** Branches that are gone now. */
   reaped: ReapedBranch[];
+  /** Branches that could not be read or destroyed, and why. */
   failed: { db: string; branch: string; error: string }[];
 }
 
