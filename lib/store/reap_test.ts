@@ -1,0 +1,154 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { flush, makeTinyDatabase } from "../../tests/support/histories.ts";
+import { at, withDirectory } from "../../tests/support/stores.ts";
+import { type FaultPlan, FaultyBackend } from "../backend/faulty.ts";
+import { MemoryBackend } from "../backend/memory.ts";
+import { nextTurn } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { Lease, STALE_CLAIM_MS } from "./lease.ts";
+import { healClaims, reapExpired } from "./reap.ts";
+import type { Ref } from "./ref.ts";
+import { Store } from "./store.ts";
+
+const MAIN = at("app");
+const SIDE = at("app@side");
+
+interface Bench {
+  store: Store;
+  clock: VirtualClock;
+  directory: string;
+  /** The same store through a faulty backend. */
+  through: (plan: FaultPlan) => Promise<Store>;
+  /** Whether the branch `side` is there. */
+  there: () => Promise<boolean>;
+  change: (change: (ref: Ref) => Ref) => Promise<unknown>;
+}
+
+/** A store with `app@main`, and `app@side` that lives for a minute. */
+async function withStore(work: (bench: Bench) => Promise<void>): Promise<void> {
+  await withDirectory(async (directory) => {
+    const backend = new MemoryBackend();
+    const clock = new VirtualClock();
+    const through = (plan: FaultPlan) =>
+      Store.open({ backend: new FaultyBackend(backend, plan, { clock }), workspace: directory, clock });
+    using store = await through(() => undefined);
+    makeTinyDatabase(`${directory}/tiny.db`);
+    await store.create("app", { from: `${directory}/tiny.db` });
+    await store.fork(MAIN, "side", { ttl_ms: 60_000 });
+    const { refs } = store.context;
+    const there = async () => await refs.find("app", "side") !== undefined;
+    await work({ store, clock, directory, through, there, change: (change) => refs.update("app", "side", change) });
+  });
+}
+
+Deno.test("a branch is reaped when its time has passed, and not a moment before", async () => {
+  await withStore(async ({ store, clock, there }) => {
+    await flush(store, SIDE, 1);
+    const { path } = await store.checkout(SIDE);
+    clock.advance(59_999);
+    assertEquals(await reapExpired(store.context), []);
+    clock.advance(1);
+    assertEquals(await reapExpired(store.context), [{ db: "app", branch: "side", txid: 2, ttl_seconds: 60 }]);
+    assert(!await there());
+    await assertRejects(() => Deno.lstat(path), Deno.errors.NotFound);
+    assertEquals((await store.branches()).map(({ branch }) => branch), ["main"]);
+  });
+});
+
+Deno.test("a branch without a time to live, a protected one and a leased one stay", async () => {
+  await withStore(async ({ store, clock, there }) => {
+    clock.advance(3_600_000);
+    await store.protect(SIDE, true);
+    assertEquals(await reapExpired(store.context), []);
+    await store.protect(SIDE, false);
+    const lease = await Lease.acquire(store.context, SIDE);
+    assertEquals(await reapExpired(store.context), []);
+    await lease.release();
+    assert(await there());
+    assertEquals((await reapExpired(store.context)).length, 1);
+  });
+});
+
+Deno.test("a branch touched between the look and the claim stays", async () => {
+  await withStore(async ({ store, clock, there, through }) => {
+    clock.advance(60_000);
+    let touched: Promise<unknown> | undefined;
+    using reaper = await through(({ method }) => {
+      if (method !== "replace" || touched) return undefined;
+      // The reaper has read the ref and found it due; its claim is about to be written.
+      touched = store.touch(SIDE);
+      return { kind: "delay", delay_ms: 1 };
+    });
+    const reaping = reapExpired(reaper.context);
+    while (clock.sleepers === 0) await nextTurn();
+    await touched;
+    clock.advance(1);
+    assertEquals(await reaping, []);
+    assert(await there());
+    assertEquals((await store.context.refs.read("app", "side")).ref.claim, undefined);
+  });
+});
+
+Deno.test("an interrupted destroy or reap is finished once its claim is stale, and only then", async (t) => {
+  for (const kind of ["destroy", "reap"] as const) {
+    await t.step(kind, async () => {
+      await withStore(async ({ store, clock, there, through, change }) => {
+        if (kind === "reap") clock.advance(60_000);
+        else await change(({ ttl_ms: _, ...ref }) => ({ ...ref, protected: true }));
+        // The process dies with its claim written and nothing removed.
+        using dying = await through(({ method }) =>
+          method === "delete" ? { kind: "before", code: "unavailable" } : undefined
+        );
+        if (kind === "reap") assertEquals(await reapExpired(dying.context), []);
+        else await assertRejects(() => dying.destroy(SIDE, { force: true }), TaskdError);
+        assertEquals(await reapExpired(store.context), []);
+        assert(await there(), "the claim may be a live one's");
+        clock.advance(STALE_CLAIM_MS + 1);
+        const healed = { db: "app", branch: "side", txid: 1, ttl_seconds: kind === "reap" ? 60 : 0 };
+        if (kind === "reap") assertEquals(await reapExpired(store.context), [healed]);
+        else assertEquals(await healClaims(store.context), [{ ...healed, kind }]);
+        assert(!await there());
+      });
+    });
+  }
+});
+
+Deno.test("opening a branch that is being reaped is refused with the contract's words", async () => {
+  await withStore(async ({ store, clock, through }) => {
+    clock.advance(60_000);
+    using dying = await through(({ method }) =>
+      method === "delete" ? { kind: "before", code: "unavailable" } : undefined
+    );
+    await reapExpired(dying.context);
+    const error = await assertRejects(() => store.checkout(SIDE), TaskdError, "branch is being reaped");
+    assertEquals(error.code, "branch_reaping");
+  });
+});
+
+Deno.test("a branch that cannot be read is told of and does not hold up the others", async () => {
+  await withStore(async ({ store, clock, there }) => {
+    const { backend } = store.context;
+    await backend.put("refs/app/bad.json", new Uint8Array([1]));
+    clock.advance(60_000);
+    const failed = new Set<string>();
+    const reaped = await reapExpired(store.context, { onError: ({ branch }) => failed.add(branch) });
+    assertEquals(reaped.map(({ branch }) => branch), ["side"]);
+    assertEquals([...failed], ["bad"]);
+    assert(!await there());
+  });
+});
+
+Deno.test("a lost answer to the claim does not stop the reaper", async () => {
+  await withStore(async ({ clock, there, through }) => {
+    clock.advance(60_000);
+    let lost = false;
+    using reaper = await through(({ method }) => {
+      if (method !== "replace" || lost) return undefined;
+      lost = true;
+      return { kind: "after", code: "ambiguous" };
+    });
+    assertEquals((await reapExpired(reaper.context)).length, 1);
+    assert(!await there());
+  });
+});
