@@ -58,6 +58,7 @@ export type {
   StatusAnswer,
   VerifyAnswer,
 } from "./lib/protocol/messages.ts";
+export { copyStore, type CopyStoreOptions, type CopyStoreResult } from "./lib/store/copy_store.ts";
 export {
   type Address,
   DEFAULT_BRANCH,
@@ -95,13 +96,14 @@ export {
   type VerifyResult,
 } from "./lib/store/results.ts";
 export {
-  defaultWorkspace,
-  isS3Location,
+  openBackend,
+  type OpenBackendOptions,
   openStore,
   type OpenStoreOptions,
   type S3StoreOptions,
   storeDirectory,
 } from "./lib/store/open.ts";
+export { defaultWorkspace, isS3Location } from "./lib/store/s3_location.ts";
 export {
   type EvictedEntry,
   type ExportResult,

@@ -10,6 +10,8 @@ import { formatTxid, parseTxid, type Txid } from "./names.ts";
 
 /** The manifest's key. */
 export const MANIFEST_KEY = "bstore.json";
+/** Key of what says that a copy of a store to this place has begun; gone once it is complete. */
+export const COPYING_KEY = "copying.json";
 /** Prefix of all refs. */
 export const REFS_PREFIX = "refs/";
 /** Prefix of all lineages. */

@@ -12,7 +12,7 @@ import type { RandomBytes } from "../clock.ts";
 import { randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { storeError, translated } from "./errors.ts";
-import { MANIFEST_KEY } from "./keys.ts";
+import { COPYING_KEY, MANIFEST_KEY } from "./keys.ts";
 
 /** The `format` field of every manifest. */
 export const STORE_FORMAT = "taskd-branch-store";
@@ -66,17 +66,38 @@ function parse(bytes: Uint8Array, url: string): Manifest {
   return result.output;
 }
 
+/** Reads the manifest; undefined where there is none. */
+export async function readManifest(backend: Backend): Promise<Manifest | undefined> {
+  try {
+    return parse((await backend.get(MANIFEST_KEY)).bytes, backend.url);
+  } catch (error) {
+    if (isBackendError(error, "not_found")) return undefined;
+    throw storeError(error, `Cannot open the store ${backend.url}`);
+  }
+}
+
+/** Writes the manifest of a store that has been copied here; false when there is one already. */
+export async function createManifest(backend: Backend, manifest: Manifest): Promise<boolean> {
+  try {
+    await backend.create(MANIFEST_KEY, encode(manifest));
+    return true;
+  } catch (error) {
+    if (isBackendError(error, "precondition_failed")) return false;
+    throw storeError(error, `Cannot write the manifest of ${backend.url}`);
+  }
+}
+
 /** Reads the manifest, or writes a new one into a store that holds nothing yet. */
 export async function openManifest(
   backend: Backend,
   options: { now: number; random: RandomBytes },
 ): Promise<Manifest> {
-  try {
-    return parse((await backend.get(MANIFEST_KEY)).bytes, backend.url);
-  } catch (error) {
-    if (!isBackendError(error, "not_found")) {
-      throw storeError(error, `Cannot open the store ${backend.url}`);
-    }
+  const known = await readManifest(backend);
+  if (known) return known;
+  if (await isBeingCopied(backend)) {
+    throw new TaskdError("not_a_store", `Cannot use ${backend.url} as a store: copying one there has not finished`, {
+      hint: "Run the copy again: it goes on where it was",
+    });
   }
   // Without a manifest only an empty place is a new store: anything else may be somebody's other data.
   for (const prefix of ["refs/", "data/"]) {
@@ -110,6 +131,16 @@ export async function openManifest(
       `Cannot open the store ${backend.url}`,
       async () => parse((await backend.get(MANIFEST_KEY)).bytes, backend.url),
     );
+  }
+}
+
+async function isBeingCopied(backend: Backend): Promise<boolean> {
+  try {
+    await backend.head(COPYING_KEY);
+    return true;
+  } catch (error) {
+    if (isBackendError(error, "not_found")) return false;
+    throw storeError(error, `Cannot open the store ${backend.url}`);
   }
 }
 

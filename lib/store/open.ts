@@ -4,15 +4,14 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { fromFileUrl } from "@std/path/from-file-url";
-import { join } from "@std/path/join";
 import { resolve } from "@std/path/resolve";
-import { BackendError } from "../backend/backend.ts";
+import { type Backend, BackendError } from "../backend/backend.ts";
 import { LocalBackend } from "../backend/local.ts";
 import type { S3Credentials } from "../backend/s3.ts";
 import { TaskdError } from "../errors.ts";
 import { translated } from "./errors.ts";
+import { defaultWorkspace, isS3Location, parseS3Location } from "./s3_location.ts";
 import { Store, type StoreOptions } from "./store.ts";
 
 /**
@@ -67,76 +66,52 @@ export interface S3StoreOptions {
 
 /** What {@linkcode openStore} accepts. */
 export interface OpenStoreOptions extends Omit<StoreOptions, "backend" | "workspace"> {
-  /** Directory of checkouts and caches of a store in S3; default {@linkcode defaultWorkspace}. */
+  /** Directory of checkouts and caches of a store in S3; default `~/.taskd/workspaces/<hash>`. */
   workspace?: string;
   /** Used for `s3:` locations. */
   s3?: S3StoreOptions;
 }
 
-/** Whether a location names a bucket: `s3://bucket/prefix`. */
-export function isS3Location(location: string): boolean {
-  return /^s3:\/\//i.test(location);
-}
-
-/** The bucket and prefix of an `s3:` location, and how it is written. */
-function parseS3Location(location: string): { bucket: string; prefix: string; url: string } {
-  const match = /^s3:\/\/([a-z0-9][a-z0-9.-]*)((?:\/[A-Za-z0-9_.~@-]+)*)\/?$/i.exec(location);
-  if (!match) {
-    throw new TaskdError("usage", `Cannot open ${location}: it is no bucket and prefix`, {
-      hint: "Write s3://bucket/prefix; keys are of letters, digits and _ . ~ @ -",
-    });
-  }
-  const [, bucket, path] = match;
-  return { bucket: bucket!, prefix: path!.slice(1), url: `s3://${bucket}${path}` };
-}
+/** What {@linkcode openBackend} accepts. */
+export type OpenBackendOptions = Pick<OpenStoreOptions, "clock" | "random" | "s3">;
 
 /**
- * The directory of a bucket store's checkouts, caches and locks on this host: `<home>/.taskd/workspaces/<hash>`. The hash
- * is of location and endpoint, so that all commands on one store share it.
+ * Opens the place that a location names, without asking whether a store is there.
+ *
+ * @throws {TaskdError} `not_found` (no such bucket), `denied`, `unavailable`, `not_a_store`, `usage`.
  */
-export function defaultWorkspace(location: string, options: { home: string; endpoint?: string }): string {
-  const { url } = parseS3Location(location);
-  const hash = createHash("sha256").update(`${options.endpoint ?? ""}\n${url}`).digest("hex");
-  return join(options.home, ".taskd", "workspaces", hash.slice(0, 16));
+export async function openBackend(location: string, options: OpenBackendOptions = {}): Promise<Backend> {
+  const { clock, random, s3 } = options;
+  const ambient = { ...(clock === undefined ? {} : { clock }), ...(random === undefined ? {} : { random }) };
+  if (!isS3Location(location)) {
+    return await translated("Cannot open the store", () => LocalBackend.open(storeDirectory(location), ambient));
+  }
+  const { bucket, prefix } = parseS3Location(location);
+  // Loaded only now: it takes longer than most commands.
+  const { S3Backend } = await import("../backend/s3.ts");
+  try {
+    return await S3Backend.open({ ...s3, bucket, prefix, ...ambient });
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    const hint = S3_HINTS[error.code];
+    const code = error.code === "precondition_failed" ? "conflict" : error.code;
+    throw new TaskdError(code, error.message, { cause: error, ...(hint === undefined ? {} : { hint }) });
+  }
 }
 
 /** Opens the store at `location`, making a new one where there is nothing yet. */
 export async function openStore(location: string, options: OpenStoreOptions = {}): Promise<Store> {
   const { workspace, s3, ...rest } = options;
-  if (isS3Location(location)) return await openS3Store(location, rest, { ...s3, workspace });
-  const directory = storeDirectory(location);
-  const backend = await translated("Cannot open the store", () => LocalBackend.open(directory, backendOptions(rest)));
+  const backend = await openBackend(location, options);
+  if (!isS3Location(location)) return await Store.open({ ...rest, backend, workspace: storeDirectory(location) });
+  const directory = workspace === undefined ? workspaceAtHome(location, s3?.endpoint) : resolve(workspace);
   return await Store.open({ ...rest, backend, workspace: directory });
 }
 
-async function openS3Store(
-  location: string,
-  options: Omit<StoreOptions, "backend" | "workspace">,
-  { workspace, ...s3 }: S3StoreOptions & { workspace: string | undefined },
-): Promise<Store> {
-  const { bucket, prefix } = parseS3Location(location);
-  const directory = workspace === undefined ? workspaceAtHome(location, s3) : resolve(workspace);
-  // Loaded only now: it takes longer than most commands.
-  const { S3Backend } = await import("../backend/s3.ts");
-  try {
-    const backend = await S3Backend.open({ ...s3, bucket, prefix, ...backendOptions(options) });
-    return await Store.open({ ...options, backend, workspace: directory });
-  } catch (error) {
-    if (!(error instanceof BackendError)) throw error;
-    const hint = S3_HINTS[error.code];
-    throw new TaskdError(error.code === "precondition_failed" ? "conflict" : error.code, error.message, {
-      cause: error,
-      ...(hint === undefined ? {} : { hint }),
-    });
-  }
-}
-
-function workspaceAtHome(location: string, { endpoint }: S3StoreOptions): string {
+function workspaceAtHome(location: string, endpoint: string | undefined): string {
   const home = Deno.env.get("HOME");
-  if (home === undefined) {
-    throw new TaskdError("usage", `Cannot open ${location}: HOME is not set`, { hint: "Set it, or name a workspace" });
-  }
-  return defaultWorkspace(location, { home, ...(endpoint === undefined ? {} : { endpoint }) });
+  if (home !== undefined) return defaultWorkspace(location, { home, ...(endpoint === undefined ? {} : { endpoint }) });
+  throw new TaskdError("usage", `Cannot open ${location}: HOME is not set`, { hint: "Set it, or name a workspace" });
 }
 
 const S3_HINTS: Partial<Record<BackendError["code"], string>> = {
@@ -144,7 +119,3 @@ const S3_HINTS: Partial<Record<BackendError["code"], string>> = {
   denied: "Check the credentials, the region and what the server supports; the guide to S3 stores lists what is needed",
   unavailable: "Check the endpoint and the network, then try again",
 };
-
-function backendOptions({ clock, random }: Pick<StoreOptions, "clock" | "random">) {
-  return { ...(clock === undefined ? {} : { clock }), ...(random === undefined ? {} : { random }) };
-}

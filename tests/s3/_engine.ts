@@ -6,8 +6,12 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { LocalBackend } from "../../lib/backend/local.ts";
+import type { S3Backend } from "../../lib/backend/s3.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { copyStore } from "../../lib/store/copy_store.ts";
+import { collectGarbage } from "../../lib/store/gc.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import type { Store } from "../../lib/store/store.ts";
@@ -18,6 +22,8 @@ const at = parseAddress;
 
 /** A bucket prefix of its own, and stores opened on it from hosts of their own. */
 interface Bucket extends AsyncDisposable {
+  /** What is on it. */
+  backend: S3Backend;
   /** Opens the store with a workspace that no other store here has. */
   host(): Promise<Store>;
   /** A directory for the test's own files. */
@@ -32,6 +38,7 @@ async function emptyBucket(place: S3Place): Promise<Bucket> {
   const { bucket, ...s3 } = place;
   const stores: Store[] = [];
   return {
+    backend,
     scratch,
     host: async () => {
       const workspace = `${scratch}/host-${stores.length + 1}`;
@@ -180,5 +187,47 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     assertEquals(await dumpDigest(path), await dumpDigest(`${bucket.scratch}/large.db`));
     assertEquals((await store.fork(at("large"), "copy", { materialize: true })).path, "fast");
     assertEquals((await elsewhere.verify(at("large@copy"))).ok, true);
+  });
+
+  promise("a store moves from a directory to the bucket and back, in several runs, unchanged", async (bucket) => {
+    const directory = `${bucket.scratch}/local`;
+    using local = await openStore(directory);
+    const digest = await seed(`${bucket.scratch}/seed.db`);
+    await local.create("shop", { from: `${bucket.scratch}/seed.db` });
+    await local.fork(at("shop"), "try");
+    const edited = await insert((await local.checkout(at("shop@try"))).path, "tea");
+    await local.checkpoint(at("shop@try"), "v1");
+    const source = await LocalBackend.open(directory);
+
+    const stopping = new AbortController();
+    const cut_off = copyStore(source, bucket.backend, { signal: stopping.signal, onProgress: () => stopping.abort() });
+    assertEquals((await assertRejects(() => cut_off, TaskdError)).code, "interrupted");
+    await assertRejects(() => bucket.host(), TaskdError, "has not finished");
+    const there = await copyStore(source, bucket.backend);
+    const remote = await bucket.host();
+    assertEquals(await dumpDigest((await remote.checkout(at("shop"))).path), digest);
+    assertEquals(await dumpDigest((await remote.checkout(at("shop@try"))).path), edited);
+    assert((await remote.verify(at("shop@try"))).ok);
+
+    const back = await LocalBackend.open(`${bucket.scratch}/back`);
+    assertEquals((await copyStore(bucket.backend, back)).store_id, there.store_id);
+    using home = await openStore(`${bucket.scratch}/back`);
+    assertEquals(await dumpDigest((await home.checkout(at("shop@try"))).path), edited);
+  });
+
+  promise("garbage collection deletes what nothing reaches, and only that", async (bucket) => {
+    const store = await bucket.host();
+    const digest = await seed(`${bucket.scratch}/seed.db`);
+    await store.create("shop", { from: `${bucket.scratch}/seed.db` });
+    await store.fork(at("shop"), "kept");
+    await store.fork(at("shop"), "full", { materialize: true });
+    await store.destroy(at("shop@full"));
+    const before = await bucket.keys("data/");
+    const first = await collectGarbage(store.context, { grace_ms: 0 });
+    assertEquals([first.tombstoned, first.deleted], [1, 0]);
+    assertEquals((await collectGarbage(store.context, { grace_ms: 0 })).deleted, 1);
+    assertEquals((await bucket.keys("data/")).length, before.length - 1);
+    const elsewhere = await bucket.host();
+    assertEquals(await dumpDigest((await elsewhere.checkout(at("shop@kept"))).path), digest);
   });
 }
