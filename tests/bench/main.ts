@@ -14,6 +14,7 @@ import { CASES } from "./cases/mod.ts";
 import type { Report } from "./figures.ts";
 import { describeMachine } from "./machine.ts";
 import { freeBytes, type Place, plainPlace, xfsPlace } from "./places.ts";
+import { run } from "./process.ts";
 import { markdownReport, textReport } from "./report.ts";
 
 const PROJECT = new URL("../../", import.meta.url).pathname;
@@ -64,10 +65,14 @@ async function main(args: string[]): Promise<number> {
     await Deno.writeTextFile(values.out, JSON.stringify(report, null, 1) + "\n");
     console.log(`\nFigures: ${values.out}`);
   }
-  if (values["write-docs"]) {
-    await Deno.writeTextFile(join(PROJECT, "docs/benchmarks.md"), markdownReport(report, CASES));
-  }
+  if (values["write-docs"]) await writeDocs(report);
   return 0;
+}
+
+async function writeDocs(report: Report): Promise<void> {
+  const path = join(PROJECT, "docs/benchmarks.md");
+  await Deno.writeTextFile(path, markdownReport(report, CASES));
+  await run(Deno.execPath(), ["fmt", "--quiet", path]);
 }
 
 async function measure(

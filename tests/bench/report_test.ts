@@ -3,7 +3,7 @@ import type { BenchCase } from "./bench.ts";
 import type { Figure, Report } from "./figures.ts";
 import { caseRows, markdownReport, textReport } from "./report.ts";
 
-const stats = (p50: number, n = 20) => ({ n, min: p50 / 2, p50, p95: p50 * 2, max: p50 * 3 });
+const stats = (p50: number, n = 20) => ({ n, min: p50 / 2, p5: p50 / 2, p50, p95: p50 * 2, max: p50 * 3 });
 const figure = (subject: string, p50: number, more: Partial<Figure> = {}): Figure => ({
   case: "fork",
   subject,
@@ -45,11 +45,20 @@ Deno.test("both reports show every figure and everything that was skipped", () =
     duration_seconds: 61,
     quick: false,
     machine: { processor: "a fast one" },
-    figures: [figure("taskd fork", 2), figure("cp", 250)],
+    figures: [
+      figure("taskd fork", 4, { target: { value: 3, is: "at_most" } }),
+      figure("taskd fork", 2, { place: "ext4", target: { value: 3, is: "at_most" } }),
+      figure("cp", 500, { place: "ext4" }),
+    ],
     skipped: [{ case: "fork", subject: "4096 MB", reason: "no room" }],
   };
   for (const text of [textReport(report, [CASE]), markdownReport(report, [CASE])]) {
-    for (const part of ["Fork a branch", "taskd fork", "x125", "4096 MB", "no room"]) assertStringIncludes(text, part);
+    for (const part of ["Fork a branch", "taskd fork", "x250", "4096 MB", "no room"]) assertStringIncludes(text, part);
   }
-  assertStringIncludes(markdownReport(report, [CASE]), "Run of 2026-01-02, 61 s.");
+  const page = markdownReport(report, [CASE]);
+  assertStringIncludes(page, "Run of 2026-01-02, 61 s.");
+  assertStringIncludes(
+    page,
+    "1 of 2 targets are met in this run. Missed:\n\n- taskd fork at 12 MB on xfs: 4.00 ms, wanted at most 3",
+  );
 });

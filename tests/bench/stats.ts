@@ -9,6 +9,7 @@
 export interface Stats {
   n: number;
   min: number;
+  p5: number;
   p50: number;
   p95: number;
   max: number;
@@ -34,7 +35,7 @@ export function summarize(samples: readonly number[]): Stats {
   if (samples.length === 0) throw new RangeError("Cannot sum up no samples");
   const sorted = samples.toSorted((a, b) => a - b);
   const rank = (share: number) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
-  return { n: sorted.length, min: sorted[0]!, p50: rank(0.5), p95: rank(0.95), max: sorted.at(-1)! };
+  return { n: sorted.length, min: sorted[0]!, p5: rank(0.05), p50: rank(0.5), p95: rank(0.95), max: sorted.at(-1)! };
 }
 
 /** Milliseconds that `run` takes. */

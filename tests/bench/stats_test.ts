@@ -3,8 +3,8 @@ import { interleave, summarize } from "./stats.ts";
 
 Deno.test("summarize() gives percentiles that are samples, by nearest rank", () => {
   const samples = Array.from({ length: 100 }, (_, index) => 100 - index);
-  assertEquals(summarize(samples), { n: 100, min: 1, p50: 50, p95: 95, max: 100 });
-  assertEquals(summarize([7]), { n: 1, min: 7, p50: 7, p95: 7, max: 7 });
+  assertEquals(summarize(samples), { n: 100, min: 1, p5: 5, p50: 50, p95: 95, max: 100 });
+  assertEquals(summarize([7]), { n: 1, min: 7, p5: 7, p50: 7, p95: 7, max: 7 });
   assertThrows(() => summarize([]), RangeError);
 });
 

@@ -55,7 +55,8 @@ async function compare(bench: Bench, place: Place, shop: ShopStore, size_mb: num
   else bench.skip(`fork + checkout at ${size_mb} MB on ${place.kind}`, "it copies the whole file there");
   Object.assign(subjects, await peers(shop.file, place));
   const budget_ms = bench.pick(30_000, 5_000);
-  const taken = await interleave(subjects, { samples: bench.pick(20, 5), budget_ms });
+  const rounds = size_mb > COPY_LIMIT_MB ? { samples: 5, warmup: 0 } : { samples: bench.pick(20, 5) };
+  const taken = await interleave(subjects, { ...rounds, budget_ms });
   const more = await sample(forkOnly, { samples: bench.pick(200, 20) });
   taken["taskd fork"]!.push(...more);
   for (const [subject, samples] of Object.entries(taken)) {
