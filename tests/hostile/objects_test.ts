@@ -3,6 +3,7 @@ import { CaptureSession } from "../../lib/capture/session.ts";
 import { type ErrorCode, hasCode } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { parseAddress } from "../../lib/store/names.ts";
+import { makeMemoryDirectory } from "../sim/memory_directory.ts";
 import { contentAt, type Contents, insertValue, prepare, PREPARED } from "../sim/scenarios.ts";
 
 const DAMAGE_CODES: ErrorCode[] = ["corrupt", "chain_gap", "unsupported_format"];
@@ -71,7 +72,7 @@ async function readAll(location: string, directory: string, what: string): Promi
 }
 
 async function withStore(work: (location: string, objects: string[], directory: string) => Promise<void>) {
-  const directory = await Deno.makeTempDir({ prefix: "hostile-" });
+  const directory = await makeMemoryDirectory("hostile-");
   try {
     const { location, objects } = await prepared(directory);
     // Caches would answer in place of the damaged objects.

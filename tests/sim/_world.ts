@@ -9,6 +9,7 @@ import { assert } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { FaultyBackend, seededFaults } from "../../lib/backend/faulty.ts";
+import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
@@ -28,6 +29,7 @@ const REFUSALS = [
   "protected",
   "branch_deleting",
   "fenced",
+  "session_failed",
 ] as const;
 
 /** What an injected fault may come out as; whether the operation happened is then open. */
@@ -208,6 +210,37 @@ export class World {
     }
   }
 
+  /** A session with two flushes, the second of which gets a name. */
+  async live(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const address = { db: DB, branch: branch.name };
+    // What an interrupted attempt left in the checkout is not to be adopted.
+    await store.checkout(address, { force: true });
+    const session = await CaptureSession.open(store, address, { flush_every_ms: 0, snapshot_every: 2 });
+    const change = this.#change(branch, undefined);
+    try {
+      for (const token of [`${this.#serial++}`, `${this.#serial++}`]) {
+        const content = append(session.checkout, token);
+        branch.candidates.add(content);
+        if (random.chance(0.5)) {
+          await session.flush();
+        } else {
+          const key = `${branch.name}@cp-${token}`;
+          this.#maybeNamed.set(key, content);
+          await session.checkpoint(`cp-${token}`);
+          this.#named.set(key, content);
+        }
+        change.content = content;
+      }
+    } catch (error) {
+      change.content = undefined;
+      throw error;
+    } finally {
+      // An error of its own means that the last flush or the lease's return failed; either was acknowledged or is open.
+      await session.close().catch(() => change.content = undefined);
+      change.ended = this.#moment++;
+    }
+  }
+
   async fork(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
     const name = `b${this.#serial++}`;
     const [key, content] = this.#pickCheckpoint(branch, random) ?? [];
@@ -329,7 +362,19 @@ export class World {
   }
 }
 
-const OPS = ["edit", "edit", "edit", "edit", "fork", "rollback", "promote", "compact", "destroy", "read"] as const;
+const OPS = [
+  "edit",
+  "edit",
+  "edit",
+  "live",
+  "live",
+  "fork",
+  "rollback",
+  "promote",
+  "compact",
+  "destroy",
+  "read",
+] as const;
 
 /** Adds a row to a checkout and returns its whole content. */
 function append(path: string, token: string): string {

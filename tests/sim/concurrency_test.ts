@@ -1,6 +1,7 @@
 import { assert } from "@std/assert";
 import { MemoryBackend } from "../../lib/backend/memory.ts";
 import { World } from "./_world.ts";
+import { makeMemoryDirectory } from "./memory_directory.ts";
 
 /** How many seeds a plain run takes; `SIM_SEEDS=500` takes more, `SIM_SEED=7` replays one. */
 const SEEDS = Number(Deno.env.get("SIM_SEEDS") ?? 4);
@@ -12,7 +13,7 @@ for (const fault_rate of [0, 0.05]) {
     const seeds = ONLY === undefined ? Array.from({ length: SEEDS }, (_, index) => index + 1) : [Number(ONLY)];
     for (const seed of seeds) {
       await t.step(`seed ${seed}`, async () => {
-        const directory = await Deno.makeTempDir({ prefix: "sim-" });
+        const directory = await makeMemoryDirectory("sim-");
         try {
           const world = new World(new MemoryBackend(), directory, { seed, fault_rate });
           const summary = await world.run({ actors: 3, operations: 60 });

@@ -7,6 +7,7 @@ import { SeededRandom } from "../support/writers/random.ts";
 import { VirtualClock } from "./_clock.ts";
 import { Actor, TurnBackend } from "./_scheduler.ts";
 import { assertAfter, assertBeforeOrAfter, run, type Scenario, SCENARIOS } from "./scenarios.ts";
+import { makeMemoryDirectory } from "./memory_directory.ts";
 import { copyDirectory, Template } from "./template.ts";
 
 /** Longer than any lease and any claim. */
@@ -44,7 +45,7 @@ async function attempt(scenario: Scenario, store: Store, directory: string, code
 }
 
 async function withTemplate(work: (template: Template, clock: VirtualClock, directory: string) => Promise<void>) {
-  const directory = await Deno.makeTempDir({ prefix: "faults-" });
+  const directory = await makeMemoryDirectory("faults-");
   try {
     const clock = new VirtualClock();
     await work(await Template.make(directory, clock), clock, directory);

@@ -8,6 +8,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { CaptureSession } from "../../lib/capture/session.ts";
 import { type ErrorCode, hasCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import type { Store } from "../../lib/store/store.ts";
@@ -146,8 +147,11 @@ export async function prepare(store: Store, directory: string): Promise<void> {
   const side = (await store.checkout(at("app@side"))).path;
   insertValue(side, "5");
   await store.checkpoint(at("app@side"), "s1");
+  // By a session, so that the chain has a segment: at rest, a file system that cannot clone only ever gets snapshots.
+  const session = await CaptureSession.open(store, at("app@side"), { flush_every_ms: 0, snapshot_every: 16 });
   insertValue(side, "6");
-  await store.checkpoint(at("app@side"), "s2");
+  await session.checkpoint("s2");
+  await session.close();
   insertValue(main, "4");
 }
 
