@@ -1,0 +1,122 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { flush, keysUnder, makeTinyDatabase } from "../../tests/support/histories.ts";
+import { at, withDirectory } from "../../tests/support/stores.ts";
+import { FaultyBackend } from "../backend/faulty.ts";
+import { MemoryBackend } from "../backend/memory.ts";
+import { systemRandom } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { baseKey, segmentKey, snapshotKey } from "./keys.ts";
+import { Store } from "./store.ts";
+import { readTombstones, shortName, TombstoneIndex, TOMBSTONES_KEY, writeTombstones } from "./tombstones.ts";
+
+const LINEAGE = "0123456789abcdef".repeat(2);
+const AT = "2026-01-01T00:00:00.000Z";
+
+/** A store with `app@main`, whose backend's calls are counted. */
+async function withStore(work: (store: Store, backend: FaultyBackend) => Promise<void>): Promise<void> {
+  await withDirectory(async (directory) => {
+    const backend = new FaultyBackend(new MemoryBackend(), () => undefined);
+    using store = await Store.open({ backend, workspace: directory, clock: new VirtualClock() });
+    makeTinyDatabase(`${directory}/tiny.db`);
+    await store.create("app", { from: `${directory}/tiny.db` });
+    await flush(store, at("app"), 1);
+    await store.fork(at("app"), "first");
+    await work(store, backend);
+  });
+}
+
+Deno.test("names are short and tell all objects of a lineage apart", () => {
+  const names = [
+    [segmentKey(LINEAGE, 3, 0x11f, 0x12a), "3/segment-12a-11f.zst"],
+    [segmentKey(LINEAGE, 0, 0, 0x10), "0/segment-10-0.zst"],
+    [snapshotKey(LINEAGE, 16, 1, "raw"), "10/snapshot-1.raw"],
+    [snapshotKey(LINEAGE, 16, 1, "zst"), "10/snapshot-1.zst"],
+    [baseKey(LINEAGE), "base.json"],
+  ] as const;
+  for (const [key, name] of names) assertEquals(shortName(key), name);
+});
+
+Deno.test("a list is read back as it was written; a writer that is late is told so", async () => {
+  const backend = new MemoryBackend();
+  const context = { backend, random: systemRandom };
+  assertEquals(await readTombstones(backend), undefined);
+  const tombstones = [{ lineage: LINEAGE, at: AT }, { lineage: LINEAGE, names: ["base.json"], at: AT, doomed: AT }];
+  const etag = await writeTombstones(context, tombstones, undefined);
+  assertEquals(await readTombstones(backend), { tombstones, etag: etag! });
+  assertEquals(await writeTombstones(context, [], undefined), undefined);
+  assert(await writeTombstones(context, [], etag) !== undefined);
+  assertEquals(await writeTombstones(context, tombstones, etag), undefined);
+});
+
+Deno.test("a write whose answer is lost is known by its nonce", async () => {
+  for (const kind of ["before", "after"] as const) {
+    const inner = new MemoryBackend();
+    const backend = new FaultyBackend(
+      inner,
+      ({ method }) => method === "create" ? { kind, code: "ambiguous" } : undefined,
+    );
+    const writing = writeTombstones({ backend, random: systemRandom }, [], undefined);
+    if (kind === "after") assertEquals(await writing, (await readTombstones(inner))?.etag);
+    else await assertRejects(() => writing, TaskdError);
+  }
+});
+
+Deno.test("doom is found before a tombstone that covers the same object", () => {
+  const doomed = { lineage: LINEAGE, names: ["base.json"], at: AT, doomed: AT };
+  const index = new TombstoneIndex([{ lineage: LINEAGE, at: AT }, doomed]);
+  assertEquals(index.find(LINEAGE, "base.json"), doomed);
+  assertEquals(index.find(LINEAGE, "1/snapshot-1.zst")?.doomed, undefined);
+  assertEquals(index.find("f".repeat(32), "base.json"), undefined);
+});
+
+Deno.test("only the doom of what ends there explains a gap", () => {
+  const index = new TombstoneIndex([
+    { lineage: LINEAGE, names: ["2/segment-12a-11f.zst"], at: AT, doomed: AT },
+    { lineage: LINEAGE, names: ["2/segment-12b-12a.zst"], at: AT },
+  ]);
+  assertEquals(["12a", "11f", "2a", "12b"].map((txid) => index.explainsGap(LINEAGE, txid)), [
+    true,
+    false,
+    false,
+    false,
+  ]);
+});
+
+Deno.test("the list costs a fork one read", async () => {
+  await withStore(async (store, backend) => {
+    const callsOf = async (branch: string) => {
+      const before = backend.calls.length;
+      await store.fork(at("app"), branch);
+      return backend.calls.slice(before).map(({ method, key }) => `${method} ${key.split("/")[0]}`);
+    };
+    const expected = ["get refs", "get refs", "create data", "create refs", "get gc"];
+    assertEquals(await callsOf("without"), expected);
+    await store.fork(at("app@first"), "gone", { materialize: true });
+    await store.destroy(at("app@gone"));
+    await store.collectGarbage({ grace_ms: 1000 });
+    assertEquals(await callsOf("with"), expected);
+  });
+});
+
+Deno.test("a list that cannot be understood stops whoever would rely on it, and leaves no branch behind", async () => {
+  await withStore(async (store, backend) => {
+    await flush(store, at("app"), 2, { checkpoint: "one" });
+    await backend.put(TOMBSTONES_KEY, new TextEncoder().encode("{"));
+    const refs = await keysUnder(backend, "refs/");
+    const attempts: Record<string, () => Promise<unknown>> = {
+      fork: () => store.fork(at("app"), "child"),
+      create: () => store.create("other"),
+      rollback: () => store.rollback(at("app@main@one"), { safety: false }),
+      compact: () => store.compact(at("app")),
+    };
+    for (const [name, attempt] of Object.entries(attempts)) {
+      const error = await assertRejects(attempt, TaskdError);
+      assertEquals(error.code, "corrupt", name);
+      assert(error.hint !== undefined);
+      assertEquals(await keysUnder(backend, "refs/"), refs);
+    }
+    await backend.delete(TOMBSTONES_KEY);
+    for (const attempt of Object.values(attempts)) await attempt();
+  });
+});
