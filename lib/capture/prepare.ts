@@ -7,7 +7,7 @@
  */
 
 import { TaskdError } from "../errors.ts";
-import { CheckoutFile } from "../sqlite/checkout_file.ts";
+import { CheckoutFile, type FileStamp, stampFile } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalMark, WalTail } from "../sqlite/wal_tail.ts";
 import { imageSha256 } from "../store/chain_cache.ts";
 import type { CheckoutView } from "../store/checkouts.ts";
@@ -34,25 +34,33 @@ export async function prepareCheckout(
   options: LongOptions = {},
 ): Promise<Prepared> {
   const target = targetOf(point);
+  const path = context.workspace.checkout(target.db, target.branch);
+  let footprint = context.checkouts.footprint(path);
+  let stamp = stampFile(path);
   let view = context.checkouts.look(target);
   if (
-    view?.identity !== "current" && view && !view.stat_clean && !await context.checkouts.hasContentOf(view.path, target)
+    view && view.identity !== "current" && !view.stat_clean
   ) {
-    throw new TaskdError(
-      "dirty",
-      `Cannot open a session: ${view.path} holds edits that do not belong to the branch's present history`,
-      { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
-    );
+    const same = await context.checkouts.hasContentOf(path, target);
+    footprint = context.checkouts.footprint(path);
+    if (!same) {
+      throw new TaskdError(
+        "dirty",
+        `Cannot open a session: ${path} holds edits that do not belong to the branch's present history`,
+        { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
+      );
+    }
   }
   let known_clean = view?.stat_clean === true && view.identity === "current";
   if (!view || view.identity !== "current") {
-    await context.checkouts.restore(target, options);
+    await context.checkouts.restore(target, { ...options, footprint });
+    stamp = stampFile(path);
     view = context.checkouts.look(target)!;
-    known_clean = true;
+    known_clean = view.stat_clean;
   }
   const file = CheckoutFile.open(view.path, { busy_timeout_ms: SESSION_BUSY_TIMEOUT_MS });
   try {
-    return await attach(context, point, file, { view, known_clean });
+    return await attach(context, point, file, { view, clean_stamp: known_clean ? stamp : undefined });
   } catch (error) {
     file.close();
     if (!(error instanceof RebaseNeeded)) throw error;
@@ -64,13 +72,16 @@ async function attach(
   context: StoreContext,
   point: Point,
   file: CheckoutFile,
-  { view, known_clean }: { view: CheckoutView; known_clean: boolean },
+  { view, clean_stamp }: { view: CheckoutView; clean_stamp: FileStamp | undefined },
 ): Promise<Prepared> {
   const mark = resumeMark(context, point, view);
   const { tail, resumed } = WalTail.attach(file, mark);
   if (tail.converted) return { file, tail, rebase: "the journal mode was not WAL" };
   if (mark && resumed) return { file, tail, resumed: mark };
-  if (known_clean) return { file, tail };
+  // Proved clean a moment ago: still so, if nobody has committed or folded a log before our pin was on it.
+  const now = stampFile(file.path);
+  const untouched = clean_stamp?.size === now?.size && clean_stamp?.mtime_ns === now?.mtime_ns;
+  if (clean_stamp && untouched && tail.log_frames === 0) return { file, tail };
   const found = await imageSha256(tail.image());
   tail.assertNotReset();
   if (found === await context.cache.sha256(point.address.db, point.chain, point.head.digest)) {

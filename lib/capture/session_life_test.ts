@@ -102,6 +102,34 @@ Deno.test("an opening that fails leaves the branch free and the checkout untouch
     await session.close();
   }));
 
+Deno.test("what is committed while a session opens is not taken for what was there before", async (t) => {
+  for (
+    const [name, attached] of [["by an application that stays", true], ["by one that leaves again", false]] as const
+  ) {
+    await t.step(name, () =>
+      onStore(async (scene) => {
+        const first = await scene.open();
+        sql(first.checkout, "CREATE TABLE t(v)");
+        await first.close();
+        const { checkouts } = scene.store.context;
+        const look = checkouts.look.bind(checkouts);
+        let application: DatabaseSync | undefined;
+        checkouts.look = (target) => {
+          const view = look(target);
+          application ??= new DatabaseSync(first.checkout);
+          if (application.isOpen) application.exec("INSERT INTO t VALUES('just now')");
+          if (!attached && application.isOpen) application.close();
+          return view;
+        };
+        const session = await scene.open();
+        await session.flush();
+        assertEquals(await stored(scene.store, "app"), "just now");
+        await session.close();
+        if (attached) application?.close();
+      }));
+  }
+});
+
 Deno.test("edits made while no session was open are adopted as a full copy", () =>
   onStore(async (scene) => {
     await (await scene.open()).close();

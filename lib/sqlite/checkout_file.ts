@@ -38,7 +38,7 @@ export function stampFile(path: string): FileStamp | undefined {
     const { size, mtime } = Deno.statSync(path);
     return { size, mtime_ns: `${mtime?.getTime() ?? 0}000000` };
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
     throw error;
   }
 }

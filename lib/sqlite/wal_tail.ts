@@ -139,6 +139,11 @@ export class WalTail {
     return this.#reset_allowed || !this.#position ? 0 : this.#position.offset;
   }
 
+  /** Frames read of the log's present generation. */
+  get log_frames(): number {
+    return this.#consumed();
+  }
+
   /** Where the next frame is expected; undefined before the log's first frame. */
   get mark(): WalMark | undefined {
     return this.#header && this.#position &&

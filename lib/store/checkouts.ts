@@ -183,10 +183,18 @@ export class Checkouts {
     }
   }
 
-  /** Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost. */
+  /** Size and time of a checkout and its log: a commit shows in it. */
+  footprint(path: string): string {
+    return JSON.stringify([stampFile(path), stampFile(`${path}-wal`)]);
+  }
+
+  /**
+   * Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost; with
+   * `footprint`, that of the file then, one that was edited since is left alone: `dirty`.
+   */
   async restore(
     target: Target,
-    options: LongOptions = {},
+    options: { footprint?: string } & LongOptions = {},
   ): Promise<Pick<CheckoutResult, "path" | "source">> {
     const { db, branch, ref, chain } = target;
     const { workspace, backend, cache } = this.#context;
@@ -206,6 +214,12 @@ export class Checkouts {
         );
       } else {
         await materialize(backend, chain, ref.digest, temporary, options);
+      }
+      if (options.footprint !== undefined && this.footprint(path) !== options.footprint) {
+        throw new TaskdError("dirty", `Cannot replace ${path}: it was edited meanwhile`, {
+          hint:
+            "Make a checkpoint or open a session to keep the edits, or check the branch out with --force to drop them",
+        });
       }
       this.#install(temporary, path, shadow !== null);
     } catch (error) {

@@ -4,15 +4,14 @@
  * @module
  */
 
-import { assertEquals, assertRejects } from "@std/assert";
 import { VirtualClock } from "./clock.ts";
 import { at, openAt, sql, withDirectory } from "./stores.ts";
+export { fails } from "./stores.ts";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { type FaultPlan, FaultyBackend } from "../../lib/backend/faulty.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
 import { MemoryBackend } from "../../lib/backend/memory.ts";
 import { nextTurn } from "../../lib/clock.ts";
-import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { CaptureSession, type SessionEvent, type SessionOptions } from "../../lib/capture/session.ts";
 
@@ -117,13 +116,6 @@ export async function inSession(
 /** An application's commits, one for each value. */
 export function insert(session: CaptureSession, ...values: (string | number)[]): void {
   sql(session.checkout, ...values.map((value) => `INSERT INTO t VALUES('${value}')`));
-}
-
-/** The error that `work` ends with, which must have this code. */
-export async function fails(code: ErrorCode, work: Promise<unknown>): Promise<TaskdError> {
-  const error = await assertRejects(() => work, TaskdError);
-  assertEquals(error.code, code, error.message);
-  return error;
 }
 
 /** A store that fails every call of these methods, for now. */

@@ -5,11 +5,16 @@
  * @module
  */
 
+import { assert, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
+import { type BackendCall, type FaultPlan, FaultyBackend } from "../../lib/backend/faulty.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
+import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
 import { Store, type StoreOptions } from "../../lib/store/store.ts";
+import { VirtualClock } from "./clock.ts";
 
 /** Runs `work` with a directory that is gone afterwards; below `parent`, if one is given. */
 export async function withDirectory<T>(work: (directory: string) => Promise<T>, parent?: string): Promise<T> {
@@ -65,4 +70,57 @@ export async function stored(store: Store, address: string, query?: string): Pro
 /** A database with the table `t(v)` and these rows. */
 export function makeDatabase(path: string, ...values: string[]): void {
   sql(path, "CREATE TABLE t(v)", ...values.map((value) => `INSERT INTO t VALUES('${value}')`));
+}
+
+/** A store under a test's control. */
+export interface TestStore {
+  store: Store;
+  directory: string;
+  clock: VirtualClock;
+  /** What the store asks its backend, and how it fails; replace `plan` to make it. */
+  faults: { plan: FaultPlan; calls: BackendCall[] };
+  /** Checks a branch out and commits one row for each value; returns the checkout's path. */
+  edit(branch: string, ...values: (string | number)[]): Promise<string>;
+}
+
+/** Runs `work` on a store with the database `app` of the rows `values`, each a checkpoint `c<value>` of `main`. */
+export async function withApp(
+  values: number[],
+  work: (test: TestStore) => Promise<void>,
+  options: Partial<StoreOptions> & { parent?: string; on_disk?: boolean } = {},
+): Promise<void> {
+  const { parent, on_disk = parent !== undefined, ...rest } = options;
+  await withDirectory(async (directory) => {
+    const faults: TestStore["faults"] = { plan: () => undefined, calls: [] };
+    const clock = new VirtualClock();
+    const inner = on_disk ? await LocalBackend.open(directory) : new MemoryBackend();
+    const backend = new FaultyBackend(inner, (call) => {
+      faults.calls.push(call);
+      return faults.plan(call);
+    }, { clock });
+    const store = await Store.open({ workspace: directory, clock, ...rest, backend });
+    const edit = async (branch: string, ...values: (string | number)[]) => {
+      const { path } = await store.checkout(at(`app@${branch}`));
+      sql(path, ...values.map((value) => `INSERT INTO t VALUES('${value}')`));
+      return path;
+    };
+    try {
+      makeDatabase(`${directory}/source.db`);
+      await store.create("app", { from: `${directory}/source.db` });
+      for (const value of values) {
+        await edit("main", value);
+        await store.checkpoint(at("app"), `c${value}`);
+      }
+      await work({ store, directory, clock, faults, edit });
+    } finally {
+      store.close();
+    }
+  }, parent);
+}
+
+/** The error that `work` ends with, which must have one of these codes. */
+export async function fails(code: ErrorCode | ErrorCode[], work: Promise<unknown>): Promise<TaskdError> {
+  const error = await assertRejects(() => work, TaskdError);
+  assert([code].flat().includes(error.code), `${error.code}: ${error.message}`);
+  return error;
 }

@@ -42,6 +42,7 @@ export async function refreshCheckout(
   const { db, branch } = point.address;
   const answer = { db, branch, txid: point.head.txid, read_only: false };
   const target = targetOf(point);
+  const footprint = context.checkouts.footprint(context.workspace.checkout(db, branch));
   const view = context.checkouts.look(target);
   if (view && !options.force) {
     if (view.identity === "current" && view.stat_clean) {
@@ -53,7 +54,8 @@ export async function refreshCheckout(
     }
     if (!clean) throw unsaved(view.path, view.interrupted);
   }
-  return { ...answer, ...await context.checkouts.restore(target, options) };
+  const restored = await context.checkouts.restore(target, { ...options, ...(options.force ? {} : { footprint }) });
+  return { ...answer, ...restored };
 }
 
 /** Whether the file holds just what the branch does; it is stamped so. */

@@ -116,17 +116,20 @@ async function repoint(
     (view.stat_clean ||
       await context.checkouts.hasContentOf(view.path, target));
 
-  const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
+  const footprint = view && context.checkouts.footprint(view.path);
+
   const lineage = await announce(context, lease, point, options.since);
   const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
+  // After what may take long or fail, so that a rollback that comes to nothing leaves no branch behind.
+  const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
   await moveTo(context, lease, begun);
 
   let checkout_refreshed = false;
-  if (replaceable) {
+  if (replaceable && footprint !== undefined) {
     // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
     try {
       const after = await pointIn(context, { db, branch }, lease.ref);
-      await context.checkouts.restore(targetOf(after), options);
+      await context.checkouts.restore(targetOf(after), { ...options, footprint });
       checkout_refreshed = true;
     } catch (error) {
       context.log(

@@ -1,0 +1,220 @@
+import { assert, assertEquals } from "@std/assert";
+import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
+import { CaptureSession } from "../../capture/session.ts";
+import { SAFETY_TTL_MS } from "./repoint.ts";
+
+const branchNames = async (store: { branches(): Promise<{ branch: string }[]> }) =>
+  (await store.branches()).map(({ branch }) => branch).sort();
+
+Deno.test("rollback() keeps the old head reachable through the safety fork", () =>
+  withApp([1, 2, 3], async ({ store }) => {
+    const { safety_branch, mode, txid } = await store.rollback(at("app@main@c1"));
+    assertEquals([safety_branch, mode], ["main-pre-rollback", "shared"]);
+    assertEquals(await stored(store, "app"), "1");
+    assertEquals(await stored(store, "app@main-pre-rollback"), "1,2,3");
+    const { state, txid: now, shared } = await store.status(at("app"));
+    assertEquals([state, now, shared], ["idle", txid, true]);
+    assertEquals((await store.status(at("app@main-pre-rollback"))).ttl_ms, SAFETY_TTL_MS);
+  }));
+
+Deno.test("after a rollback every checkpoint resolves, also the later ones, and one can go forward again", () =>
+  withApp([1, 2, 3], async ({ store, edit }) => {
+    await store.rollback(at("app@main@c1"));
+    assertEquals(await stored(store, "app@main@c2"), "1,2");
+    await edit("main", "other");
+    await store.checkpoint(at("app"), "other");
+    const { txid } = await store.rollback(at("app@main@c3"));
+    assertEquals(await stored(store, "app"), "1,2,3");
+    assertEquals((await store.status(at("app"))).txid, txid);
+    for (const [name, content] of [["c1", "1"], ["c2", "1,2"], ["c3", "1,2,3"], ["other", "1,other"]] as const) {
+      assertEquals(await stored(store, `app@main@${name}`), content);
+      assertEquals(rows((await store.checkout(at(`app@main@${name}`))).path), content);
+    }
+    await edit("main", 4);
+    await store.checkpoint(at("app"), "c4");
+    assertEquals(await stored(store, "app@main@c4"), "1,2,3,4");
+  }));
+
+Deno.test("safety forks are numbered, take their own life, and are left out when asked", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    for (let i = 1; i <= 3; i++) {
+      await store.rollback(at("app@main@c2"), { safety_ttl_ms: i * 1000 });
+      await edit("main", `x${i}`);
+      await store.checkpoint(at("app"), `x${i}`);
+    }
+    await store.rollback(at("app@main@c1"), { safety: false });
+    assertEquals(await branchNames(store), [
+      "main",
+      "main-pre-rollback",
+      "main-pre-rollback-2",
+      "main-pre-rollback-3",
+    ]);
+    assertEquals(await stored(store, "app@main-pre-rollback-2"), "1,2,x1");
+    assertEquals((await store.status(at("app@main-pre-rollback-3"))).ttl_ms, 3000);
+  }));
+
+Deno.test("the safety fork of a branch with the longest name has a name that is allowed", () =>
+  withApp([1], async ({ store }) => {
+    const long = "b".repeat(128);
+    await store.fork(at("app"), long);
+    await store.promote(at("app@main@c1"), at(`app@${long}`));
+    await store.promote(at("app@main@c1"), at(`app@${long}`));
+    const names = await branchNames(store);
+    assertEquals(names.filter((name) => name.includes("pre-promote")).map((name) => name.length), [128, 128]);
+  }));
+
+Deno.test("promote() gives a branch the head of another, and leaves that one alone", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    await store.fork(at("app@main@c1"), "work");
+    await edit("work", "w");
+    await store.checkpoint(at("app@work"), "done");
+    const { safety_branch, checkout_refreshed } = await store.promote(at("app@work"), at("app"));
+    assertEquals([safety_branch, checkout_refreshed], ["main-pre-promote", true]);
+    assertEquals(await stored(store, "app"), "1,w");
+    assertEquals(rows(await store.path(at("app"))), "1,w");
+    assertEquals(await stored(store, "app@main-pre-promote"), "1,2");
+    // Both go on by themselves.
+    await edit("work", "later");
+    await store.checkpoint(at("app@work"), "later");
+    await edit("main", "m");
+    await store.checkpoint(at("app"), "m");
+    assertEquals([await stored(store, "app"), await stored(store, "app@work")], ["1,w,m", "1,w,later"]);
+    for (const name of ["c1", "c2", "m"]) await stored(store, `app@main@${name}`);
+    await store.destroy(at("app@work"));
+    assertEquals(await stored(store, "app@main@m"), "1,w,m");
+  }));
+
+Deno.test("rollback and promote refuse what makes no sense", () =>
+  withApp([1], async ({ store }) => {
+    await store.fork(at("app"), "b");
+    await fails("usage", store.rollback(at("app")));
+    await fails("not_found", store.rollback(at("app@main@none")));
+    await fails("not_found", store.rollback(at("app@none@c1")));
+    await fails("usage", store.promote(at("app@b"), at("app@b")));
+    await fails("usage", store.promote(at("app@b"), at("other@b")));
+    await fails("usage", store.promote(at("app@b"), at("app@main@c1")));
+    await fails("not_found", store.promote(at("app@b"), at("app@none")));
+    await fails("not_found", store.promote(at("app@none"), at("app@b")));
+    assertEquals(await branchNames(store), ["b", "main"]);
+    assertEquals((await store.lease(at("app"))).live, false);
+  }));
+
+Deno.test("a clean checkout follows its branch; one with edits stays as it is, and is detached", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    const path = await edit("main");
+    assertEquals((await store.rollback(at("app@main@c1"))).checkout_refreshed, true);
+    assertEquals([rows(path), (await store.status(at("app"))).state], ["1", "idle"]);
+    sql(path, "INSERT INTO t VALUES('unsaved')");
+    assertEquals((await store.rollback(at("app@main@c2"))).checkout_refreshed, false);
+    assertEquals([rows(path), (await store.status(at("app"))).state], ["1,unsaved", "detached"]);
+    await fails("dirty", store.checkout(at("app")));
+    await fails("dirty", store.checkpoint(at("app"), "nope"));
+    await store.checkout(at("app"), { force: true });
+    assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2", "idle"]);
+  }));
+
+Deno.test("an edit that lands while a rollback or promote is under way is not overwritten", async (t) => {
+  for (const op of ["rollback", "promote"] as const) {
+    await t.step(op, () =>
+      withApp([1, 2], async ({ store, edit, faults }) => {
+        await store.fork(at("app@main@c1"), "other");
+        const path = await edit("main");
+        let landed = false;
+        // The checkout has been found clean; the new lineage is about to be begun.
+        faults.plan = ({ method, key }) => {
+          if (!landed && method === "create" && key.endsWith("base.json")) {
+            landed = true;
+            sql(path, "INSERT INTO t VALUES('landed')");
+          }
+          return undefined;
+        };
+        const { checkout_refreshed } = op === "rollback"
+          ? await store.rollback(at("app@main@c1"), { safety: false })
+          : await store.promote(at("app@other"), at("app"), { safety: false });
+        assert(landed);
+        assertEquals([checkout_refreshed, rows(path)], [false, "1,2,landed"]);
+        assertEquals((await store.status(at("app"))).state, "detached");
+      }));
+  }
+});
+
+Deno.test("an edit that lands while a checkout is being refreshed is not overwritten", () =>
+  withApp([1, 2], async ({ store, edit, faults }) => {
+    const path = await edit("main");
+    // Detached and clean: the branch moved from elsewhere.
+    await store.context.refs.update("app", "main", (ref) => ({
+      ...ref,
+      txid: ref.checkpoints[0]!.txid,
+      digest: ref.checkpoints[0]!.digest,
+    }));
+    let landed = false;
+    faults.plan = ({ method }) => {
+      if (!landed && method === "getStream") {
+        landed = true;
+        sql(path, "INSERT INTO t VALUES('landed')");
+      }
+      return undefined;
+    };
+    await fails("dirty", store.checkout(at("app")));
+    assert(landed);
+    assertEquals(rows(path), "1,2,landed");
+  }));
+
+Deno.test("a rollback that fails or is interrupted leaves the branch and the list of branches as they were", () =>
+  withApp([], async ({ store, faults }) => {
+    const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 100 });
+    for (const value of [1, 2]) {
+      sql(session.checkout, `INSERT INTO t VALUES(${value})`);
+      await session.checkpoint(`c${value}`);
+    }
+    await session.close();
+    faults.plan = ({ method, key }) =>
+      method === "put" && key.includes("snapshot-") ? { kind: "before", code: "no_space" } : undefined;
+    await fails("no_space", store.rollback(at("app@main@c1"), { materialize: true }));
+    faults.plan = () => undefined;
+    const signal = AbortSignal.abort();
+    await fails("interrupted", store.rollback(at("app@main@c1"), { materialize: true, signal }));
+    assertEquals(await stored(store, "app"), "1,2");
+    assertEquals(await branchNames(store), ["main"]);
+    assertEquals((await store.lease(at("app"))).live, false);
+    assertEquals((await store.status(at("app"))).state, "idle");
+  }));
+
+Deno.test("compact() keeps content, checkpoints and the state of the checkout, and shortens the chain to one object", () =>
+  withApp([1, 2, 3], async ({ store, edit }) => {
+    const path = await edit("main");
+    const before = await store.status(at("app"));
+    const { objects_before, txid } = await store.compact(at("app"));
+    assertEquals([objects_before, txid], [before.depth + 1, before.txid]);
+    const after = await store.status(at("app"));
+    assertEquals([after.depth, after.shared, after.state, after.txid], [0, false, "idle", before.txid]);
+    assertEquals((await store.checkout(at("app"))).source, "kept");
+    assertEquals(await stored(store, "app"), "1,2,3");
+    assertEquals(await stored(store, "app@main@c2"), "1,2");
+    sql(path, "INSERT INTO t VALUES('unsaved')");
+    await store.compact(at("app"));
+    assertEquals((await store.status(at("app"))).state, "dirty");
+    await store.checkpoint(at("app"), "c4");
+    assertEquals(await stored(store, "app@main@c4"), "1,2,3,unsaved");
+  }));
+
+Deno.test("everything materializes at the depth floor, and shares below it", () =>
+  withApp([], async ({ store }) => {
+    const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 100 });
+    const modes: string[] = [];
+    for (let depth = 1; depth <= 18; depth++) {
+      sql(session.checkout, `INSERT INTO t VALUES(${depth})`);
+      await session.checkpoint(`d${depth}`);
+      assertEquals((await store.status(at("app"))).depth, depth);
+      modes.push((await store.fork(at("app"), `f${depth}`)).mode[0]!);
+    }
+    await session.close();
+    assertEquals(modes.join(""), "s".repeat(15) + "mmm");
+    const { promote, rollback } = { promote: store.promote.bind(store), rollback: store.rollback.bind(store) };
+    assertEquals((await promote(at("app@main@d16"), at("app@f1"))).mode, "materialized");
+    assertEquals((await promote(at("app@main@d15"), at("app@f1"))).mode, "shared");
+    assertEquals((await rollback(at("app@main@d17"))).mode, "materialized");
+    assertEquals((await rollback(at("app@main@d2"))).mode, "shared");
+    assertEquals((await rollback(at("app@main@d2"), { materialize: true })).mode, "materialized");
+    assertEquals(await stored(store, "app@f16"), Array.from({ length: 16 }, (_, i) => i + 1).join(","));
+  }));
