@@ -26,8 +26,9 @@
  *    the tombstone, or the doom that follows and never ends while the object is there: R is
  *    taken back. So no acknowledged branch reaches a doomed object. A branch that moves from
  *    one ref to another behind the back of 2 does so by an R as well.
- * 4. Doom is listed for DOOMED_RETAIN_MS after the deletion. A C that comes so late that it
- *    cannot rely on this looks whether the objects are there.
+ * 4. Doom is listed for DOOMED_RETAIN_MS at least. Who builds upon a doomed object began to look at the store
+ *    before the doom, so if that was short before C, the list has not forgotten; if it was not, C also looks
+ *    whether the objects are there.
  * 5. A process may die between R and C. Its ref is then found to need something doomed, was never
  *    acknowledged nor used, and is removed by the pass (`withdrawn`).
  * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still

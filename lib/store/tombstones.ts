@@ -21,7 +21,7 @@ import { baseKey, DATA_PREFIX, imageIndexKey } from "./keys.ts";
 
 /** The list's key. */
 export const TOMBSTONES_KEY = "gc/tombstones.json";
-/** How long a doomed object stays listed, at least. */
+/** How long doom stays listed, at least; and not less than until the objects are gone. */
 export const DOOMED_RETAIN_MS = 5 * 60_000;
 /**
  * Who took longer than this to make a branch may look at a list that has already forgotten an object, and looks whether

@@ -184,10 +184,10 @@ async function moveTo(context: StoreContext, lease: Lease, begun: NewLineage): P
 async function keepHead(
   context: StoreContext,
   before: Point,
-  options: { suffix: string; safety_ttl_ms?: number },
+  options: { suffix: string; since: Moment; safety_ttl_ms?: number },
 ): Promise<string> {
   const { db, branch } = before.address;
-  const since = momentOf(context.clock);
+  const { since } = options;
   const begun = await beginLineage(context, before, { epoch: 1 });
   for (let count = 1; count <= 1000; count++) {
     // A name has at most 128 characters.
