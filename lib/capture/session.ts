@@ -24,6 +24,7 @@ import type { CheckpointResult, FlushResult, SessionStatus } from "../store/resu
 import type { Store } from "../store/store.ts";
 import { clonable } from "../fs.ts";
 import { Pace } from "./_pace.ts";
+import { patiently } from "./_patience.ts";
 import { Serial } from "./_serial.ts";
 import { prepareCheckout, type Prepared } from "./prepare.ts";
 
@@ -134,7 +135,7 @@ export class CaptureSession {
     });
     try {
       const point = await pointIn(context, branch, lease.ref);
-      const prepared = await prepareCheckout(context, point);
+      const prepared = await patiently(context.clock, () => prepareCheckout(context, point));
       session = CaptureSession.#begin(context, lease, prepared, {
         options,
         renewal,
@@ -146,7 +147,8 @@ export class CaptureSession {
       return session;
     } catch (error) {
       await renewal.stop();
-      await lease.release();
+      // What went wrong first is the error to report; a lease that could not be given back runs out.
+      await lease.release().catch(() => {});
       throw error;
     }
   }
@@ -327,7 +329,7 @@ export class CaptureSession {
     const started = clock.monotonic();
     const seconds = () => (clock.monotonic() - started) / 1000;
     try {
-      const stored = await this.#storePending();
+      const stored = await patiently(clock, () => this.#storePending());
       this.#durable_at_ms = clock.monotonic();
       const { txid } = this.#head;
       if (stored || explicit) {

@@ -1,0 +1,27 @@
+/**
+ * Patience with other processes' locks. SQLite's own wait stands the event loop still, so it is short; writers that
+ * follow one another closely, or sync to a slow disk, are waited for here, with a turn for everybody else in between.
+ *
+ * @module
+ */
+
+import type { Clock } from "../clock.ts";
+import { hasCode } from "../errors.ts";
+
+/** How long in all. */
+export const PATIENCE_MS = 10_000;
+/** Between two tries. */
+const PAUSE_MS = 20;
+
+/** Does `work`, again while it throws `busy` and {@linkcode PATIENCE_MS} have not passed. */
+export async function patiently<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
+  const until_ms = clock.monotonic() + PATIENCE_MS;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!hasCode(error, "busy") || clock.monotonic() >= until_ms) throw error;
+    }
+    await clock.sleep(PAUSE_MS);
+  }
+}

@@ -1,0 +1,26 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import type { Clock } from "../clock.ts";
+import { TaskdError } from "../errors.ts";
+import { PATIENCE_MS, patiently } from "./_patience.ts";
+
+/** A clock on which only sleeping takes time. */
+function sleeper(): Clock {
+  let now_ms = 0;
+  const now = () => now_ms;
+  return { now, monotonic: now, sleep: (ms) => Promise.resolve(void (now_ms += ms)) };
+}
+
+const busy = () => Promise.reject(new TaskdError("busy", "somebody writes"));
+
+Deno.test("a lock that comes free is waited for, one that does not only so long, and nothing else at all", async () => {
+  let tries = 0;
+  assertEquals(await patiently(sleeper(), () => ++tries < 5 ? busy() : Promise.resolve(tries)), 5);
+
+  const clock = sleeper();
+  await assertRejects(() => patiently(clock, busy), TaskdError, "somebody writes");
+  assertEquals(clock.monotonic(), PATIENCE_MS);
+
+  const denied = sleeper();
+  await assertRejects(() => patiently(denied, () => Promise.reject(new TaskdError("denied", "no"))), TaskdError, "no");
+  assertEquals(denied.monotonic(), 0);
+});
