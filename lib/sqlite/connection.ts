@@ -24,8 +24,9 @@ const RESULT_CODES: Record<number, ErrorCode> = {
   26: "not_a_database", // SQLITE_NOTADB
 };
 
-// Extended ones that say more. The -shm cannot grow: what a full disk looks like first.
+// Extended ones that say more. The -shm cannot grow: what a full disk looks like first. A file ends early: it was cut.
 const EXTENDED_CODES: Record<number, ErrorCode> = {
+  522: "corrupt", // SQLITE_IOERR_SHORT_READ
   4874: "no_space", // SQLITE_IOERR_SHMSIZE
 };
 

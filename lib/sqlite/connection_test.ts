@@ -1,0 +1,79 @@
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { sql, withDirectory } from "../../tests/support/stores.ts";
+import { type ErrorCode, TaskdError } from "../errors.ts";
+import { Connection, sqliteError, sqliteVersion } from "./connection.ts";
+
+function refuses(code: ErrorCode, work: () => unknown): TaskdError {
+  const error = assertThrows(work, TaskdError);
+  assertEquals(error.code, code, error.message);
+  return error;
+}
+
+Deno.test("a connection never makes a file", () =>
+  withDirectory((directory) => {
+    refuses("not_found", () => new Connection(`${directory}/none.db`, { busy_timeout_ms: 0 }));
+    assertEquals([...Deno.readDirSync(directory)], []);
+    return Promise.resolve();
+  }));
+
+Deno.test("names with the characters of URIs are names", () =>
+  withDirectory((directory) => {
+    for (const name of ["a?mode=memory.db", "b#c.db", "100%25.db", "ü b.db"]) {
+      sql(`${directory}/${name}`, "CREATE TABLE t(v)");
+      const connection = new Connection(`${directory}/${name}`, { busy_timeout_ms: 0 });
+      assertEquals(connection.get("SELECT name FROM sqlite_schema")?.name, "t", name);
+      connection.close();
+    }
+    return Promise.resolve();
+  }));
+
+Deno.test("SQLite's failures have codes, and say what was attempted", () =>
+  withDirectory((directory) => {
+    const path = `${directory}/x.db`;
+    sql(path, "PRAGMA journal_mode=WAL", "CREATE TABLE t(v)");
+    const connection = new Connection(path, { busy_timeout_ms: 0 });
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+    const busy = refuses("busy", () => connection.run("BEGIN IMMEDIATE"));
+    assertMatch(busy.message, /^Cannot run BEGIN IMMEDIATE on .*x\.db: /);
+    assert(busy.hint !== undefined);
+    other.close();
+    refuses("capture_failed", () => connection.run("SELECT * FROM none"));
+    connection.close();
+
+    Deno.writeTextFileSync(`${directory}/text.db`, "no database, but long enough to look like one".repeat(50));
+    refuses("not_a_database", () => {
+      const text = new Connection(`${directory}/text.db`, { busy_timeout_ms: 0 });
+      try {
+        text.get("SELECT * FROM sqlite_schema");
+      } finally {
+        text.close();
+      }
+    });
+    const known = new TaskdError("busy", "as it is");
+    assertEquals(sqliteError(known, "Cannot"), known);
+    assertEquals(sqliteError(new Error("something new"), "Cannot do it").message, "Cannot do it: something new");
+    return Promise.resolve();
+  }));
+
+Deno.test("pin() takes its snapshot at once, and rollback() ends it", () =>
+  withDirectory((directory) => {
+    const path = `${directory}/x.db`;
+    sql(path, "PRAGMA journal_mode=WAL", "CREATE TABLE t(v)");
+    const connection = new Connection(path, { busy_timeout_ms: 0 });
+    const count = () => connection.get("SELECT count(*) AS n FROM t")?.n;
+    connection.pin();
+    sql(path, "INSERT INTO t VALUES(1)");
+    assertEquals(count(), 0);
+    connection.rollback();
+    assertEquals(count(), 1);
+    connection.rollback();
+    connection.close();
+    return Promise.resolve();
+  }));
+
+Deno.test("the SQLite library is one without the WAL-reset defect of 3.51.2 and before", () => {
+  const [major, minor, patch] = sqliteVersion().split(".").map(Number) as [number, number, number];
+  assert(major * 1e6 + minor * 1e3 + patch > 3_051_002, sqliteVersion());
+});
