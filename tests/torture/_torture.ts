@@ -22,6 +22,8 @@ export interface TortureOptions {
   rounds?: number;
   /** No further round begins after this moment, in `performance.now()` milliseconds. */
   until_ms?: number;
+  /** Where the store and all files go; a fresh temporary directory below it is made and removed. */
+  directory?: string;
   log: (line: string) => void;
 }
 
@@ -35,6 +37,8 @@ export interface TortureSummary {
   flushes: number;
   checkpoints: number;
   forks: number;
+  /** Compactions, rollbacks and promotions between rounds. */
+  moves: number;
   /** Calls that had to be repeated because writers left no gap. */
   busy: number;
 }
@@ -54,7 +58,10 @@ interface NamedPoint {
 
 /** Runs rounds until the limit; throws at the first broken point, with the seed in the message. */
 export async function torture(options: TortureOptions): Promise<TortureSummary> {
-  const directory = await Deno.makeTempDir({ prefix: "torture-" });
+  const directory = await Deno.makeTempDir({
+    prefix: "torture-",
+    ...(options.directory === undefined ? {} : { dir: options.directory }),
+  });
   const run = new Torture(directory, options);
   try {
     await run.begin();
@@ -83,6 +90,7 @@ class Torture {
     flushes: 0,
     checkpoints: 0,
     forks: 0,
+    moves: 0,
     busy: 0,
   };
   #directory: string;
@@ -173,6 +181,7 @@ class Torture {
     await all;
 
     await this.#judge(branch, checkout, acknowledged);
+    await this.#rest(branch, random);
     this.summary.acknowledged += [...acknowledged.values()].reduce((sum, list) => sum + list.length, 0);
     this.summary.rounds++;
   }
@@ -291,6 +300,30 @@ class Torture {
       const findings = await this.#read(old);
       if (findings.digest !== old.digest) throw new Error(`checkpoint ${JSON.stringify(old.address)} has changed`);
     }
+  }
+
+  /** Between two rounds, with no session: something that moves or rewrites the branch, judged by what it must hold then. */
+  async #rest(branch: string, random: SeededRandom): Promise<void> {
+    const address = { db: DB, branch };
+    const name = random.pick(["none", "compact", "rollback", "promote"]);
+    const own = this.#points.filter((point) => point.address.branch === branch);
+    let expected: string | undefined;
+    if (name === "compact") {
+      expected = (await this.#read({ address, acknowledged: new Map() })).digest;
+      await this.#call("compact", address);
+    } else if (name === "rollback" && own.length > 0) {
+      const point = random.pick(own);
+      expected = point.digest;
+      await this.#call("rollback", { ...address, to: point.address.checkpoint, materialize: random.chance(0.3) });
+    } else if (name === "promote" && branch !== "main") {
+      expected = (await this.#read({ address, acknowledged: new Map() })).digest;
+      await this.#call("promote", { ...address, onto: "main" });
+      address.branch = "main";
+    }
+    if (expected === undefined) return;
+    const { digest } = await this.#read({ address, acknowledged: new Map() });
+    if (digest !== expected) throw new Error(`after ${name}, ${address.branch} holds something else`);
+    this.summary.moves++;
   }
 
   async #read(point: NamedPoint): Promise<Findings> {

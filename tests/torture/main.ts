@@ -1,10 +1,11 @@
 /**
  * `deno task torture --seconds 300 --seed N`: {@linkcode torture} for a while; a failure
- * prints the seed that replays its decisions.
+ * prints the seed that replays its decisions. With `--xfs` on a file system that clones blocks.
  *
  * @module
  */
 
+import { mount } from "../support/mounts.ts";
 import { torture } from "./_torture.ts";
 
 function option(name: string): number | undefined {
@@ -15,9 +16,15 @@ function option(name: string): number | undefined {
 const seed = option("seed") ?? Math.floor(Math.random() * 2 ** 32);
 const rounds = option("rounds");
 console.log(`seed ${seed}`);
-const summary = await torture({
-  seed,
-  ...(rounds === undefined ? { until_ms: performance.now() + (option("seconds") ?? 60) * 1000 } : { rounds }),
-  log: (line) => console.log(line),
-});
-console.log(JSON.stringify(summary));
+const disk = Deno.args.includes("--xfs") ? await mount("xfs", 4000) : undefined;
+try {
+  const summary = await torture({
+    ...(disk === undefined ? {} : { directory: disk.directory }),
+    seed,
+    ...(rounds === undefined ? { until_ms: performance.now() + (option("seconds") ?? 60) * 1000 } : { rounds }),
+    log: (line) => console.log(line),
+  });
+  console.log(JSON.stringify(summary));
+} finally {
+  await disk?.[Symbol.asyncDispose]();
+}
