@@ -12,7 +12,7 @@ import { join } from "@std/path/join";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
 import { clonable, fileError, removeIfPresent } from "../fs.ts";
-import { ImageFile, stampFile } from "../sqlite/checkout_file.ts";
+import { hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
 import type { Image } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { materialize } from "./materialize.ts";
@@ -81,11 +81,7 @@ export class ChainCache {
     makeDirectory(directory, this.#workspace.root);
     if (!await clonable(directory)) return undefined;
     const path = this.#workspace.byChain(db, chain.id);
-    const known = this.#workspace.sidecar(path);
-    const found = stampFile(path);
-    if (
-      known && found && known.chain_id === chain.id && known.size === found.size
-    ) {
+    if (isEntry(this.#workspace, path, chain.id)) {
       this.#workspace.touchUsed(path, this.#clock.now());
       return { path, built: false };
     }
@@ -94,6 +90,7 @@ export class ChainCache {
       await materialize(this.#backend, chain, digest, temporary, options);
       Deno.chmodSync(temporary, 0o400);
       const stamp = stampFile(temporary)!;
+      for (const file of companions(path)) removeIfPresent(file);
       this.#workspace.writeSidecar(path, {
         chain_id: chain.id,
         ...stamp,
@@ -171,6 +168,13 @@ export class ChainCache {
       if (path !== keep) removeEntry(path);
     }
   }
+}
+
+/** Whether the file at `path` is the copy of a chain, as it was made: whoever may write anywhere may also write to it. */
+export function isEntry(workspace: Workspace, path: string, chain_id: string): boolean {
+  const [known, found] = [workspace.sidecar(path), stampFile(path)];
+  return known?.chain_id === chain_id && known.size === found?.size && known.mtime_ns === found.mtime_ns &&
+    !hasWal(path);
 }
 
 /** When an entry was last used: its `.last-used` file, or its own time for one that never was. */

@@ -8,6 +8,7 @@
 import { hasCode, TaskdError } from "../../errors.ts";
 import { fileError, removeIfPresent } from "../../fs.ts";
 import { requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
+import { isEntry } from "../chain_cache.ts";
 import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
@@ -133,11 +134,7 @@ async function readOnly(
     txid: point.head.txid,
     read_only: true,
   };
-  const [known, found] = [workspace.sidecar(path), stampFile(path)];
-  if (
-    known && found && known.chain_id === point.chain.id &&
-    known.size === found.size
-  ) {
+  if (isEntry(workspace, path, point.chain.id)) {
     workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };
   }
