@@ -21,6 +21,7 @@ export const REFUSALS = {
   request_cap: [429, "The task has used up its requests"],
   stopping: [503, "The gateway is stopping"],
   overloaded: [503, "The gateway is at a limit"],
+  internal: [500, "The gateway met a defect of its own"],
   upstream_failed: [502, "The vendor's API cannot be reached"],
   credential_failed: [502, "The vendor's credential cannot be renewed"],
   upstream_timeout: [504, "The vendor's API does not answer"],

@@ -18,6 +18,7 @@ const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "c
 /** Reads the objects of an answer, streamed or not. */
 export class AnthropicReading implements Reading {
   #usage: JsonObject | undefined;
+  #streamed = false;
   served_model: string | undefined;
   service_tier: string | undefined;
   region: string | undefined;
@@ -27,6 +28,7 @@ export class AnthropicReading implements Reading {
   take(value: JsonObject): void {
     switch (value.type) {
       case "message_start": {
+        this.#streamed = true;
         const message = asObject(value.message);
         if (message) this.#message(message);
         break;
@@ -58,7 +60,9 @@ export class AnthropicReading implements Reading {
       const model = asString(iteration.model);
       used.push({ usage: readUsage(iteration, reader), ...(model === undefined ? {} : { model }) });
     }
-    return { used, sane: reader.sane };
+    // A stream that breaks off has not told the last of its output.
+    const whole = !this.failed && (!this.#streamed || this.done);
+    return { used, sane: reader.sane && whole };
   }
 
   #message(message: JsonObject): void {

@@ -59,7 +59,7 @@ export class Meter {
     return {
       used: found?.used ?? [],
       // An answer that failed at the vendor and names no usage was not billed.
-      complete: found ? found.sane : failed,
+      complete: found ? found.sane && (this.#parser?.dropped ?? 0) === 0 : failed,
       ...(served_model === undefined ? {} : { served_model }),
       ...(service_tier === undefined ? {} : { service_tier }),
       ...(region === undefined ? {} : { region }),

@@ -1,0 +1,134 @@
+/**
+ * Reads a request's body whole before anything of it goes on: bounded as it arrives and
+ * again as it is unpacked, since what was checked has to be what is sent.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import type { IncomingMessage } from "node:http";
+import { promisify } from "node:util";
+import { gunzip, zstdDecompress } from "node:zlib";
+import { Refusal } from "./refusal.ts";
+
+/** Bytes of a body, packed or not: the design's number. */
+export const MAX_BODY_BYTES = 16 << 20;
+/** Bytes of bodies that are held at once, of all tasks together. */
+export const MAX_HELD_BYTES = 256 << 20;
+/** How much of a refused body is read and dropped, so that the answer can be seen and the connection used again. */
+const MAX_DRAINED_BYTES = 16 << 20;
+
+type Unpack = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>;
+const ENCODINGS: Readonly<Record<string, Unpack>> = {
+  gzip: promisify(gunzip) as Unpack,
+  zstd: promisify(zstdDecompress) as Unpack,
+};
+
+/** Bounds the bytes of all bodies that are in memory. */
+export class BodyRoom {
+  #held_bytes = 0;
+
+  /** Takes room for `bytes` more; throws `overloaded`. */
+  take(bytes: number): void {
+    if (this.#held_bytes + bytes > MAX_HELD_BYTES) {
+      throw new Refusal("overloaded", "Too many large requests are held at this moment; try again");
+    }
+    this.#held_bytes += bytes;
+  }
+
+  /** Gives it back. */
+  give(bytes: number): void {
+    this.#held_bytes -= bytes;
+  }
+}
+
+/** Thrown when the client went away before its request was whole. */
+export class ClientGone extends Error {
+  /** Its name in stack traces. */
+  override name = "ClientGone";
+}
+
+/** A body in memory; whoever has it gives its room back. */
+export interface HeldBody extends Disposable {
+  bytes: Uint8Array;
+}
+
+/** Reads the body of a POST as the bytes of JSON; throws a {@linkcode Refusal} or {@linkcode ClientGone}. */
+export async function readJsonBody(request: IncomingMessage, room: BodyRoom): Promise<HeldBody> {
+  checkContentType(request.headers["content-type"]);
+  const encoding = request.headers["content-encoding"]?.trim().toLowerCase() ?? "identity";
+  const unpack = Object.hasOwn(ENCODINGS, encoding) ? ENCODINGS[encoding] : undefined;
+  if (encoding !== "identity" && !unpack) {
+    throw new Refusal("unsupported_media", "The body's encoding is not accepted; send identity, gzip or zstd");
+  }
+  const packed = await readBounded(request, room);
+  if (!unpack) return packed;
+  try {
+    using _packed = packed;
+    const bytes = await unpack(packed.bytes, { maxOutputLength: MAX_BODY_BYTES });
+    return heldBody(bytes, room);
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    const code = (error as { code?: unknown }).code;
+    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge();
+    throw new Refusal("bad_request", `The body is not ${encoding}`);
+  }
+}
+
+/** Reads and drops what is left of a body, within bounds. */
+export function drainBody(request: IncomingMessage): void {
+  if (request.complete) return;
+  let size = 0;
+  request.removeAllListeners("data");
+  request.on("data", (part: Uint8Array) => {
+    size += part.length;
+    if (size > MAX_DRAINED_BYTES) request.destroy();
+  });
+  request.on("error", () => {});
+  request.resume();
+}
+
+function checkContentType(value: string | undefined): void {
+  if (/^application\/json *(?:; *charset=utf-8 *)?$/i.test(value?.trim() ?? "")) return;
+  throw new Refusal("unsupported_media", "The body's type is not accepted; send application/json");
+}
+
+function heldBody(bytes: Uint8Array, room: BodyRoom): HeldBody {
+  room.take(bytes.length);
+  return { bytes, [Symbol.dispose]: () => room.give(bytes.length) };
+}
+
+function readBounded(request: IncomingMessage, room: BodyRoom): Promise<HeldBody> {
+  if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return Promise.reject(tooLarge());
+  return new Promise((resolve, reject) => {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    const settle = (then: () => void) => {
+      request.removeAllListeners("data");
+      request.off("end", whole);
+      request.off("close", gone);
+      room.give(size);
+      then();
+    };
+    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : Buffer.concat(parts), room)));
+    const gone = () => settle(() => reject(new ClientGone("The client went away")));
+    request.on("data", (part: Uint8Array) => {
+      try {
+        if (size + part.length > MAX_BODY_BYTES) throw tooLarge();
+        room.take(part.length);
+      } catch (error) {
+        settle(() => reject(error));
+        return;
+      }
+      size += part.length;
+      parts.push(part);
+    });
+    request.once("end", whole);
+    request.once("close", gone);
+    request.on("error", () => {});
+  });
+}
+
+function tooLarge(): Refusal {
+  return new Refusal("too_large", `A body has at most ${MAX_BODY_BYTES} bytes, also once it is unpacked`);
+}

@@ -1,0 +1,278 @@
+/**
+ * One request on its way: out with the real credential, back as it comes, metered as it
+ * passes. However it ends, it is settled once: when the answer says that it is complete,
+ * when it ends, when the vendor fails, or when a bound is reached.
+ *
+ * A client that goes away does not end it. The vendor bills what it generates, so the
+ * rest is read to learn the figures, within bounds of time and bytes, and the request
+ * stays in flight until then.
+ *
+ * @module
+ */
+
+import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import type { Clock } from "../../lib/clock.ts";
+import type { Deadline } from "./deadlines.ts";
+import { answerHeaders } from "./headers.ts";
+import type { Claim, Ending, Lease, Settlement } from "./lease.ts";
+import { Meter } from "./metering/meter.ts";
+import type { PriceBook } from "./prices.ts";
+import { Redactor } from "./redact.ts";
+import { Refusal } from "./refusal.ts";
+import type { Route } from "./routes.ts";
+import type { Credential, Upstream } from "./upstream.ts";
+
+/** Bounds of an exchange. */
+export interface ExchangeLimits {
+  /** Until the connection to the vendor stands. */
+  connect_ms: number;
+  /** From there to the head of the answer; a long thought without a stream takes its time. */
+  answer_ms: number;
+  /** Between two parts of an answer. */
+  idle_ms: number;
+  /** How long a client may leave its answer unread. */
+  stall_ms: number;
+  /** How long an answer is read for a client that went away. */
+  drain_ms: number;
+  /** How much of it. */
+  drain_bytes: number;
+}
+
+/** The bounds in use. */
+export const EXCHANGE_LIMITS: ExchangeLimits = {
+  connect_ms: 15_000,
+  answer_ms: 600_000,
+  idle_ms: 300_000,
+  stall_ms: 60_000,
+  drain_ms: 60_000,
+  drain_bytes: 32 << 20,
+};
+
+/** What an exchange needs. */
+export interface ExchangeOptions {
+  lease: Lease;
+  claim: Claim;
+  upstream: Upstream;
+  prices: PriceBook;
+  clock: Clock;
+  deadline: Deadline;
+  limits: ExchangeLimits;
+  route: Route;
+  /** The model asked for; undefined for routes that have none. */
+  model: string | undefined;
+  body: Uint8Array | undefined;
+  request: IncomingMessage;
+  response: ServerResponse;
+  /** Called once, after the claim is booked. */
+  onSettled: (settlement: Settlement) => void;
+}
+
+/** One exchange. */
+export class Exchange {
+  readonly #options: ExchangeOptions;
+  readonly #started_ms: number;
+  #outgoing: ClientRequest | undefined;
+  #incoming: IncomingMessage | undefined;
+  #meter: Meter | undefined;
+  #status: number | undefined;
+  /** Whether the vendor may have seen the request. */
+  #connected = false;
+  #client_gone = false;
+  #drained_bytes = 0;
+  #finish: () => void = () => {};
+
+  constructor(options: ExchangeOptions) {
+    this.#options = options;
+    this.#started_ms = options.clock.monotonic();
+  }
+
+  /** Runs it until it is settled; throws a refusal when the client can still be told what went wrong. */
+  async run(): Promise<void> {
+    const { response, lease, claim, deadline, upstream } = this.#options;
+    const { auth } = lease.options;
+    const gone = () => this.#clientGone();
+    response.once("close", gone);
+    try {
+      let credential = await upstream.credential(auth);
+      if (this.#client_gone) return;
+      claim.markSent();
+      let incoming = await this.#send(credential);
+      if (incoming.statusCode === 401) {
+        const renewed = await this.#renewed(credential, incoming);
+        if (renewed) {
+          credential = renewed;
+          incoming = await this.#send(credential);
+        }
+      }
+      await this.#pass(incoming, credential);
+    } catch (error) {
+      // Nothing of an answer has been seen.
+      this.#settle("upstream_failed");
+      if (!this.#client_gone) throw error;
+    } finally {
+      deadline.clear();
+      response.off("close", gone);
+    }
+  }
+
+  #send(credential: Credential): Promise<IncomingMessage> {
+    const { upstream, route, body, request, lease, limits } = this.#options;
+    return new Promise((resolve, reject) => {
+      const outgoing = upstream.send(route, {
+        headers: request.headers,
+        body,
+        credential,
+        auth: lease.options.auth,
+        onResponse: resolve,
+      });
+      this.#outgoing = outgoing;
+      const fail = (code: "upstream_failed" | "upstream_timeout", detail: string) => {
+        reject(new Refusal(code, detail));
+        outgoing.destroy();
+      };
+      outgoing.on("error", () => fail("upstream_failed", "The connection to the vendor's API failed; try again"));
+      this.#wait(limits.connect_ms, () => fail("upstream_timeout", "The vendor's API cannot be connected to"));
+      outgoing.once("socket", (socket) => {
+        const connected = () => {
+          this.#connected = true;
+          this.#wait(limits.answer_ms, () => fail("upstream_timeout", "The vendor's API has not answered in time"));
+        };
+        if (!socket.connecting) connected();
+        else for (const event of ["connect", "secureConnect"]) socket.once(event, connected);
+      });
+    });
+  }
+
+  /** Another credential when the vendor has refused this one and there is one. */
+  async #renewed(rejected: Credential, incoming: IncomingMessage): Promise<Credential | undefined> {
+    const { upstream, lease } = this.#options;
+    if (lease.options.auth === "api_key") return undefined;
+    incoming.on("error", () => {});
+    incoming.destroy();
+    return await upstream.renewed(lease.options.auth, rejected);
+  }
+
+  /** Passes the answer on. */
+  #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {
+    const { route, limits } = this.#options;
+    const status = incoming.statusCode ?? 502;
+    const redactor = new Redactor([credential.secret]);
+    this.#incoming = incoming;
+    this.#status = status;
+    const { "content-type": type = "", "content-encoding": encoding = "identity" } = incoming.headers;
+    if (route.row.usage && status < 300 && encoding === "identity") this.#meter = new Meter(route.row.usage, type);
+    if (!this.#client_gone) this.#writeHead(status, incoming, redactor);
+    return new Promise((resolve) => {
+      this.#finish = resolve;
+      incoming.on("data", (chunk: Uint8Array) => this.#chunk(chunk, redactor));
+      incoming.once("end", () => this.#ended(redactor));
+      incoming.on("error", () => {});
+      incoming.once("close", () => {
+        if (!incoming.complete) this.#broken("upstream_failed");
+      });
+      this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
+    });
+  }
+
+  #writeHead(status: number, incoming: IncomingMessage, redactor: Redactor): void {
+    const { response } = this.#options;
+    const headers: Record<string, string | string[]> = {};
+    for (const [name, value] of Object.entries(answerHeaders(incoming.headers))) {
+      headers[name] = Array.isArray(value) ? value.map((each) => redactor.text(each)) : redactor.text(value);
+    }
+    const length = incoming.headers["content-length"];
+    if (length !== undefined) headers["content-length"] = length;
+    response.writeHead(status, headers);
+    if (length === undefined) response.flushHeaders();
+  }
+
+  #chunk(chunk: Uint8Array, redactor: Redactor): void {
+    const { response, limits } = this.#options;
+    this.#meter?.push(chunk);
+    // Before the client sees it: a client takes the last event for the end and sends its next request.
+    if (this.#meter?.done) this.#settle("complete");
+    if (this.#client_gone) {
+      this.#drained_bytes += chunk.length;
+      if (this.#drained_bytes > limits.drain_bytes) this.#broken("cut_off");
+      return;
+    }
+    const clean = redactor.push(chunk);
+    if (clean.length === 0 || response.write(clean)) {
+      this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
+      return;
+    }
+    const incoming = this.#incoming!;
+    incoming.pause();
+    this.#wait(limits.stall_ms, () => response.destroy());
+    response.once("drain", () => {
+      this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
+      incoming.resume();
+    });
+  }
+
+  #ended(redactor: Redactor): void {
+    this.#meter?.end();
+    this.#settle(this.#client_gone ? "client_gone" : "complete");
+    if (this.#client_gone) return this.#finish();
+    const { response, limits } = this.#options;
+    this.#wait(limits.stall_ms, () => response.destroy());
+    response.once("close", this.#finish);
+    response.once("finish", this.#finish);
+    response.end(redactor.end());
+  }
+
+  /** The answer will not be whole; the client learns it from the connection. */
+  #broken(ending: Ending): void {
+    this.#meter?.end();
+    this.#settle(ending);
+    this.#incoming?.destroy();
+    this.#outgoing?.destroy();
+    this.#options.response.destroy();
+    this.#finish();
+  }
+
+  #clientGone(): void {
+    const { response, limits } = this.#options;
+    if (response.writableFinished || this.#client_gone) return;
+    this.#client_gone = true;
+    this.#options.deadline.set(limits.drain_ms, () => this.#broken("cut_off"));
+    this.#incoming?.resume();
+  }
+
+  /** Moves the deadline; that of a client who went away stands. */
+  #wait(ms: number, expired: () => void): void {
+    if (!this.#client_gone) this.#options.deadline.set(ms, expired);
+  }
+
+  #settle(ending: Ending): void {
+    const { claim, lease, prices, route, model, clock } = this.#options;
+    if (claim.settled) return;
+    const { task_id, lane, auth } = lease.options;
+    const metered = this.#meter?.metered();
+    const usd = metered && model !== undefined ? prices.costOf(lane, model, metered) : 0;
+    const settlement: Settlement = {
+      task_id,
+      lane,
+      auth,
+      route: route.row.name,
+      model,
+      status: this.#status,
+      ending,
+      usd: usd ?? 0,
+      unmetered: this.#isUnmetered(ending, usd),
+      metered,
+      duration_ms: clock.monotonic() - this.#started_ms,
+    };
+    claim.settle(settlement);
+    this.#options.onSettled(settlement);
+  }
+
+  /** Whether the vendor may bill more than the figures say. */
+  #isUnmetered(ending: Ending, usd: number | undefined): boolean {
+    if (!this.#options.route.row.usage) return false;
+    if (this.#status === undefined) return this.#connected;
+    if (this.#status >= 300) return false;
+    const whole = ending === "complete" || ending === "client_gone";
+    return !whole || usd === undefined || !this.#meter?.metered().complete;
+  }
+}

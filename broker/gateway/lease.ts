@@ -1,0 +1,262 @@
+/**
+ * One task's right to use the gateway: its token, its caps and what it has spent.
+ *
+ * Checking and claiming happen in one turn of the event loop, so that no burst gets
+ * past a cap, and every claim is settled exactly once, however its request ends.
+ * The budget is soft: it is looked at when a request begins and never ends a running
+ * one, so that at most the requests in flight overshoot it.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { type RandomBytes, randomHex } from "../../lib/clock.ts";
+import type { Lane } from "../agents.ts";
+import { type Metered, totalInput } from "./metering/usage.ts";
+import type { RouteRow } from "./routes.ts";
+import { Refusal } from "./refusal.ts";
+
+/** Requests of a task when `task_max_requests` is 0; the contract's number. */
+export const DEFAULT_MAX_REQUESTS = 1000;
+
+/** How a task pays. */
+export type AuthMode = "api_key" | "subscription";
+
+/** What a lease is made of. */
+export interface LeaseOptions {
+  task_id: string;
+  lane: Lane;
+  auth: AuthMode;
+  /** USD; 0 admits nothing that has a price. Unused with a subscription. */
+  budget_usd: number;
+  /** Concurrent requests; 0 is no cap. */
+  max_inflight: number;
+  /** USD reserved for each running request; 0 reserves nothing. Unused with a subscription. */
+  max_request_cost_usd: number;
+  /** Requests in all; 0 is {@linkcode DEFAULT_MAX_REQUESTS}. */
+  max_requests: number;
+  /** What vendors may do in the agent's stead, by the names that refusals give. */
+  allow_tools?: readonly string[];
+  /** Called after each settlement, with the figures as they then are. */
+  onSpend?: (spend: Spend) => void;
+}
+
+/** What a task has spent so far. */
+export interface Spend {
+  /** With a subscription: what the same tokens cost by list price. */
+  usd: number;
+  /** Requests that went to the vendor, running ones included. */
+  requests: number;
+  /** Of these, how many ended without figures that can be believed; what they cost is not in `usd`, or not all of it. */
+  unmetered_requests: number;
+  /** Input tokens, cached ones included. */
+  input_tokens: number;
+  output_tokens: number;
+  in_flight: number;
+  /** Whether `usd` covers every request that has ended. */
+  priced: boolean;
+}
+
+/** How a request ended. */
+export type Ending = "complete" | "client_gone" | "upstream_failed" | "cut_off";
+
+/** One settled request; nothing in it is secret. */
+export interface Settlement {
+  task_id: string;
+  lane: Lane;
+  auth: AuthMode;
+  route: RouteRow["name"];
+  /** As it was asked for. */
+  model: string | undefined;
+  /** The vendor's status; undefined when there was none. */
+  status: number | undefined;
+  ending: Ending;
+  /** What it cost, as far as that is known. */
+  usd: number;
+  /** Whether `usd` cannot be believed to be all. */
+  unmetered: boolean;
+  metered: Metered | undefined;
+  duration_ms: number;
+}
+
+/** A claim on a lease, from the arrival of a request to its settlement. */
+export class Claim {
+  readonly #lease: Lease;
+  #reserved_usd = 0;
+  #sent = false;
+  #settled = false;
+
+  /** Made by {@linkcode Lease.claim} alone. */
+  constructor(lease: Lease) {
+    this.#lease = lease;
+  }
+
+  /** Reserves what a request of a priced model may cost; throws a refusal when the budget has no room for it. */
+  reserve(): void {
+    this.#reserved_usd = this.#lease.reserve();
+  }
+
+  /** From now on the request counts, whatever becomes of it. */
+  markSent(): void {
+    this.#sent = true;
+  }
+
+  /** Ends the claim and books the settlement; a second call does nothing. */
+  settle(settlement: Settlement): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#lease.book(this.#reserved_usd, settlement);
+  }
+
+  /** Ends the claim of a request that never went out; does nothing after {@linkcode settle} or {@linkcode markSent}. */
+  withdraw(): void {
+    if (this.#settled || this.#sent) return;
+    this.#settled = true;
+    this.#lease.withdraw(this.#reserved_usd);
+  }
+
+  /** Whether it has ended. */
+  get settled(): boolean {
+    return this.#settled;
+  }
+}
+
+/** A lease as its holder sees it. */
+export interface GatewayLease {
+  /** The task's secret; the gateway keeps only its digest. */
+  readonly token: string;
+  readonly task_id: string;
+  readonly lane: Lane;
+  readonly auth: AuthMode;
+  /** What was spent by now. */
+  spend(): Spend;
+  /** Refuses what comes later, cuts the clients off, waits until everything is settled and gives the final figures. */
+  end(): Promise<Spend>;
+}
+
+/** A lease as the gateway keeps it. */
+export class Lease {
+  readonly options: LeaseOptions;
+  readonly allow_tools: ReadonlySet<string>;
+  /** SHA-256 of the token, in hex. */
+  readonly digest: string;
+  /** Cuts the clients off when the lease ends. */
+  readonly ending: AbortController = new AbortController();
+  readonly #idle: (() => void)[] = [];
+  #usd = 0;
+  #reserved_usd = 0;
+  #requests = 0;
+  #in_flight = 0;
+  #unmetered = 0;
+  #input_tokens = 0;
+  #output_tokens = 0;
+
+  private constructor(options: LeaseOptions, digest: string) {
+    this.options = options;
+    this.allow_tools = new Set(options.allow_tools ?? []);
+    this.digest = digest;
+  }
+
+  /** Makes a lease and its token. */
+  static create(options: LeaseOptions, random: RandomBytes): { lease: Lease; token: string } {
+    const token = `taskd-${randomHex(random, 32)}`;
+    return { lease: new Lease(options, tokenDigest(token)), token };
+  }
+
+  /** Claims a place for one request; throws the refusal of the first cap that is reached. */
+  claim(): Claim {
+    const { auth, budget_usd, max_inflight } = this.options;
+    if (this.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
+    const max_requests = this.options.max_requests > 0 ? this.options.max_requests : DEFAULT_MAX_REQUESTS;
+    if (this.#requests >= max_requests) {
+      throw new Refusal(
+        "request_cap",
+        `The task has made ${this.#requests} of ${max_requests} requests; raise task_max_requests`,
+      );
+    }
+    if (auth === "api_key" && this.#usd > 0 && this.#usd >= budget_usd) {
+      throw new Refusal(
+        "budget_exhausted",
+        `The task has spent ${dollars(this.#usd)} of ${dollars(budget_usd)}; raise task_budget_usd`,
+      );
+    }
+    if (max_inflight > 0 && this.#in_flight >= max_inflight) {
+      throw new Refusal(
+        "in_flight_cap",
+        `${this.#in_flight} of ${max_inflight} requests are running; wait, or raise task_max_inflight`,
+      );
+    }
+    this.#requests++;
+    this.#in_flight++;
+    return new Claim(this);
+  }
+
+  /** Takes a priced request's reservation; for {@linkcode Claim}. */
+  reserve(): number {
+    const { auth, budget_usd, max_request_cost_usd } = this.options;
+    if (auth === "subscription") return 0;
+    if (budget_usd <= 0) {
+      throw new Refusal("budget_exhausted", "The task's budget is $0; raise task_budget_usd");
+    }
+    if (max_request_cost_usd <= 0) return 0;
+    const committed = this.#usd + this.#reserved_usd;
+    if (committed + max_request_cost_usd > budget_usd) {
+      const sum = `${dollars(this.#usd)} spent, ${dollars(this.#reserved_usd)} reserved by running requests and ` +
+        `${dollars(max_request_cost_usd)} for this one exceed ${dollars(budget_usd)}`;
+      // What others reserved may yet be freed.
+      if (this.#reserved_usd > 0) throw new Refusal("in_flight_cap", `${sum}; wait for them`);
+      throw new Refusal("budget_exhausted", `${sum}; raise task_budget_usd or lower max_request_cost_usd`);
+    }
+    this.#reserved_usd += max_request_cost_usd;
+    return max_request_cost_usd;
+  }
+
+  /** Books a settlement; for {@linkcode Claim}. */
+  book(reserved_usd: number, settlement: Settlement): void {
+    this.#usd += settlement.usd;
+    if (settlement.unmetered) this.#unmetered++;
+    for (const { usage } of settlement.metered?.used ?? []) {
+      this.#input_tokens += totalInput(usage);
+      this.#output_tokens += usage.output_tokens;
+    }
+    this.#leave(reserved_usd);
+  }
+
+  /** Undoes a claim whose request never went out; for {@linkcode Claim}. */
+  withdraw(reserved_usd: number): void {
+    this.#requests--;
+    this.#leave(reserved_usd);
+  }
+
+  /** What was spent by now. */
+  spend(): Spend {
+    return {
+      usd: this.#usd,
+      requests: this.#requests,
+      unmetered_requests: this.#unmetered,
+      input_tokens: this.#input_tokens,
+      output_tokens: this.#output_tokens,
+      in_flight: this.#in_flight,
+      priced: this.#unmetered === 0,
+    };
+  }
+
+  /** Resolves once nothing is in flight. */
+  idle(): Promise<void> {
+    return this.#in_flight === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  #leave(reserved_usd: number): void {
+    this.#reserved_usd = Math.max(0, this.#reserved_usd - reserved_usd);
+    if (--this.#in_flight === 0) { for (const resolve of this.#idle.splice(0)) resolve(); }
+  }
+}
+
+/** The digest under which a token is looked up: the time of a look-up tells nothing about the token. */
+export function tokenDigest(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}
+
+function dollars(usd: number): string {
+  return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
+}

@@ -1,0 +1,74 @@
+/**
+ * Blots a secret out of bytes that pass, wherever it stands and however the bytes are
+ * cut. The length stays, so that lengths that were announced stay true. Only what could
+ * be the beginning of the secret is held back until the next bytes tell.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+
+const BLOT = 0x2a;
+
+/** Replaces every occurrence of a secret in a stream by asterisks. */
+export class Redactor {
+  readonly #secrets: Buffer[];
+  readonly #longest: number;
+  #held: Buffer = Buffer.alloc(0);
+  /** How often a secret was found. */
+  found = 0;
+
+  /** Looks for each of `secrets`; empty ones are ignored. */
+  constructor(secrets: readonly string[]) {
+    this.#secrets = secrets.filter((secret) => secret !== "").map((secret) => Buffer.from(secret));
+    this.#longest = Math.max(0, ...this.#secrets.map((secret) => secret.length));
+  }
+
+  /** The next bytes that may pass; possibly none. */
+  push(bytes: Uint8Array): Uint8Array {
+    const buffer = this.#held.length === 0
+      ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+      : Buffer.concat([this.#held, bytes]);
+    const clean = this.#blot(buffer);
+    const keep = this.#beginning(clean);
+    this.#held = keep === 0 ? this.#held.subarray(0, 0) : Buffer.from(clean.subarray(clean.length - keep));
+    return keep === 0 ? clean : clean.subarray(0, clean.length - keep);
+  }
+
+  /** What was held back. */
+  end(): Uint8Array {
+    const rest = this.#held;
+    this.#held = this.#held.subarray(0, 0);
+    return rest;
+  }
+
+  /** A text without the secrets. */
+  text(text: string): string {
+    let clean = text;
+    for (const secret of this.#secrets) clean = clean.replaceAll(secret.toString(), "*".repeat(secret.length));
+    return clean;
+  }
+
+  #blot(buffer: Buffer): Buffer {
+    let clean = buffer;
+    for (const secret of this.#secrets) {
+      for (let at = clean.indexOf(secret); at >= 0; at = clean.indexOf(secret, at + secret.length)) {
+        if (clean === buffer) clean = Buffer.from(buffer);
+        clean.fill(BLOT, at, at + secret.length);
+        this.found++;
+      }
+    }
+    return clean;
+  }
+
+  /** How many bytes at the end could begin a secret. */
+  #beginning(buffer: Buffer): number {
+    for (let length = Math.min(this.#longest - 1, buffer.length); length > 0; length--) {
+      const tail = buffer.subarray(buffer.length - length);
+      if (this.#secrets.some((secret) => length < secret.length && tail.equals(secret.subarray(0, length)))) {
+        return length;
+      }
+    }
+    return 0;
+  }
+}

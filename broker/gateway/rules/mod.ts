@@ -1,0 +1,35 @@
+/**
+ * What a request may ask for, lane by lane. Refused is what the vendor would do in the
+ * agent's stead, since it would go past the egress list, and what the gateway cannot
+ * price.
+ *
+ * @module
+ */
+
+import type { Lane } from "../../agents.ts";
+import { asObject } from "../metering/usage.ts";
+import type { Route } from "../routes.ts";
+import { checkAnthropic } from "./anthropic.ts";
+import { checkGemini } from "./gemini.ts";
+import { checkOpenAi } from "./openai.ts";
+import { malformed } from "./walk.ts";
+
+/**
+ * Checks a parsed body; returns the model. Throws a refusal that names the field.
+ *
+ * @param allow_tools Names of what the operator has allowed, as the refusals give them.
+ */
+export function checkBody(lane: Lane, route: Route, body: unknown, allow_tools: ReadonlySet<string>): string {
+  const object = asObject(body);
+  if (!object) malformed("body", "it must be an object");
+  const allowed = (feature: string) => allow_tools.has(feature);
+  switch (lane) {
+    case "vendor_a":
+      return checkAnthropic(object, allowed);
+    case "vendor_b":
+    case "compat":
+      return checkOpenAi(object, allowed);
+    case "vendor_c":
+      return checkGemini(object, route.model ?? "", allowed);
+  }
+}
