@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Backend } from "../backend/backend.ts";
+import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, writeAllSync } from "../fs.ts";
 import { lockPage } from "../sqlite/header.ts";
@@ -18,6 +18,9 @@ import type { LongOptions } from "./results.ts";
 
 /** Bytes read at once when an image is checked. */
 const CHECK_BYTES = 1 << 20;
+
+const RESTORE_HINT =
+  "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything";
 
 /** A file that was built. */
 export interface Materialized {
@@ -57,6 +60,9 @@ export async function materialize(
       throw new TaskdError("interrupted", "The operation was interrupted", {
         cause: error,
       });
+    }
+    if (isBackendError(error, "not_found")) {
+      throw new TaskdError("chain_gap", `Cannot use ${error.key}: it is missing`, { cause: error, hint: RESTORE_HINT });
     }
     throw fileError(
       storeError(error, "Cannot read the store"),
@@ -250,7 +256,7 @@ async function* counted(
 
 function corrupt(object: ChainObject, problem: string): TaskdError {
   return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, {
-    hint: "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything",
+    hint: RESTORE_HINT,
   });
 }
 
