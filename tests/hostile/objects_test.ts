@@ -3,6 +3,7 @@ import { CaptureSession } from "../../lib/capture/session.ts";
 import { type ErrorCode, hasCode } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { parseAddress } from "../../lib/store/names.ts";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { makeMemoryDirectory } from "../sim/memory_directory.ts";
 import { contentAt, type Contents, insertValue, prepare, PREPARED } from "../sim/scenarios.ts";
 
@@ -55,6 +56,8 @@ async function walk(directory: string, found: string[]): Promise<void> {
  * the codes for damage, never another content. Returns the codes.
  */
 async function readAll(location: string, directory: string, what: string): Promise<string[]> {
+  // Caches would answer in place of damaged objects.
+  await Deno.remove(`${location}/checkouts-ro`, { recursive: true }).catch(() => {});
   using store = await openStore(location);
   const codes: string[] = [];
   for (const [address, content] of Object.entries(CONTENTS)) {
@@ -71,17 +74,31 @@ async function readAll(location: string, directory: string, what: string): Promi
   return codes;
 }
 
-async function withStore(work: (location: string, objects: string[], directory: string) => Promise<void>) {
-  const directory = await makeMemoryDirectory("hostile-");
-  try {
-    const { location, objects } = await prepared(directory);
-    // Caches would answer in place of the damaged objects.
-    await Deno.remove(`${location}/checkouts-ro`, { recursive: true }).catch(() => {});
-    await work(location, objects, directory);
-    assertEquals(await readAll(location, directory, "repaired"), []);
-  } finally {
-    await Deno.remove(directory, { recursive: true });
-  }
+type Work = (location: string, objects: string[], directory: string) => Promise<void>;
+
+async function withStore(directory: string, work: Work): Promise<void> {
+  const { location, objects } = await prepared(directory);
+  await work(location, objects, directory);
+  assertEquals(await readAll(location, directory, "repaired"), []);
+}
+
+const why = await whyNotMountable("xfs");
+
+/** Runs `work` on plain and on cloning file systems: there, snapshots are plain images with their checksums beside them. */
+function onStores(name: string, work: Work): void {
+  Deno.test(name, async () => {
+    const directory = await makeMemoryDirectory("hostile-");
+    try {
+      await withStore(directory, work);
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  });
+  Deno.test({
+    name: `${name}, where blocks can be cloned${why}`,
+    ignore: why !== "",
+    fn: () => withMount("xfs", MIN_XFS_MB, (directory) => withStore(directory, work)),
+  });
 }
 
 const DAMAGES: Record<string, (bytes: Uint8Array) => Uint8Array> = {
@@ -102,9 +119,10 @@ function flip(bytes: Uint8Array, at: number): Uint8Array {
   return copy;
 }
 
-Deno.test("a damaged object is an error that says so, and never another content", async () => {
-  await withStore(async (location, objects, directory) => {
-    assert(objects.length >= 8);
+onStores(
+  "a damaged object is an error that says so, and never another content",
+  async (location, objects, directory) => {
+    assert(objects.length >= 6);
     for (const object of objects) {
       const original = await Deno.readFile(object);
       for (const [name, damage] of Object.entries(DAMAGES)) {
@@ -115,11 +133,12 @@ Deno.test("a damaged object is an error that says so, and never another content"
       }
       await Deno.writeFile(object, original);
     }
-  });
-});
+  },
+);
 
-Deno.test("a missing object is a gap that is named, and the other branches go on", async () => {
-  await withStore(async (location, objects, directory) => {
+onStores(
+  "a missing object is a gap that is named, and the other branches go on",
+  async (location, objects, directory) => {
     for (const object of objects) {
       await Deno.rename(object, `${directory}/away`);
       const what = `${object.slice(location.length)} missing`;
@@ -128,11 +147,12 @@ Deno.test("a missing object is a gap that is named, and the other branches go on
       assert(codes.every((code) => code === "chain_gap" || code === "corrupt"), `${what}: ${codes}`);
       await Deno.rename(`${directory}/away`, object);
     }
-  });
-});
+  },
+);
 
-Deno.test("an object in another's place is noticed, also across lineages and databases", async () => {
-  await withStore(async (location, objects, directory) => {
+onStores(
+  "an object in another's place is noticed, also across lineages and databases",
+  async (location, objects, directory) => {
     for (const [index, object] of objects.entries()) {
       const original = await Deno.readFile(object);
       for (const step of [1, 3]) {
@@ -143,5 +163,5 @@ Deno.test("an object in another's place is noticed, also across lineages and dat
       }
       await Deno.writeFile(object, original);
     }
-  });
-});
+  },
+);
