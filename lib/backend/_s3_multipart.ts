@@ -37,16 +37,16 @@ export function uploadParts(objects: S3Objects, write: Write, parts: AsyncIterab
   });
 }
 
-/** Copies the object `from` in parts. */
+/** Copies the object `from` in parts of at most `most` bytes. */
 export function copyParts(
   objects: S3Objects,
   write: Write,
-  from: { key: string; etag: string; size: number },
+  from: { key: string; etag: string; size: number; most: number },
 ): Promise<string> {
-  const part_bytes = Math.max(COPY_PART_BYTES, Math.ceil(from.size / MAX_PARTS));
+  const part_bytes = Math.max(Math.min(COPY_PART_BYTES, from.most), Math.ceil(from.size / MAX_PARTS));
   return inParts(objects, write, COPIES_AT_ONCE, function* (upload) {
     for (let first = 0, number = 1; first < from.size; first += part_bytes, number++) {
-      const source = { ...from, first, last: Math.min(first + part_bytes, from.size) - 1 };
+      const source = { key: from.key, etag: from.etag, first, last: Math.min(first + part_bytes, from.size) - 1 };
       const part = number;
       yield () => objects.copyPart(write.key, upload, part, source);
     }

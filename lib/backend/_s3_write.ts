@@ -99,24 +99,26 @@ function overGone(key: string, found: S3Head, gone: { since_ms: number; now_ms: 
 /** Deletes an object if its etag is `etag`, on a server that checks that itself. */
 export async function removeIfMatch(objects: S3Objects, key: string, etag: string): Promise<void> {
   let unsure = false;
+  const failed = (failure: S3Failure) => failureError(failure, key, "delete", unsure ? "ambiguous" : codeOf(failure));
   for (let count = 1;; count++) {
-    const found = await objects.calls.repeated(() => objects.look(key));
-    if (found === undefined || found.gone) {
-      if (unsure) return;
-      throw missing(key);
-    }
-    if (found.etag !== etag) {
-      throw new BackendError(unsure ? "ambiguous" : "precondition_failed", key, `${key} has another etag`);
+    try {
+      const found = await objects.calls.repeated(() => objects.look(key));
+      if (found === undefined || found.gone) {
+        if (unsure) return;
+        throw missing(key);
+      }
+      if (found.etag !== etag) {
+        throw new BackendError(unsure ? "ambiguous" : "precondition_failed", key, `${key} has another etag`);
+      }
+    } catch (error) {
+      throw error instanceof S3Failure ? failed(error) : error;
     }
     try {
       return await objects.remove(key, etag);
     } catch (error) {
       if (!(error instanceof S3Failure)) throw error;
       unsure ||= error.unsure;
-      const again = error.passing || isRefusal(error);
-      if (!again || !objects.calls.mayRepeat(count)) {
-        throw failureError(error, key, "delete", unsure ? "ambiguous" : codeOf(error));
-      }
+      if (!error.passing && !isRefusal(error) || !objects.calls.mayRepeat(count)) throw failed(error);
     }
     await objects.calls.pause(count);
   }

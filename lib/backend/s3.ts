@@ -9,19 +9,21 @@
  * @module
  */
 
-import type { S3Client, S3ClientConfig } from "@aws-sdk/client-s3";
-import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
+import type { S3Client } from "@aws-sdk/client-s3";
+import { type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { type Backend, BackendError, type Body } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
-import { isKeyPart, parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
-import { destroy, S3_DEADLINES, S3Calls, type S3Deadlines } from "./_s3_calls.ts";
-import { asFailure, failureError, S3Failure } from "./_s3_failure.ts";
+import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
+import { destroy, S3_DEADLINES, S3Calls } from "./_s3_calls.ts";
+import { failureError, S3Failure } from "./_s3_failure.ts";
 import { copyParts, inPieces, uploadParts } from "./_s3_multipart.ts";
 import { type Condition, type S3Download, S3Objects } from "./_s3_objects.ts";
+import { configOf, placeOf, type S3BackendOptions } from "./_s3_options.ts";
 import { probeMultipartCreate, probeS3, type S3Abilities } from "./_s3_probe.ts";
 import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts";
 
 export type { S3Deadlines } from "./_s3_calls.ts";
+export type { S3BackendOptions, S3Credentials } from "./_s3_options.ts";
 
 /** Largest object {@linkcode Backend.get} reads when it is told nothing else. */
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
@@ -31,44 +33,6 @@ const PART_BYTES = 16 * 1024 * 1024;
 const SINGLE_BYTES = 64 * 1024 * 1024;
 /** What one copy request may copy: the limit of S3. */
 const SINGLE_COPY_BYTES = 5 * 1024 ** 3;
-/** Connections to one server. */
-const MAX_CONNECTIONS = 64;
-
-/** Who asks, where the default chain of the SDK (environment, ~/.aws, instance) is not to decide. */
-export interface S3Credentials {
-  /** Access key id. */
-  access_key_id: string;
-  /** Secret access key. */
-  secret_access_key: string;
-  /** Session token of temporary credentials. */
-  session_token?: string;
-}
-
-/** What {@linkcode S3Backend.open} accepts. */
-export interface S3BackendOptions {
-  /** The bucket, which exists. */
-  bucket: string;
-  /** Beginning of the store's keys, `/`-separated; none for the whole bucket. */
-  prefix?: string;
-  /** The server's URL; default AWS. */
-  endpoint?: string;
-  /** Default `us-east-1`, which servers other than AWS mostly accept. */
-  region?: string;
-  /** Whether the bucket is in the path and not in the host's name; default: yes with an endpoint. */
-  path_style?: boolean;
-  /** Default: the SDK's chain. */
-  credentials?: S3Credentials;
-  /** Time, by default the system's. */
-  clock?: Clock;
-  /** Randomness, by default the system's. */
-  random?: RandomBytes;
-  /** Deadlines other than the contract's. */
-  deadlines?: Partial<S3Deadlines>;
-  /** Bytes of an uploaded part, at least 5 MiB; default 16 MiB. */
-  part_bytes?: number;
-  /** Copies above this size are made in parts; default 5 GiB. */
-  single_copy_bytes?: number;
-}
 
 /** What servers were found to do, for the life of the process. */
 const known = new Map<string, Promise<S3Abilities>>();
@@ -213,16 +177,19 @@ export class S3Backend implements Backend {
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
     parseKey(key);
     const { if_match } = options;
+    let unsure = false;
     try {
       if (if_match === undefined) {
         await this.#look(key);
-        return await this.#objects.calls.repeated(() => this.#objects.remove(key));
+        return await this.#objects.calls.repeated(() => this.#objects.remove(key), (failure) => {
+          unsure ||= failure.unsure;
+        });
       }
       if (this.#abilities.conditional_delete) return await removeIfMatch(this.#objects, key, if_match);
       await removeInTwoSteps(this.#objects, { key, mark: this.#mark(), condition: { if_match } });
     } catch (error) {
       if (!(error instanceof S3Failure)) throw error;
-      throw failureError(error, key, "delete", error.unsure ? "ambiguous" : undefined);
+      throw failureError(error, key, "delete", unsure ? "ambiguous" : undefined);
     }
   }
 
@@ -231,16 +198,19 @@ export class S3Backend implements Backend {
     parseKey(to);
     const { size, etag } = await this.#look(from);
     const objects = this.#objects;
-    if (size > this.#single_copy_bytes) {
-      await copyParts(objects, { key: to, mark: this.#mark() }, { key: from, etag, size });
-      return;
-    }
+    const most = this.#single_copy_bytes;
+    let unsure = false;
     try {
-      await objects.calls.repeated(() => objects.copy(from, to, { etag, size }));
+      if (size > most) {
+        await copyParts(objects, { key: to, mark: this.#mark() }, { key: from, etag, size, most });
+        return;
+      }
+      await objects.calls.repeated(() => objects.copy(from, to, { etag, size }), (failure) => {
+        unsure ||= failure.unsure;
+      });
     } catch (error) {
-      const failure = asFailure(error);
-      const key = failure.status === 404 ? from : to;
-      throw failureError(failure, key, "copy", failure.unsure ? "ambiguous" : undefined);
+      if (!(error instanceof S3Failure)) throw error;
+      throw failureError(error, error.status === 404 ? from : to, "copy", unsure ? "ambiguous" : undefined);
     }
   }
 
@@ -394,47 +364,4 @@ async function* none(): AsyncGenerator<Uint8Array> {}
 async function* joined(first: Uint8Array, rest: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield first;
   yield* rest;
-}
-
-/** The bucket, the prefix with its slash, and the URL of a store. */
-function placeOf(options: S3BackendOptions): { bucket: string; prefix: string; url: string } {
-  const { bucket } = options;
-  const parts = (options.prefix ?? "").split("/").filter((part) => part !== "");
-  const url = ["s3:/", bucket, ...parts].join("/");
-  const refuse = (why: string) => new BackendError("denied", url, `Cannot open the store ${url}: ${why}`);
-  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket)) throw refuse("that is no bucket's name");
-  if (!parts.every(isKeyPart) || parts.join("/").length > 400) throw refuse("that prefix cannot be used");
-  const endpoint = options.endpoint === undefined ? undefined : URL.parse(options.endpoint);
-  if (endpoint === null || endpoint !== undefined && !/^https?:$/.test(endpoint.protocol)) {
-    throw refuse("its endpoint is no http or https URL");
-  }
-  if (endpoint?.username || endpoint?.password) throw refuse("its endpoint must not hold credentials");
-  return { bucket, prefix: parts.map((part) => `${part}/`).join(""), url };
-}
-
-function configOf(options: S3BackendOptions): S3ClientConfig {
-  const { endpoint, credentials } = options;
-  return {
-    region: options.region ?? "us-east-1",
-    ...(endpoint === undefined ? {} : { endpoint }),
-    forcePathStyle: options.path_style ?? endpoint !== undefined,
-    ...(credentials === undefined ? {} : {
-      credentials: {
-        accessKeyId: credentials.access_key_id,
-        secretAccessKey: credentials.secret_access_key,
-        ...(credentials.session_token === undefined ? {} : { sessionToken: credentials.session_token }),
-      },
-    }),
-    // Every attempt and every wait is ours: see _s3_calls.ts.
-    maxAttempts: 1,
-    requestHandler: { httpAgent: agent(), httpsAgent: agent(), socketTimeout: 0, requestTimeout: 0 },
-    expectContinueHeader: false,
-    // Checksums that trail the body are not understood everywhere.
-    requestChecksumCalculation: "WHEN_REQUIRED",
-    responseChecksumValidation: "WHEN_REQUIRED",
-  };
-}
-
-function agent(): { keepAlive: boolean; maxSockets: number } {
-  return { keepAlive: true, maxSockets: MAX_CONNECTIONS };
 }

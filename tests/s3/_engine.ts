@@ -6,8 +6,10 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { BackendError } from "../../lib/backend/backend.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
 import type { S3Backend } from "../../lib/backend/s3.ts";
+import { createHash } from "node:crypto";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { copyStore } from "../../lib/store/copy_store.ts";
@@ -19,6 +21,7 @@ import { emptyS3, type S3Place } from "../support/s3_server.ts";
 import { dumpDigest, sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 
 const at = parseAddress;
+const MIB = 1024 * 1024;
 
 /** A bucket prefix of its own, and stores opened on it from hosts of their own. */
 interface Bucket extends AsyncDisposable {
@@ -230,4 +233,22 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     const elsewhere = await bucket.host();
     assertEquals(await dumpDigest((await elsewhere.checkout(at("shop@kept"))).path), digest);
   });
+
+  Deno.test(`${name}: an object above the limit of one copy request is copied in parts, whole`, async () => {
+    await using bucket = await emptyS3(place(), { single_copy_bytes: 5 * MIB, part_bytes: 5 * MIB });
+    const { backend } = bucket;
+    const bytes = new Uint8Array(12 * MIB + 5);
+    for (let at = 0; at < bytes.length; at += 65536) crypto.getRandomValues(bytes.subarray(at, at + 65536));
+    await backend.put("from", bytes);
+    await backend.copy("from", "to");
+    assertEquals(await sha256(backend, "to"), await sha256(backend, "from"));
+    assertEquals((await backend.head("to")).size, bytes.length);
+    await assertRejects(() => backend.copy("none", "to"), BackendError, "no object none");
+  });
+}
+
+async function sha256(backend: S3Backend, key: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of (await backend.getStream(key)).chunks) hash.update(chunk);
+  return hash.digest("hex");
 }

@@ -17,13 +17,21 @@ const CLIENTS = 4;
 const ROUNDS = 12;
 /** Share of the requests that are harmed. */
 const RATE = 0.15;
-const SEEDS = [1, 2];
+/**
+ * Where a refusal may be a lie (412 or 409 after success, as of a proxy that repeated the request), and a rival has
+ * overtaken the write before it was looked for, nobody can know that it was made: an honest server's refusal is strict.
+ */
+const RUNS = [{ seed: 1, lies: false }, { seed: 2, lies: false }, { seed: 3, lies: true }, { seed: 4, lies: true }];
 
 const encode = (value: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
 const decode = (bytes: Uint8Array): string[] => JSON.parse(new TextDecoder().decode(bytes));
 
-function fault(random: SeededRandom): ProxyFault | undefined {
+function fault(random: SeededRandom, lies: boolean): ProxyFault | undefined {
   if (!random.chance(RATE)) return undefined;
+  const lying: ProxyFault[] = [
+    { kind: "answer", status: 409, code: "ConditionalRequestConflict", after: true },
+    { kind: "answer", status: 412, code: "PreconditionFailed", after: true },
+  ];
   return random.pick<ProxyFault>([
     { kind: "cut" },
     { kind: "cut_answer" },
@@ -33,8 +41,7 @@ function fault(random: SeededRandom): ProxyFault | undefined {
     { kind: "answer", status: 500, code: "InternalError", after: random.chance(0.5) },
     { kind: "answer", status: 503, code: "SlowDown" },
     { kind: "answer", status: 409, code: "ConditionalRequestConflict" },
-    { kind: "answer", status: 409, code: "ConditionalRequestConflict", after: true },
-    { kind: "answer", status: 412, code: "PreconditionFailed", after: true },
+    ...(lies ? lying : []),
   ]);
 }
 
@@ -52,15 +59,15 @@ async function outcomeOf(call: Promise<unknown>): Promise<Outcome> {
 
 /** Registers the promises for the server that `place` tells of. */
 export function seededFaultsOnS3(name: string, place: () => S3Place & { endpoint: string }): void {
-  for (const seed of SEEDS) {
-    Deno.test(`${name}: faults of seed ${seed} lose no update and make nothing twice`, async () => {
+  for (const { seed, lies } of RUNS) {
+    Deno.test(`${name}: faults of seed ${seed}${lies ? ", lies among them," : ""} lose no update and make nothing twice`, async () => {
       await using inner = await emptyS3(place());
       await using proxy = new FaultProxy(place().endpoint);
       const options = backendOptions({ ...place(), endpoint: proxy.endpoint }, inner.prefix);
       const backend = await S3Backend.open({ ...options, deadlines: { begin_ms: 1000, idle_ms: 1000 } });
       const random = new SeededRandom(seed);
       proxy.plan = ({ method }) => {
-        const harm = fault(random);
+        const harm = fault(random, lies);
         // Only an answer to a conditional write can contradict itself.
         return harm?.kind === "answer" && [409, 412].includes(harm.status) && method !== "PUT" ? undefined : harm;
       };
@@ -76,7 +83,7 @@ export function seededFaultsOnS3(name: string, place: () => S3Place & { endpoint
       }));
       proxy.plan = () => undefined;
       backend.close();
-      checkUpdates(decode((await inner.backend.get("list")).bytes), updates);
+      checkUpdates(decode((await inner.backend.get("list")).bytes), updates, lies);
       await checkCreates(inner.backend, creates);
     });
   }
@@ -87,11 +94,13 @@ async function append(backend: S3Backend, id: string): Promise<void> {
   await backend.replace("list", encode([...decode(bytes), id]), etag);
 }
 
-function checkUpdates(list: string[], updates: Map<string, Outcome>): void {
+function checkUpdates(list: string[], updates: Map<string, Outcome>, lies: boolean): void {
   assertEquals(new Set(list).size, list.length, "an update was made twice");
   for (const [id, outcome] of updates) {
     if (outcome === "done") assert(list.includes(id), `the update ${id} was lost`);
-    if (outcome === "precondition_failed") assert(!list.includes(id), `the update ${id} was refused, and made`);
+    if (outcome === "precondition_failed" && !lies) {
+      assert(!list.includes(id), `the update ${id} was refused, and made`);
+    }
   }
   assert([...updates.values()].filter((outcome) => outcome === "done").length > 0, "nothing succeeded");
 }

@@ -1,0 +1,12 @@
+/**
+ * Writes one object into the store that its argument tells of: a process whose
+ * permissions a test chooses.
+ *
+ * @module
+ */
+
+import { S3Backend } from "../../lib/backend/s3.ts";
+
+const backend = await S3Backend.open(JSON.parse(Deno.args[0]!));
+await backend.put("k", new Uint8Array(1));
+console.log("written");
