@@ -1,0 +1,199 @@
+/**
+ * One client connection, and what every kind of request on it goes through: who asks, may they, can it be reached, and
+ * a line in the log.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { Deadline } from "./_deadline.ts";
+import { type Stream, Wire } from "./_wire.ts";
+import type { AccessLog } from "./access_log.ts";
+import type { Admission, Admissions } from "./admissions.ts";
+import type { Decision } from "./decision.ts";
+import type { Dialer } from "./dialer.ts";
+import { formatTarget, type Target } from "./host_name.ts";
+import { type RequestHead, valuesOf } from "./http_head.ts";
+import { type Reason, reasonSpec, Refused } from "./reasons.ts";
+
+/** Times in milliseconds. */
+export const EGRESS_TIMEOUTS = {
+  /** From a connection's or a request's first byte to the end of the request's head. */
+  head_ms: 10_000,
+  /** Between requests of a kept-alive connection. */
+  keep_alive_ms: 60_000,
+  /** Of a name's lookup. */
+  resolve_ms: 10_000,
+  /** Of a connection attempt to one address. */
+  connect_ms: 10_000,
+  /** From the answer to CONNECT to a whole ClientHello. */
+  hello_ms: 10_000,
+  /** Of a plain request or response in which no byte moves. */
+  exchange_ms: 300_000,
+  /** Of a tunnel in which no byte moves, in either direction. */
+  tunnel_ms: 900_000,
+  /** For a refused client to take its answer. */
+  linger_ms: 2_000,
+};
+
+/** Times of a proxy. */
+export type EgressTimeouts = typeof EGRESS_TIMEOUTS;
+
+/** How much at once. */
+export const EGRESS_LIMITS = {
+  /** Connections of all clients; each takes up to two descriptors. */
+  connections: 4_096,
+  /** Connections of one task. */
+  connections_per_task: 256,
+  /** Connections from one address that no task has proved to be its own yet. */
+  pending_per_peer: 128,
+};
+
+/** Limits of a proxy. */
+export type EgressLimits = typeof EGRESS_LIMITS;
+
+/** What a connection works with; one for all of them. */
+export interface Parts {
+  clock: Clock;
+  admissions: Admissions;
+  dialer: Dialer;
+  log: AccessLog;
+  timeouts: EgressTimeouts;
+  limits: EgressLimits;
+  onDecision: (decision: Decision) => void;
+}
+
+/** One request while it is being dealt with. */
+export interface Attempt {
+  at_ms: number;
+  started_ms: number;
+  /** Bytes that the client had been sent before. */
+  sent_before: number;
+  method: string;
+  /** Path of a plain request, without its query. */
+  path?: string;
+  target?: Target;
+  address?: string;
+  /** The answer to CONNECT is out: what follows belongs to the tunnel. */
+  established: boolean;
+}
+
+/** One client connection. */
+export class Session {
+  readonly client: Wire;
+  readonly deadline: Deadline;
+  readonly parts: Parts;
+  readonly peer: string;
+  #admission: Admission | undefined;
+  #upstream: Wire | undefined;
+
+  /** Serves `stream`, which came from the address `peer`. */
+  constructor(stream: Stream, peer: string, parts: Parts) {
+    this.parts = parts;
+    this.peer = peer;
+    this.deadline = new Deadline(parts.clock);
+    this.client = new Wire(stream, () => this.deadline.progress());
+  }
+
+  /** The task whose connection it is, once that is proved. */
+  get admission(): Admission | undefined {
+    return this.#admission;
+  }
+
+  /** Ends both sides at once. */
+  close(): void {
+    this.client.close();
+    this.#upstream?.close();
+  }
+
+  /** Ends both sides and leaves the task's count. */
+  end(): void {
+    this.close();
+    this.#admission?.release(this);
+  }
+
+  /** A request whose head has come. */
+  begin(method: string): Attempt {
+    const { clock } = this.parts;
+    const sent_before = this.client.sent_bytes;
+    return { at_ms: clock.now(), started_ms: clock.monotonic(), sent_before, method, established: false };
+  }
+
+  /** Whose request it is. Throws {@linkcode Refused}; a connection is one task's for good. */
+  authenticate(head: RequestHead): void {
+    const admission = this.parts.admissions.authenticate(valuesOf(head.fields, "proxy-authorization"));
+    if (this.#admission === admission) return;
+    if (this.#admission !== undefined) throw new Refused("credentials_wrong");
+    this.#admission = admission;
+    if (!admission.take(this, this.parts.limits.connections_per_task)) throw new Refused("too_many_connections");
+  }
+
+  /** Throws {@linkcode Refused} unless the task may reach the attempt's target. */
+  authorise(target: Target): void {
+    if (this.#admission === undefined || this.#admission.ended) throw new Refused("credentials_wrong");
+    this.#admission.authorise(target);
+    if (!this.parts.log.healthy) throw new Refused("log_unavailable");
+  }
+
+  /** The addresses of a target that was authorised. Throws {@linkcode Refused}. */
+  async resolve(target: Target): Promise<string[]> {
+    return await this.parts.dialer.addresses(target.host, this.#bounded("resolve_timeout", "resolve_ms"));
+  }
+
+  /** Connects to one of `addresses`, which {@linkcode resolve} gave. Throws {@linkcode Refused}. */
+  async dial(attempt: Attempt, target: Target, addresses: string[]): Promise<Wire> {
+    const bounded = () => this.#bounded("connect_timeout", "connect_ms");
+    const { stream, address } = await this.parts.dialer.dial(addresses, target.port, bounded);
+    attempt.address = address;
+    this.#upstream = new Wire(stream, () => this.deadline.progress());
+    // The client, or the task, may have gone in the meantime: nobody else would close it.
+    if (this.client.closed) this.#upstream.close();
+    return this.#upstream;
+  }
+
+  /** Puts an allowed or refused attempt on record for the task; the log's line is {@linkcode log}'s. */
+  record(attempt: Attempt, outcome: Refused | number): Decision {
+    const decision = this.#decision(attempt, outcome);
+    this.#admission?.note(decision);
+    this.parts.onDecision(decision);
+    return decision;
+  }
+
+  /** Writes the line of an attempt that is over. */
+  log(attempt: Attempt, decision: Decision): void {
+    this.parts.log.write(decision, {
+      elapsed_ms: this.parts.clock.monotonic() - attempt.started_ms,
+      sent_bytes: this.client.sent_bytes - attempt.sent_before,
+    });
+  }
+
+  #decision(attempt: Attempt, outcome: Refused | number): Decision {
+    const { at_ms, method, target, path, address } = attempt;
+    const refused = typeof outcome === "number" ? undefined : outcome;
+    const reason: Reason = refused?.reason ?? "allowed";
+    const status = refused === undefined ? outcome as number : reasonSpec(refused.reason).status;
+    const failed = [0, 408, 500, 502, 504].includes(status);
+    return {
+      at_ms,
+      peer: this.peer,
+      method,
+      verdict: refused === undefined ? "allowed" : failed ? "failed" : "denied",
+      reason,
+      status,
+      ...this.#admission === undefined ? {} : { task_id: this.#admission.task_id },
+      ...target === undefined ? {} : { ...target, url: urlOf(target, path) },
+      ...address === undefined ? {} : { address },
+      ...refused?.detail === undefined ? {} : { detail: refused.detail },
+    };
+  }
+
+  #bounded(reason: "resolve_timeout" | "connect_timeout", time: "resolve_ms" | "connect_ms"): AbortSignal {
+    const abort = new AbortController();
+    this.deadline.within(this.parts.timeouts[time], () => abort.abort(new Refused(reason)));
+    return abort.signal;
+  }
+}
+
+function urlOf(target: Target, path: string | undefined): string {
+  return path === undefined ? formatTarget(target) : `http://${formatTarget(target, 80)}${path}`;
+}

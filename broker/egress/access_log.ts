@@ -1,0 +1,129 @@
+/**
+ * The access log, in squid's native format, so that the tools that read squid's read this one.
+ *
+ * A line is written before the next decision is made: the log has everything that happened, in order. Text from
+ * outside cannot end a line, begin a field or repaint a terminal.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { fileError, writeAllSync } from "../../lib/fs.ts";
+import type { Decision } from "./decision.ts";
+
+/** The log's name in its directory. */
+export const ACCESS_LOG_NAME = "access.log";
+/** A log of this size is set aside as `access.log.0`, in place of the one before. */
+const MAX_LOG_BYTES = 64 << 20;
+/** Longest URL that is written. */
+const MAX_URL_CHARS = 2_048;
+
+/** What came of a decision. */
+export interface Outcome {
+  /** Milliseconds from the request's head to the end. */
+  elapsed_ms: number;
+  /** Bytes sent to the client. */
+  sent_bytes: number;
+}
+
+/**
+ * One line: `time elapsed client code/status bytes method url user hierarchy/address type` as squid writes it, with
+ * `reason=...` as an eleventh field, where its tools expect none and look no further.
+ */
+export function formatLogLine(decision: Decision, outcome: Outcome): string {
+  const { at_ms, verdict, method, status } = decision;
+  const seconds = `${Math.floor(at_ms / 1_000)}.${String(Math.floor(at_ms % 1_000)).padStart(3, "0")}`;
+  const result = verdict === "denied" ? "TCP_DENIED" : method === "CONNECT" ? "TCP_TUNNEL" : "TCP_MISS";
+  const fields = [
+    seconds,
+    String(Math.max(0, Math.round(outcome.elapsed_ms))).padStart(6),
+    field(decision.peer),
+    `${result}/${String(status).padStart(3, "0")}`,
+    String(outcome.sent_bytes),
+    field(method),
+    field(decision.url, MAX_URL_CHARS),
+    field(decision.task_id),
+    decision.address === undefined ? "HIER_NONE/-" : `HIER_DIRECT/${field(decision.address)}`,
+    "-",
+    `reason=${decision.reason}${decision.detail === undefined ? "" : `;${field(decision.detail)}`}`,
+  ];
+  return `${fields.join(" ")}\n`;
+}
+
+/** Text as one field: everything but visible ASCII is percent-encoded, as squid does; a dash for nothing. */
+function field(text: string | undefined, max_chars = 256): string {
+  if (text === undefined || text === "") return "-";
+  return text.slice(0, max_chars).toWellFormed().replace(/[^\x21-\x7e]/gu, (char) => encodeURIComponent(char));
+}
+
+/** The log file. */
+export class AccessLog {
+  readonly #path: string;
+  readonly #max_bytes: number;
+  #file: Deno.FsFile;
+  #bytes: number;
+  #healthy = true;
+
+  private constructor(path: string, max_bytes: number) {
+    this.#path = path;
+    this.#max_bytes = max_bytes;
+    [this.#file, this.#bytes] = openLog(path);
+  }
+
+  /**
+   * Opens the log in `directory`, which is made (0700) if need be; the file is 0600.
+   *
+   * @throws {TaskdError} When it cannot be written.
+   */
+  static open(directory: string, max_bytes = MAX_LOG_BYTES): AccessLog {
+    const path = join(directory, ACCESS_LOG_NAME);
+    try {
+      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+      return new AccessLog(path, max_bytes);
+    } catch (error) {
+      throw fileError(error, `Cannot open the access log ${path}`);
+    }
+  }
+
+  /** False after a line could not be written, until one can be again. */
+  get healthy(): boolean {
+    return this.#healthy;
+  }
+
+  /** Writes one line; a failure shows in {@linkcode healthy}. */
+  write(decision: Decision, outcome: Outcome): void {
+    const bytes = new TextEncoder().encode(formatLogLine(decision, outcome));
+    try {
+      if (this.#bytes > 0 && this.#bytes + bytes.length > this.#max_bytes) this.#setAside();
+      writeAllSync(this.#file, bytes);
+      this.#bytes += bytes.length;
+      this.#healthy = true;
+    } catch {
+      this.#healthy = false;
+    }
+  }
+
+  /** Closes the file. */
+  close(): void {
+    this.#file.close();
+  }
+
+  #setAside(): void {
+    Deno.renameSync(this.#path, `${this.#path}.0`);
+    const [file, bytes] = openLog(this.#path);
+    this.#file.close();
+    [this.#file, this.#bytes] = [file, bytes];
+  }
+}
+
+function openLog(path: string): [Deno.FsFile, number] {
+  const file = Deno.openSync(path, { append: true, create: true, mode: 0o600 });
+  try {
+    // A file that was there keeps its mode through open; one made under a loose umask cannot be.
+    Deno.chmodSync(path, 0o600);
+    return [file, file.statSync().size];
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}

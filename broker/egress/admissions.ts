@@ -1,0 +1,157 @@
+/**
+ * Which tasks may use the proxy, how they prove who they are, and what each has used of it.
+ *
+ * @module
+ */
+
+import { createHash, timingSafeEqual } from "node:crypto";
+import { type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { type Decision, DecisionRing } from "./decision.ts";
+import type { Target } from "./host_name.ts";
+import { Refused } from "./reasons.ts";
+import { type EgressList, EgressRules } from "./rules.ts";
+
+/** Different names below wildcards that a task may have looked up: each is a message to whoever answers for the zone. */
+export const MAX_WILDCARD_NAMES = 512;
+/** Characters of a user name: what a URL and Basic authentication take as it is. */
+const USERNAME = /^[A-Za-z0-9._-]{1,64}$/;
+
+/** Something of a task's that ends with it. */
+export interface Closable {
+  close(): void;
+}
+
+/** One task's right to use the proxy. */
+export class Admission {
+  /** The task. */
+  readonly task_id: string;
+  /** What it decided for the task so far. */
+  readonly ring = new DecisionRing();
+  readonly #digest: Uint8Array;
+  readonly #rules: EgressRules;
+  readonly #connections = new Set<Closable>();
+  readonly #wildcard_names = new Set<string>();
+  #ended = false;
+
+  /** Admits `task_id`, with the digest of its password, to what `rules` list. */
+  constructor(task_id: string, digest: Uint8Array, rules: EgressRules) {
+    this.task_id = task_id;
+    this.#digest = digest;
+    this.#rules = rules;
+  }
+
+  /** Whether {@linkcode end} was called. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Its connections at present. */
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  /** Compares in a time that does not depend on where the digests differ. */
+  matches(digest: Uint8Array): boolean {
+    return timingSafeEqual(this.#digest, digest) && !this.#ended;
+  }
+
+  /** Takes up a connection; false when it has `max` already, or has ended. */
+  take(connection: Closable, max: number): boolean {
+    if (this.#ended || this.#connections.size >= max) return false;
+    this.#connections.add(connection);
+    return true;
+  }
+
+  /** Gives a connection back. */
+  release(connection: Closable): void {
+    this.#connections.delete(connection);
+  }
+
+  /** Throws {@linkcode Refused} unless the target is listed. No name is looked up for it. */
+  authorise(target: Target): void {
+    const match = this.#rules.match(target);
+    if (match.listed === "no") {
+      if (match.ports.length === 0) throw new Refused("not_listed");
+      throw new Refused("port_not_listed", `listed: ${match.ports.slice(0, 16).join(",")}`);
+    }
+    if (match.listed === "exact" || this.#wildcard_names.has(target.host)) return;
+    if (this.#wildcard_names.size >= MAX_WILDCARD_NAMES) throw new Refused("too_many_names");
+    this.#wildcard_names.add(target.host);
+  }
+
+  /** Takes note of a decision. */
+  note(decision: Decision): void {
+    this.ring.add(decision);
+  }
+
+  /** Ends the admission and every connection under it. */
+  end(): void {
+    this.#ended = true;
+    for (const connection of this.#connections) connection.close();
+  }
+}
+
+/** All tasks that are admitted. */
+export class Admissions {
+  readonly #random: RandomBytes;
+  readonly #by_task = new Map<string, Admission>();
+  /** What an unknown user's password is compared with, so that it takes as long. */
+  readonly #nobody: Admission;
+
+  /** Draws passwords from `random`. */
+  constructor(random: RandomBytes) {
+    this.#random = random;
+    this.#nobody = new Admission("", random(32), new EgressRules());
+    this.#nobody.end();
+  }
+
+  /**
+   * Admits a task to what any of `lists` has.
+   *
+   * @throws {TaskdError} `invalid_request` for a bad id or list entry; `already_exists` for a task that is admitted.
+   */
+  admit(task_id: string, ...lists: EgressList[]): { admission: Admission; password: string } {
+    const attempted = `Cannot admit task ${JSON.stringify(task_id.slice(0, 80))} to the egress proxy`;
+    if (!USERNAME.test(task_id)) {
+      throw new TaskdError("invalid_request", `${attempted}: its id is not 1 to 64 letters, digits, dots, _ or -`);
+    }
+    if (this.#by_task.has(task_id)) throw new TaskdError("already_exists", `${attempted}: it is admitted already`);
+    const rules = new EgressRules(...lists);
+    const password = randomHex(this.#random, 32);
+    const admission = new Admission(task_id, sha256(password), rules);
+    this.#by_task.set(task_id, admission);
+    return { admission, password };
+  }
+
+  /** Ends a task's admission. */
+  end(admission: Admission): void {
+    admission.end();
+    if (this.#by_task.get(admission.task_id) === admission) this.#by_task.delete(admission.task_id);
+  }
+
+  /** The task that these values of Proxy-Authorization prove. Throws {@linkcode Refused}. */
+  authenticate(values: string[]): Admission {
+    if (values.length === 0) throw new Refused("credentials_missing");
+    const match = values.length === 1 ? /^basic +([A-Za-z0-9+/]{1,512}={0,2})$/i.exec(values[0]!) : null;
+    const text = match === null ? undefined : decodeBase64(match[1]!);
+    const colon = text?.indexOf(":") ?? -1;
+    if (text === undefined || colon < 0) throw new Refused("credentials_wrong");
+    const admission = this.#by_task.get(text.slice(0, colon)) ?? this.#nobody;
+    if (!admission.matches(sha256(text.slice(colon + 1)))) throw new Refused("credentials_wrong");
+    return admission;
+  }
+}
+
+/** Digests have one length, whatever was sent. */
+function sha256(text: string): Uint8Array {
+  return createHash("sha256").update(text).digest();
+}
+
+function decodeBase64(text: string): string | undefined {
+  try {
+    return atob(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * From a checked name to a connection: one lookup, every address judged, and the judged address itself dialled. There
+ * is no second lookup that could say something else.
+ *
+ * @module
+ */
+
+import { lookup } from "node:dns/promises";
+import type { Clock } from "../../lib/clock.ts";
+import type { Stream } from "./_wire.ts";
+import { canonicalAddress, classifyAddress } from "./classify.ts";
+import { Refused } from "./reasons.ts";
+
+/** Finds the addresses of a canonical name; rejects when there are none. */
+export type Resolve = (host: string) => Promise<string[]>;
+/** Connects to an address. */
+export type Connect = (address: string, port: number, signal: AbortSignal) => Promise<Stream>;
+
+/** Addresses of one name that are tried; a name with more is no less reachable for it. */
+const MAX_TRIED = 4;
+/** How long the list of the host's own addresses is believed. */
+const OWN_ADDRESSES_MS = 5_000;
+
+/** Options of a dialer. */
+export interface DialerOptions {
+  clock: Clock;
+  /** {@linkcode systemResolve} by default. */
+  resolve?: Resolve;
+  /** Deno.connect by default. */
+  connect?: Connect;
+  /** The host's own addresses; those of its interfaces by default. */
+  own_addresses?: () => string[];
+  /** Addresses that may be dialled although they are not public: mirrors in a closed network, and tests. */
+  allow_addresses?: readonly string[];
+}
+
+/**
+ * Looks a name up as the host does. The dot at its end keeps the host's search domains out of it.
+ *
+ * Requires `--allow-net`.
+ */
+export async function systemResolve(host: string): Promise<string[]> {
+  const found = await lookup(`${host}.`, { all: true, verbatim: true });
+  return found.map(({ address }) => address);
+}
+
+async function systemConnect(address: string, port: number, signal: AbortSignal): Promise<Stream> {
+  const connection = await Deno.connect({ hostname: address, port, transport: "tcp", signal, autoSelectFamily: false });
+  connection.setNoDelay(true);
+  return connection;
+}
+
+function interfaceAddresses(): string[] {
+  return Deno.networkInterfaces().map(({ address }) => address);
+}
+
+/** Resolves and dials. */
+export class Dialer {
+  readonly #clock: Clock;
+  readonly #resolve: Resolve;
+  readonly #connect: Connect;
+  readonly #ownAddresses: () => string[];
+  readonly #allowed: ReadonlySet<string>;
+  #own: ReadonlySet<string> = new Set();
+  #own_until_ms = -Infinity;
+
+  /** Works with the given parts. */
+  constructor(options: DialerOptions) {
+    this.#clock = options.clock;
+    this.#resolve = options.resolve ?? systemResolve;
+    this.#connect = options.connect ?? systemConnect;
+    this.#ownAddresses = options.own_addresses ?? interfaceAddresses;
+    this.#allowed = canonicalSet(options.allow_addresses ?? []);
+  }
+
+  /**
+   * The addresses of a name, all of them fit to be dialled.
+   *
+   * @throws {Refused} `name_not_found`; `address_refused` as soon as one is not public: a name that mixes both is a
+   * rebinding attack or a broken zone. An abort throws the signal's reason.
+   */
+  async addresses(host: string, signal: AbortSignal): Promise<string[]> {
+    const found = await aborted(signal, this.#resolve(host).catch(() => []));
+    if (found.length === 0) throw new Refused("name_not_found");
+    for (const address of found) {
+      const is = classifyAddress(address, this.#ownSet());
+      if (is !== "public" && !this.#allowed.has(canonicalAddress(address) ?? "")) {
+        throw new Refused("address_refused", is);
+      }
+    }
+    return found;
+  }
+
+  /**
+   * Connects to the first of `addresses` that takes it.
+   *
+   * @param signal Ends the waiting for one address; the next one is tried with a new signal.
+   * @throws {Refused} `connect_failed` or `connect_timeout`, whichever the last address did.
+   */
+  async dial(
+    addresses: string[],
+    port: number,
+    signal: () => AbortSignal,
+  ): Promise<{ stream: Stream; address: string }> {
+    let failed: Refused = new Refused("connect_failed");
+    for (const address of addresses.slice(0, MAX_TRIED)) {
+      const waiting = signal();
+      try {
+        return { stream: await this.#connect(address, port, waiting), address };
+      } catch (error) {
+        failed = waiting.aborted ? new Refused("connect_timeout") : new Refused("connect_failed", systemReason(error));
+      }
+    }
+    throw failed;
+  }
+
+  #ownSet(): ReadonlySet<string> {
+    const now_ms = this.#clock.monotonic();
+    if (now_ms >= this.#own_until_ms) {
+      this.#own = canonicalSet(this.#ownAddresses());
+      this.#own_until_ms = now_ms + OWN_ADDRESSES_MS;
+    }
+    return this.#own;
+  }
+}
+
+function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
+  return new Set(addresses.flatMap((address) => canonicalAddress(address) ?? []));
+}
+
+function systemReason(error: unknown): string | undefined {
+  if (error instanceof Deno.errors.ConnectionRefused) return "refused";
+  if (error instanceof Deno.errors.ConnectionReset) return "reset";
+  if (error instanceof Deno.errors.TimedOut) return "timed out";
+  return undefined;
+}
+
+/** What `promise` gives, unless `signal` is first. */
+function aborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}

@@ -1,0 +1,209 @@
+/**
+ * The egress proxy: the only way out of a sandbox. It knows each task by its password, and lets it reach the hosts and
+ * ports of the egress list and nothing else.
+ *
+ * What it guarantees: a name that is not listed is never looked up; what is dialled is an address that was judged and
+ * found public; what goes through belongs to the host that was asked for, by SNI or by Host; every decision is in the
+ * access log; every wait, buffer and count has a bound.
+ *
+ * @module
+ */
+
+import type { Clock, RandomBytes } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { serveClient } from "./_client.ts";
+import {
+  EGRESS_LIMITS,
+  EGRESS_TIMEOUTS,
+  type EgressLimits,
+  type EgressTimeouts,
+  type Parts,
+  Session,
+} from "./_session.ts";
+import { AccessLog } from "./access_log.ts";
+import { Admissions } from "./admissions.ts";
+import type { Decision, DecisionEntry } from "./decision.ts";
+import { Dialer, type DialerOptions } from "./dialer.ts";
+import { refusalResponse, Refused } from "./reasons.ts";
+import type { EgressList } from "./rules.ts";
+
+export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts } from "./_session.ts";
+
+/** The proxy's port; the sandbox image knows it too. */
+export const EGRESS_PORT = 3128;
+/** How often deadlines are looked at. */
+const TICK_MS = 250;
+
+/** Options of a proxy. */
+export interface EgressProxyOptions extends DialerOptions {
+  clock: Clock;
+  random: RandomBytes;
+  /** The operator's list, for every task. */
+  egress: EgressList;
+  /** Directory of the access log: the setting `squid_run_dir`. */
+  log_dir: string;
+  /** Told of every decision, when it is made. */
+  onDecision?: (decision: Decision) => void;
+  timeouts?: Partial<EgressTimeouts>;
+  limits?: Partial<EgressLimits>;
+}
+
+/** What a task gets. */
+export interface TaskEgress {
+  /** The task's id. */
+  username: string;
+  /** 256 random bits in hex. */
+  password: string;
+  /** The proxy with both, as HTTP_PROXY and HTTPS_PROXY take it. */
+  url: string;
+  /** What the proxy decided for the task, the latest last; also after the end. */
+  decisions(): DecisionEntry[];
+  /** How many decisions are no longer kept. */
+  dropped(): number;
+  /** Ends the admission: its connections are closed, and the password is worth nothing. */
+  end(): void;
+}
+
+/** A running proxy. */
+export class EgressProxy {
+  readonly #listener: Deno.TcpListener;
+  readonly #parts: Parts;
+  readonly #egress: EgressList;
+  readonly #sessions = new Set<Session>();
+  readonly #serving = new Set<Promise<void>>();
+  readonly #stop = new AbortController();
+  readonly #accepting: Promise<void>;
+  readonly #ticking: Promise<void>;
+
+  private constructor(listener: Deno.TcpListener, log: AccessLog, options: EgressProxyOptions) {
+    this.#listener = listener;
+    this.#egress = options.egress;
+    this.#parts = {
+      clock: options.clock,
+      admissions: new Admissions(options.random),
+      dialer: new Dialer(options),
+      log,
+      timeouts: { ...EGRESS_TIMEOUTS, ...options.timeouts },
+      limits: { ...EGRESS_LIMITS, ...options.limits },
+      onDecision: options.onDecision ?? (() => {}),
+    };
+    this.#accepting = this.#accept();
+    this.#ticking = this.#tick();
+  }
+
+  /**
+   * Listens on `address`: the setting `gateway_ip` and {@linkcode EGRESS_PORT}.
+   *
+   * Requires `--allow-net`, `--allow-sys=networkInterfaces` and reading and writing of the log's directory.
+   *
+   * @throws {TaskdError} `unavailable` when the address cannot be had, or what the file system says of the log.
+   */
+  static listen(address: { hostname: string; port: number }, options: EgressProxyOptions): EgressProxy {
+    const log = AccessLog.open(options.log_dir);
+    try {
+      return new EgressProxy(Deno.listen({ ...address, transport: "tcp" }), log, options);
+    } catch (cause) {
+      log.close();
+      throw new TaskdError("unavailable", `Cannot listen on ${address.hostname}:${address.port} for the egress proxy`, {
+        cause,
+        hint: "See whether another broker runs, and whether the address exists on this host (gateway_ip)",
+      });
+    }
+  }
+
+  /** Where it listens; the port is the real one when 0 was asked for. */
+  get address(): Deno.NetAddr {
+    return this.#listener.addr as Deno.NetAddr;
+  }
+
+  /** Connections at present. */
+  get connections(): number {
+    return this.#sessions.size;
+  }
+
+  /**
+   * Admits a task to the operator's list, and to `extra`, which admission has approved.
+   *
+   * @throws {TaskdError} `invalid_request` for a bad id or list entry; `already_exists` for a task that is admitted.
+   */
+  admit({ task_id, extra }: { task_id: string; extra?: EgressList }): TaskEgress {
+    const { admissions } = this.#parts;
+    const { admission, password } = admissions.admit(task_id, this.#egress, extra ?? { entries: [] });
+    const { hostname, port } = this.address;
+    return {
+      username: task_id,
+      password,
+      url: `http://${task_id}:${password}@${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`,
+      decisions: () => admission.ring.list(),
+      dropped: () => admission.ring.dropped,
+      end: () => admissions.end(admission),
+    };
+  }
+
+  /** Ends everything: the listener, every connection, the log. */
+  async close(): Promise<void> {
+    if (this.#stop.signal.aborted) return;
+    this.#stop.abort();
+    this.#listener.close();
+    for (const session of this.#sessions) session.close();
+    await Promise.all([this.#accepting, this.#ticking, ...this.#serving]);
+    this.#parts.log.close();
+  }
+
+  async #accept(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      let client: Deno.TcpConn;
+      try {
+        client = await this.#listener.accept();
+      } catch {
+        // Out of descriptors, or a peer that was gone before it was accepted: wait a moment, go on.
+        await this.#parts.clock.sleep(TICK_MS, this.#stop.signal).catch(() => {});
+        continue;
+      }
+      const serving = this.#serve(client);
+      this.#serving.add(serving);
+      serving.finally(() => this.#serving.delete(serving));
+    }
+  }
+
+  async #serve(client: Deno.TcpConn): Promise<void> {
+    const peer = (client.remoteAddr as Deno.NetAddr).hostname;
+    const session = new Session(client, peer, this.#parts);
+    if (this.#isFull(peer)) return refuseAtTheDoor(session);
+    this.#sessions.add(session);
+    try {
+      client.setNoDelay(true);
+    } catch {
+      // The peer is gone; the first read will say so.
+    }
+    await serveClient(session);
+    this.#sessions.delete(session);
+  }
+
+  #isFull(peer: string): boolean {
+    const { connections, pending_per_peer } = this.#parts.limits;
+    if (this.#sessions.size >= connections) return true;
+    if (this.#sessions.size < pending_per_peer) return false;
+    let pending = 0;
+    for (const session of this.#sessions) if (session.admission === undefined && session.peer === peer) pending++;
+    return pending >= pending_per_peer;
+  }
+
+  async #tick(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      await this.#parts.clock.sleep(TICK_MS, this.#stop.signal).catch(() => {});
+      const now_ms = this.#parts.clock.monotonic();
+      for (const session of this.#sessions) session.deadline.check(now_ms);
+    }
+  }
+}
+
+/** Tells a client that there is no room, without waiting for anything of it. */
+async function refuseAtTheDoor(session: Session): Promise<void> {
+  const refused = new Refused("overloaded");
+  const attempt = session.begin("NONE");
+  const decision = session.record(attempt, refused);
+  await session.client.write(refusalResponse(refused, undefined, true)).catch(() => {});
+  session.end();
+  session.log(attempt, decision);
+}
