@@ -30,7 +30,8 @@
  *    before the doom, so if that was short before C, the list has not forgotten; if it was not, C also looks
  *    whether the objects are there.
  * 5. A process may die between R and C. Its ref is then found to need something doomed, was never
- *    acknowledged nor used, and is removed by the pass (`withdrawn`).
+ *    acknowledged nor used, and is removed by the pass (`withdrawn`). Only if it was also paused before R until
+ *    the list had forgotten does the pass fail instead, naming the branch, which a person can then destroy.
  * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still
  *    being made without a ref is judged as one: its maker's C finds the tombstone. This holds with a grace
  *    of 0 too; the grace only makes such conflicts rare.
