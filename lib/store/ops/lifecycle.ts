@@ -62,14 +62,14 @@ export async function destroy(
     await dropClaim(context, db, branch, nonce);
     throw error;
   }
-  if (!await context.refs.remove(db, branch, claimed.etag)) {
-    throw new TaskdError(
-      "conflict",
-      `${attempted}: somebody changed it at the same moment`,
-      { hint: "Try again" },
-    );
+  try {
+    if (await context.refs.remove(db, branch, claimed.etag)) return { db, branch };
+  } catch (error) {
+    await dropClaim(context, db, branch, nonce).catch(() => {});
+    throw error;
   }
-  return { db, branch };
+  await dropClaim(context, db, branch, nonce).catch(() => {});
+  throw new TaskdError("conflict", `${attempted}: somebody changed it at the same moment`, { hint: "Try again" });
 }
 
 /** Whether whoever made a claim is dead, or has had time enough. */

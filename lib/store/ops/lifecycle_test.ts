@@ -1,0 +1,117 @@
+import { assertEquals } from "@std/assert";
+import { at, fails, stored, withApp } from "../../../tests/support/stores.ts";
+import { STALE_CLAIM_MS } from "../lease.ts";
+
+Deno.test("destroy() removes a branch with its checkouts, and nothing that others stand on", () =>
+  withApp([1, 2], async ({ store, directory, edit }) => {
+    await store.fork(at("app"), "child");
+    await edit("main");
+    await store.checkout(at("app@main@c1"));
+    await store.checkout(at("app@child"));
+    await store.destroy(at("app"));
+    await fails("not_found", store.status(at("app")));
+    await fails("not_found", store.path(at("app@child@c1")));
+    const names = (path: string) => [...Deno.readDirSync(`${directory}/${path}`)].map(({ name }) => name).sort();
+    assertEquals(names("checkouts/app"), ["child.db", "child.db.sum"]);
+    assertEquals(names("checkouts-ro/app").filter((name) => !name.startsWith("~")), []);
+    assertEquals(await stored(store, "app@child"), "1,2");
+    assertEquals((await store.verify(at("app@child"))).ok, true);
+    await fails("not_found", store.destroy(at("app")));
+  }));
+
+Deno.test("a branch whose name begins like a destroyed one's keeps its files", () =>
+  withApp([1], async ({ store }) => {
+    for (const branch of ["a", "ab", "a-b"]) {
+      await store.fork(at("app"), branch);
+      await store.checkout(at(`app@${branch}`));
+      await store.checkpoint(at(`app@${branch}`), "c");
+      await store.checkout(at(`app@${branch}@c`));
+    }
+    await store.destroy(at("app@a"));
+    for (const branch of ["ab", "a-b"]) {
+      await store.path(at(`app@${branch}`));
+      await store.path(at(`app@${branch}@c`));
+    }
+  }));
+
+Deno.test("a protected branch is destroyed only by force, and a leased one not even then", () =>
+  withApp([1], async ({ store, clock }) => {
+    assertEquals((await store.protect(at("app"), true)).protected, true);
+    await store.protect(at("app"), true);
+    await fails("protected", store.destroy(at("app")));
+    assertEquals((await store.status(at("app"))).protected, true);
+    const expires_at = new Date(clock.now() + 1000).toISOString();
+    await store.context.refs.update("app", "main", (ref) => ({
+      ...ref,
+      lease: { holder: "other:0123456789abcdef:01234567", expires_at },
+    }));
+    await fails("lease_held", store.destroy(at("app"), { force: true }));
+    clock.advance(1000);
+    await store.destroy(at("app"), { force: true });
+    assertEquals(await store.branches(), []);
+  }));
+
+Deno.test("unprotected again, a branch is destroyed like any other", () =>
+  withApp([1], async ({ store }) => {
+    await store.protect(at("app"), true);
+    await store.protect(at("app"), false);
+    await fails("usage", store.protect(at("app@main@c1"), true));
+    await store.destroy(at("app"));
+  }));
+
+Deno.test("a destroy that could not remove the ref can be repeated at once", async (t) => {
+  for (const code of ["unavailable", "precondition_failed"] as const) {
+    await t.step(code, () =>
+      withApp([1], async ({ store, edit, faults }) => {
+        await edit("main");
+        faults.plan = ({ method }) => method === "delete" ? { kind: "before", code } : undefined;
+        await fails(["unavailable", "conflict"], store.destroy(at("app")));
+        faults.plan = () => undefined;
+        assertEquals(await stored(store, "app"), "1");
+        await store.destroy(at("app"));
+        assertEquals(await store.branches(), []);
+      }));
+  }
+});
+
+Deno.test("while somebody's claim is fresh nothing touches the branch; once stale, destroy takes it over", () =>
+  withApp([1], async ({ store, clock }) => {
+    const claim = { kind: "reap" as const, since: new Date(clock.now()).toISOString(), nonce: "elsewhere" };
+    await store.context.refs.update("app", "main", (ref) => ({ ...ref, claim }));
+    for (
+      const work of [
+        () => store.checkout(at("app")),
+        () => store.checkpoint(at("app"), "x"),
+        () => store.fork(at("app"), "b"),
+        () => store.rollback(at("app@main@c1")),
+        () => store.compact(at("app")),
+        () => store.touch(at("app")),
+        () => store.protect(at("app"), true),
+        () => store.destroy(at("app")),
+      ]
+    ) {
+      const { message } = await fails("branch_reaping", work());
+      assertEquals(message, "branch is being reaped", String(work));
+    }
+    assertEquals((await store.status(at("app"))).state, "idle");
+    assertEquals(await stored(store, "app"), "1");
+    clock.advance(STALE_CLAIM_MS + 1);
+    await store.destroy(at("app"));
+  }));
+
+Deno.test("touch() counts a branch as used, and sets, keeps or takes away its life", () =>
+  withApp([1], async ({ store, clock }) => {
+    clock.advance(5000);
+    const now = new Date(clock.now()).toISOString();
+    assertEquals(await store.touch(at("app"), { ttl_ms: 60_000 }), {
+      db: "app",
+      branch: "main",
+      touched_at: now,
+      ttl_ms: 60_000,
+    });
+    clock.advance(5000);
+    assertEquals((await store.touch(at("app"))).ttl_ms, 60_000);
+    assertEquals("ttl_ms" in await store.touch(at("app"), { ttl_ms: null }), false);
+    assertEquals((await store.status(at("app"))).touched_at, new Date(clock.now()).toISOString());
+    await fails("not_found", store.touch(at("app@none")));
+  }));
