@@ -1,8 +1,11 @@
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
+import { parseAddress } from "../../lib/store/names.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { assertAfter, assertBeforeOrAfter, prepare, run, type Scenario, SCENARIOS } from "../sim/scenarios.ts";
 import { copyDirectory } from "../sim/template.ts";
+import { sqlite3Write } from "../support/writers/oracle.ts";
+import { Bench, contentOf } from "./_bench.ts";
 import { mountReadOnlyView, withMount } from "../support/mounts.ts";
 
 /** Operations that need nothing but to read the store; diff and verify build images in it. */
@@ -100,5 +103,27 @@ Deno.test("a read-only store can be read, and refuses everything else with denie
       }
     }
     await assertBeforeOrAfter(await openStore(template), { name: "", op: "status", args: [], changes: {} }, directory);
+  });
+});
+
+Deno.test("a session on a full disk fails its flush, goes on, and stores everything once there is room", async () => {
+  await withMount("tmpfs", 16, async (disk) => {
+    const bench = await Bench.make(`${disk}/store`);
+    await using _ = bench;
+    const operator = bench.operator();
+    const main = parseAddress("app");
+    await operator.ok("create", "app", { from: await bench.database() });
+    const checkout = String(await operator.ok("session_open", main));
+    await sqlite3Write(checkout, "INSERT INTO t(body) VALUES(hex(randomblob(20000)))");
+    await fill(`${disk}/filler`, 0);
+    await operator.fails("no_space", "session_flush");
+    await operator.fails("no_space", "session_flush");
+    assertEquals((await operator.ok("session_status")).state, "active");
+    await Deno.remove(`${disk}/filler`);
+    await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('after')");
+    await operator.ok("session_flush");
+    await operator.ok("session_close");
+    assertEquals(await bench.read(operator, "app@main"), contentOf(checkout));
+    await operator.end();
   });
 });
