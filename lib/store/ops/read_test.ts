@@ -1,0 +1,153 @@
+import { assert, assertEquals } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { at, fails, makeDatabase, rows, sql, withApp } from "../../../tests/support/stores.ts";
+
+Deno.test("export() writes what is stored, and replaces a file only when told to", () =>
+  withApp([1, 2], async ({ store, directory, edit }) => {
+    await edit("main", "unsaved");
+    const file = `${directory}/out.db`;
+    const { path, txid, size_bytes } = await store.export(at("app"), file);
+    assertEquals([path, txid, size_bytes], [file, (await store.status(at("app"))).txid, Deno.statSync(file).size]);
+    assertEquals([rows(file), Deno.statSync(file).mode! & 0o777], ["1,2", 0o600]);
+    await fails("already_exists", store.export(at("app@main@c1"), file));
+    assertEquals(rows(file), "1,2");
+    await store.export(at("app@main@c1"), file, { force: true });
+    assertEquals(rows(file), "1");
+    await fails("not_found", store.export(at("app@main@none"), file, { force: true }));
+    await fails("not_found", store.export(at("app"), `${directory}/none/out.db`));
+    await fails("denied", store.export(at("app"), directory, { force: true }));
+    Deno.symlinkSync(file, `${directory}/link`);
+    await fails("denied", store.export(at("app"), `${directory}/link`, { force: true }));
+    assertEquals([...Deno.readDirSync(directory)].filter(({ name }) => name.includes("partial")), []);
+    assertEquals(rows(file), "1");
+  }));
+
+Deno.test("a log left beside the file that an export replaces never meets the new one", () =>
+  withApp([1], async ({ store, directory }) => {
+    const file = `${directory}/out.db`;
+    makeDatabase(file, "old");
+    const dead = new DatabaseSync(file);
+    dead.exec("PRAGMA journal_mode=WAL; INSERT INTO t VALUES('dead')");
+    for (const suffix of ["", "-wal"]) Deno.copyFileSync(file + suffix, `${directory}/kept${suffix}`);
+    dead.close();
+    for (const suffix of ["", "-wal"]) Deno.renameSync(`${directory}/kept${suffix}`, file + suffix);
+    await store.export(at("app"), file, { force: true });
+    assertEquals(rows(file), "1");
+  }));
+
+Deno.test("an export that fails or is interrupted leaves the old file and nothing else", () =>
+  withApp([1], async ({ store, directory, faults }) => {
+    const file = `${directory}/out.db`;
+    makeDatabase(file, "old");
+    faults.plan = ({ method }) =>
+      method === "getStream" ? { kind: "truncate", after_bytes: 50, code: "stalled" } : undefined;
+    await fails("stalled", store.export(at("app"), file, { force: true }));
+    faults.plan = ({ method }) => method === "getStream" ? { kind: "truncate", after_bytes: 50 } : undefined;
+    await fails("corrupt", store.export(at("app"), file, { force: true }));
+    faults.plan = () => undefined;
+    await fails("interrupted", store.export(at("app"), file, { force: true, signal: AbortSignal.abort() }));
+    assertEquals(rows(file), "old");
+    assertEquals([...Deno.readDirSync(directory)].filter(({ name }) => name.startsWith("out.db")).length, 1);
+  }));
+
+Deno.test("diff() tells what differs, by page and by row, and of the same content that it is the same", () =>
+  withApp([1, 2], async ({ store }) => {
+    await store.fork(at("app"), "same");
+    assertEquals(await store.diff(at("app"), at("app@same")), {
+      a: "app@main",
+      b: "app@same",
+      identical: true,
+      pages_changed: 0,
+      tables: [],
+    });
+    const { path } = await store.checkout(at("app@same"));
+    sql(path, "UPDATE t SET v = 'two' WHERE v = '2'", "INSERT INTO t VALUES('3')", "CREATE TABLE u(v)");
+    await store.checkpoint(at("app@same"), "changed");
+    const { identical, pages_changed, tables } = await store.diff(at("app"), at("app@same"), { rows: 10 });
+    assertEquals([identical, pages_changed > 0], [false, true]);
+    assertEquals(
+      tables.map(({ table, change, rows_added, rows_removed, rows_changed }) => [
+        table,
+        change,
+        rows_added,
+        rows_removed,
+        rows_changed,
+      ]),
+      [["t", "changed", 1, 0, 1], ["u", "added", 0, 0, 0]],
+    );
+    await store.compact(at("app@same"));
+    assertEquals((await store.diff(at("app@same@changed"), at("app@same"))).identical, true);
+    await fails("not_found", store.diff(at("app"), at("app@none")));
+  }));
+
+Deno.test("verify() finds every lost and every damaged object, and says nothing is wrong where nothing is", () =>
+  withApp([1, 2, 3], async ({ store }) => {
+    const { backend } = store.context;
+    assertEquals((await store.verify(at("app"))).problems, []);
+    assertEquals((await store.verify(at("app@main@c1"))).ok, true);
+    const { ref } = await store.context.refs.read("app", "main");
+    const { objects } = await store.context.chains.resolve(ref.lineage, ref.txid);
+    for (const { key } of objects) {
+      const { bytes } = await backend.get(key);
+      for (const at_byte of [0, 50, bytes.length >> 1, bytes.length - 1]) {
+        const damaged = bytes.slice();
+        damaged[at_byte]! ^= 0x40;
+        await backend.put(key, damaged);
+        const { ok, problems } = await store.verify(at("app"));
+        assertEquals([ok, problems.length > 0], [false, true], `${key} ${at_byte}`);
+      }
+      await backend.delete(key);
+      const { ok, problems } = await store.verify(at("app"));
+      assertEquals(ok, false);
+      assert(problems[0]!.includes("nothing covers"), problems[0]);
+      await backend.put(key, bytes);
+    }
+    assertEquals((await store.verify(at("app"))).ok, true);
+    await fails("not_found", store.verify(at("app@none")));
+  }));
+
+Deno.test("an object that was never committed and ends where a lost one did is not taken for it", () =>
+  withApp([1], async ({ store, edit, faults }) => {
+    // A checkpoint that uploads and then fails: its object stays, under an epoch that is dead.
+    await edit("main", "lost");
+    let writes = 0;
+    faults.plan = ({ method }) =>
+      method === "replace" && ++writes === 2 ? { kind: "before", code: "unavailable" } : undefined;
+    await fails("unavailable", store.checkpoint(at("app"), "c2"));
+    faults.plan = () => undefined;
+    await store.checkout(at("app"), { force: true });
+    await edit("main", "kept");
+    await store.checkpoint(at("app"), "c2");
+    const { ref } = await store.context.refs.read("app", "main");
+    const { objects } = await store.context.chains.resolve(ref.lineage, ref.txid);
+    await store.context.backend.delete(objects.at(-1)!.key);
+    const { ok, problems } = await store.verify(at("app"));
+    assertEquals(ok, false);
+    assert(problems[0]!.includes("not the object that the branch was left with"), problems[0]);
+    await fails("corrupt", store.checkout(at("app"), { force: true }));
+  }));
+
+Deno.test("branches() lists every branch, also those whose objects or ref cannot be read", () =>
+  withApp([1], async ({ store, directory, edit }) => {
+    await store.fork(at("app"), "good");
+    await store.fork(at("app"), "gap", { materialize: true });
+    await store.fork(at("app"), "torn");
+    for (const branch of ["gap", "good"]) await edit(branch, "unsaved");
+    const { backend } = store.context;
+    const { ref } = await store.context.refs.read("app", "gap");
+    for await (const { key } of backend.list(`data/${ref.lineage}/`)) await backend.delete(key);
+    store.context.chains.forget();
+    await backend.put("refs/app/torn.json", new TextEncoder().encode("{"));
+    const listed = await store.branches("app");
+    assertEquals(listed.map(({ branch, state }) => [branch, state]), [
+      ["gap", "idle"],
+      ["good", "dirty"],
+      ["main", "idle"],
+      ["torn", "idle"],
+    ]);
+    assertEquals(listed.map(({ problem }) => problem !== undefined), [true, false, false, true]);
+    assertEquals(listed.map(({ shared }) => shared), [false, true, false, false]);
+    assertEquals(listed[1]!.checkout, `${directory}/checkouts/app/good.db`);
+    await fails("not_found", store.branches("none"));
+    await fails("invalid_name", store.branches("../.."));
+  }));
