@@ -42,6 +42,15 @@ async function withStore(work: (bench: Bench) => Promise<void>): Promise<void> {
   });
 }
 
+/** The process is gone when it is about to delete something. */
+function diesAtDelete(): FaultPlan {
+  let dead = false;
+  return ({ method }) => {
+    dead ||= method === "delete";
+    return dead ? { kind: "before", code: "unavailable" } : undefined;
+  };
+}
+
 Deno.test("a branch is reaped when its time has passed, and not a moment before", async () => {
   await withStore(async ({ store, clock, there }) => {
     await flush(store, SIDE, 1);
@@ -97,9 +106,7 @@ Deno.test("an interrupted destroy or reap is finished once its claim is stale, a
         if (kind === "reap") clock.advance(60_000);
         else await change(({ ttl_ms: _, ...ref }) => ({ ...ref, protected: true }));
         // The process dies with its claim written and nothing removed.
-        using dying = await through(({ method }) =>
-          method === "delete" ? { kind: "before", code: "unavailable" } : undefined
-        );
+        using dying = await through(diesAtDelete());
         if (kind === "reap") assertEquals(await reapExpired(dying.context), []);
         else await assertRejects(() => dying.destroy(SIDE, { force: true }), TaskdError);
         assertEquals(await reapExpired(store.context), []);
@@ -117,9 +124,7 @@ Deno.test("an interrupted destroy or reap is finished once its claim is stale, a
 Deno.test("opening a branch that is being reaped is refused with the contract's words", async () => {
   await withStore(async ({ store, clock, through }) => {
     clock.advance(60_000);
-    using dying = await through(({ method }) =>
-      method === "delete" ? { kind: "before", code: "unavailable" } : undefined
-    );
+    using dying = await through(diesAtDelete());
     await reapExpired(dying.context);
     const error = await assertRejects(() => store.checkout(SIDE), TaskdError, "branch is being reaped");
     assertEquals(error.code, "branch_reaping");
