@@ -5,7 +5,7 @@
  * backwards from its end: at each txid the object of the highest epoch that ends
  * there counts. That choice is safe because a holder of an epoch only ever writes
  * txids above the head that it found: any object of a lower epoch at the same
- * txid was never committed. Where a lineage's own objects do not reach back far
+ * txid was never committed. And it ends no two objects at the same txid. Where a lineage's own objects do not reach back far
  * enough, the rest is resolved inside its base lineage, whose part must end
  * exactly at the base pointer's txid. A gap is an error, never a guess.
  *

@@ -275,7 +275,7 @@ export class Store {
     return this.context.workspace.sweep(this.context.clock.now());
   }
 
-  /** Takes back this process's sign of life; leases that it still holds may then be broken. */
+  /** Takes back this process's sign of life; leases that it still holds are honoured until they run out. */
   close(): void {
     this.context.holder.close();
   }
