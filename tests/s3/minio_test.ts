@@ -2,6 +2,7 @@ import { backendConformance } from "../../lib/backend/conformance.ts";
 import { startMinio } from "../support/minio.ts";
 import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
+import { harmedEngineOnS3 } from "./_harmed.ts";
 import { seededFaultsOnS3 } from "./_seeded.ts";
 
 let server: S3Server;
@@ -13,3 +14,4 @@ Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 backendConformance("MinIO", () => emptyS3(server));
 engineOnS3("MinIO", () => server);
 seededFaultsOnS3("MinIO", () => server);
+harmedEngineOnS3("MinIO", () => server);

@@ -1,5 +1,5 @@
 /**
- * The same suite on any other server: `BSTORE_TEST_S3=s3://bucket/prefix`, with
+ * The same suite on any other server: `BSTORE_TEST_S3=s3://bucket`, with
  * `BSTORE_S3_ENDPOINT`, `BSTORE_S3_REGION` and the credentials where the SDK looks for them. Without
  * the first there is nothing here.
  *

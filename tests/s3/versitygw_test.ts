@@ -2,6 +2,7 @@ import { backendConformance } from "../../lib/backend/conformance.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
+import { harmedEngineOnS3 } from "./_harmed.ts";
 import { seededFaultsOnS3 } from "./_seeded.ts";
 
 let server: S3Server;
@@ -13,3 +14,4 @@ Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 backendConformance("versitygw", () => emptyS3(server));
 engineOnS3("versitygw", () => server);
 seededFaultsOnS3("versitygw", () => server);
+harmedEngineOnS3("versitygw", () => server);
