@@ -48,15 +48,17 @@ export function roCacheBytes({ workspace }: Pick<StoreContext, "workspace">): nu
 }
 
 /**
- * Removes the least recently used entries, with what lies beside them, until the rest has at most `budget_bytes`.
+ * Removes the least recently used entries, with what lies beside them, until the rest has at most `budget_bytes`. Before
+ * that, with any budget, temporary files that dead operations left in the workspace are removed.
  *
  * @param options.budget_bytes 0 for no limit: then nothing is removed.
  * @throws {TaskdError} `denied` or `unavailable` when the directory cannot be listed.
  */
 export async function enforceRoCacheBudget(
-  { workspace }: Pick<StoreContext, "workspace">,
+  { workspace, clock }: Pick<StoreContext, "workspace" | "clock">,
   { budget_bytes }: { budget_bytes: number },
 ): Promise<RoCacheResult> {
+  workspace.sweep(clock.now());
   const entries = entriesOf(workspace);
   let bytes = sumOf(entries);
   const evicted: EvictedEntry[] = [];

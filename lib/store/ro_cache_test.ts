@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { dirname } from "@std/path/dirname";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
-import { systemRandom } from "../clock.ts";
+import { systemClock, systemRandom } from "../clock.ts";
 import { BY_CHAIN, enforceRoCacheBudget, roCacheBytes } from "./ro_cache.ts";
 import { companions, Workspace } from "./workspace.ts";
 
@@ -29,9 +29,9 @@ async function withCache(work: (bench: Bench) => void | Promise<void>): Promise<
       return file;
     };
     const evict = async (budget_bytes: number) =>
-      (await enforceRoCacheBudget({ workspace }, { budget_bytes })).evicted.map(({ db, branch, checkpoint, bytes }) =>
-        `${db}@${branch}@${checkpoint} ${bytes}`
-      );
+      (await enforceRoCacheBudget({ workspace, clock: systemClock }, { budget_bytes })).evicted.map((
+        { db, branch, checkpoint, bytes },
+      ) => `${db}@${branch}@${checkpoint} ${bytes}`);
     await work({ workspace, directory, entry, evict });
   });
 }
@@ -54,7 +54,10 @@ Deno.test("every entry counts at its file's size, sidecars and strangers do not"
     entry(`checkouts-ro/app/${BY_CHAIN}/short.db`, 7777, undefined);
     entry("checkouts/app/main.db", 7777, undefined);
     assertEquals(roCacheBytes({ workspace }), 1320);
-    assertEquals(await enforceRoCacheBudget({ workspace }, { budget_bytes: 0 }), { bytes: 1320, evicted: [] });
+    assertEquals(await enforceRoCacheBudget({ workspace, clock: systemClock }, { budget_bytes: 0 }), {
+      bytes: 1320,
+      evicted: [],
+    });
   });
 });
 
@@ -104,7 +107,7 @@ Deno.test("a handle that is open on an evicted entry goes on working", async () 
 });
 
 Deno.test("temporary files of dead operations are swept, young ones and everything else are not", async () => {
-  await withCache(({ workspace, directory, entry }) => {
+  await withCache(async ({ workspace, directory, entry }) => {
     const clock = new VirtualClock();
     const now = clock.now() / 1000;
     const old = [".0123456789abcdef.tmp", ".0123456789abcdef.tmp-wal", ".0123456789abcdef.tmp.00ff.tmp"];
@@ -114,7 +117,7 @@ Deno.test("temporary files of dead operations are swept, young ones and everythi
       entry(`${folder}/main.tmp`, 1, undefined, 1);
       entry(`${folder}/main.db`, 1, undefined, 1);
     }
-    assertEquals(workspace.sweep(clock.now()), 12);
+    await enforceRoCacheBudget({ workspace, clock }, { budget_bytes: 0 });
     const names = [...Deno.readDirSync(`${directory}/tmp`)].map(({ name }) => name).filter((name) =>
       !name.endsWith(".sum")
     );

@@ -260,7 +260,10 @@ export class Store {
     return { reaped: await reapExpired(this.context, { onError }), failed };
   }
 
-  /** Brings the read-only cache within a budget, least recently used entries first; 0 only measures it. */
+  /**
+   * Brings the read-only cache within a budget, least recently used entries first; 0 only measures it. Also removes what
+   * dead operations left in the workspace.
+   */
   enforceRoCacheBudget(options: { budget_bytes: number }): Promise<RoCacheResult> {
     return enforceRoCacheBudget(this.context, options);
   }
@@ -268,11 +271,6 @@ export class Store {
   /** Bytes of the read-only cache. */
   roCacheBytes(): number {
     return roCacheBytes(this.context);
-  }
-
-  /** Removes temporary files that dead operations left in the workspace; returns how many. */
-  sweepWorkspace(): number {
-    return this.context.workspace.sweep(this.context.clock.now());
   }
 
   /** Takes back this process's sign of life; leases that it still holds are honoured until they run out. */
