@@ -7,6 +7,7 @@
  * @module
  */
 
+import { createHash } from "node:crypto";
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
@@ -73,6 +74,11 @@ const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   heads: v.array(v.object({ txid: v.number(), digest: v.string(), mark: v.nullable(WalMarkSchema) })),
 });
 
+/** What file systems take for one name. */
+const MAX_FILE_NAME_BYTES = 255;
+/** The longest ending that a cache entry's companions have. */
+const LONGEST_ENDING = ".db.last-used";
+
 /** Paths below one workspace directory, and its small files. */
 export class Workspace {
   readonly root: string;
@@ -91,7 +97,10 @@ export class Workspace {
 
   /** The read-only cache entry of a checkpoint. */
   readOnly(db: string, branch: string, checkpoint: string): string {
-    return join(this.root, "checkouts-ro", db, `${branch}@${checkpoint}.db`);
+    const fits = branch.length + 1 + checkpoint.length + LONGEST_ENDING.length <= MAX_FILE_NAME_BYTES;
+    // Both names may have 128 characters; the `~` keeps the digest apart from any checkpoint's name.
+    const named = fits ? checkpoint : `~${createHash("sha256").update(checkpoint).digest("hex").slice(0, 32)}`;
+    return join(this.root, "checkouts-ro", db, `${branch}@${named}.db`);
   }
 
   /** Directory of a database's copies of whole chains. */
