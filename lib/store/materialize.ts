@@ -41,8 +41,9 @@ export async function materialize(
   target: string,
   options: LongOptions = {},
 ): Promise<Materialized> {
+  let made = false;
   try {
-    const image = await build(backend, chain, target, options);
+    const image = await build(backend, chain, target, { ...options, onMade: () => made = true });
     if (image.digest !== digest) {
       throw corrupt(
         chain.objects.at(-1)!,
@@ -55,7 +56,8 @@ export async function materialize(
       size_bytes: image.page_size * image.page_count,
     };
   } catch (error) {
-    await Deno.remove(target).catch(() => {});
+    // Never a file that was there before: it may be another's, at work under the same name.
+    if (made) await Deno.remove(target).catch(() => {});
     if (options.signal?.aborted) {
       throw new TaskdError("interrupted", "The operation was interrupted", {
         cause: error,
@@ -82,7 +84,7 @@ async function build(
   backend: Backend,
   chain: Chain,
   target: string,
-  options: LongOptions,
+  options: LongOptions & { onMade: () => void },
 ): Promise<Built> {
   const [snapshot, ...segments] = chain.objects;
   let done = 0;
@@ -92,13 +94,17 @@ async function build(
     options.onProgress?.(done, chain.bytes);
   };
   const cloned = snapshot!.codec === "raw" && backend.clone !== undefined;
-  if (cloned) await backend.clone!.cloneOut(snapshot!.key, target);
+  if (cloned) {
+    await backend.clone!.cloneOut(snapshot!.key, target);
+    options.onMade();
+  }
   using file = await Deno.open(target, {
     read: true,
     write: true,
     createNew: !cloned,
     mode: 0o600,
   });
+  options.onMade();
   if (cloned) await Deno.chmod(target, 0o600);
   let built = snapshot!.codec === "raw"
     ? await rawSnapshot(backend, snapshot!, file, cloned, onBytes)
