@@ -16,7 +16,7 @@ export const MAX_BODY_BYTES = 16 << 20;
 /** Bytes of bodies that are held at once, of all tasks together. */
 export const MAX_HELD_BYTES = 256 << 20;
 /** How much of a refused body is read and dropped, so that the answer can be seen and the connection used again. */
-const MAX_DRAINED_BYTES = 16 << 20;
+const MAX_DRAINED_BYTES = 32 << 20;
 
 type Unpack = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>;
 const ENCODINGS: Readonly<Record<string, Unpack>> = {

@@ -159,7 +159,7 @@ export class Gateway {
     response.on("error", () => {});
     let claim: Claim | undefined;
     let ending: AbortSignal | undefined;
-    const cut = () => request.destroy();
+    const cut = () => request.socket.destroy();
     try {
       if (request.headers.upgrade !== undefined) throw new Refusal("upgrade_refused", UPGRADE_DETAIL);
       if (this.#closing) throw new Refusal("stopping", "The gateway is stopping");

@@ -4,9 +4,10 @@
  * @module
  */
 
+import { nextTurn } from "../../../lib/clock.ts";
 import { type Lane, LANES } from "../../../broker/agents.ts";
 import { Gateway, type GatewayOptions } from "../../../broker/gateway/gateway.ts";
-import type { GatewayLease, LeaseOptions, Settlement, Spend } from "../../../broker/gateway/lease.ts";
+import type { GatewayLease, LeaseOptions, Settlement } from "../../../broker/gateway/lease.ts";
 import { PriceBook } from "../../../broker/gateway/prices.ts";
 import { type Answer, REAL_KEY, type VendorServer, vendorServer } from "./vendor_server.ts";
 
@@ -142,7 +143,11 @@ export function rawPost(path: string, token: string, body: string, headers = "")
     `content-length: ${new TextEncoder().encode(body).length}\r\n${headers}\r\n${body}`;
 }
 
-/** What must hold of a lease once nothing runs. */
-export function atRest(spend: Spend): boolean {
-  return spend.in_flight === 0;
+/** Waits until `holds`; what other sockets do is seen some turns later. */
+export async function eventually(what: string, holds: () => boolean): Promise<void> {
+  const until_ms = performance.now() + 10_000;
+  while (!holds()) {
+    if (performance.now() > until_ms) throw new Error(`It never came about: ${what}`);
+    await nextTurn();
+  }
 }

@@ -1,0 +1,224 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import type { GatewayLease } from "../../../broker/gateway/lease.ts";
+import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
+import { ANTHROPIC, gated, json, OPENAI, sse } from "./vendor_server.ts";
+
+const PATH = "/v1/messages";
+const EVENTS = "text/event-stream";
+const text = sse(ANTHROPIC.stream);
+const streaming = JSON.stringify({ ...BODIES.messages, stream: true });
+
+Deno.test("a client that leaves while it sends costs nothing and does not count", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_a");
+  const whole = rawPost(PATH, lease.token, streaming);
+  for (const part of [whole.slice(0, 20), whole.slice(0, whole.indexOf("\r\n\r\n") + 4), whole.slice(0, -1)]) {
+    {
+      using client = await RawClient.connect(gate.url);
+      await client.send(part);
+      if (part.length > 100) await eventually("the request has begun", () => lease.spend().in_flight === 1);
+    }
+    await eventually("nothing is in flight", () => lease.spend().in_flight === 0);
+  }
+  assertEquals([lease.spend().requests, gate.vendor.seen.length, gate.settled.length], [0, 0, 0]);
+});
+
+/** Leaves at a point of the answer; the vendor goes on and the figures are learnt all the same. */
+const LEAVINGS: [string, string][] = [
+  ["before the head of the answer", ""],
+  ["after the head", text.slice(0, 10)],
+  ["inside the first usage", text.slice(0, text.indexOf("input_tokens"))],
+  ["inside a character", text.slice(0, text.indexOf("💶") + 1)],
+  ["between two usages", text.slice(0, text.lastIndexOf("event: message_delta"))],
+  ["before the last line end", text.slice(0, -1)],
+];
+for (const [point, first] of LEAVINGS) {
+  Deno.test(`a client that leaves ${point} is charged for what the vendor generated, once`, async () => {
+    const running = gated(EVENTS, first);
+    await using gate = await harness((response, request, seen) => {
+      if (first !== "") return running.answer(response, request, seen);
+      held = () => running.answer(response, request, seen);
+    });
+    let held = () => {};
+    const lease = gate.lease("vendor_a", { max_inflight: 1 });
+    {
+      using client = await RawClient.connect(gate.url);
+      await client.send(rawPost(PATH, lease.token, streaming));
+      await gate.vendor.arrived(1);
+      if (first !== "") await client.until("\r\n\r\n");
+    }
+    if (!first.includes("message_stop")) {
+      const refused = await gate.post(lease, PATH, BODIES.messages);
+      await refused.text();
+      assertEquals(refused.status, 429, "it stays in flight until it is settled");
+    }
+    await held();
+    running.write(text.slice(first.length));
+    running.end();
+    const [settlement] = await gate.settlements(1);
+    assertAlmostEquals(lease.spend().usd, ANTHROPIC.message_usd, 1e-12);
+    assertEquals([settlement?.unmetered, lease.spend().requests, lease.spend().in_flight], [false, 1, 0]);
+    await lease.end();
+    assertEquals(gate.settled.length, 1);
+  });
+}
+
+async function leaveAfter(url: string, lease: GatewayLease, needle: string): Promise<void> {
+  using client = await RawClient.connect(url);
+  await client.send(rawPost(PATH, lease.token, streaming));
+  await client.until(needle);
+}
+
+Deno.test("what is read for a client that left is bounded in time; what is known by then is charged and marked", async () => {
+  const running = gated(EVENTS, text.slice(0, text.lastIndexOf("event: message_delta")));
+  await using gate = await harness(running.answer, { limits: { drain_ms: 1 } });
+  const lease = gate.lease("vendor_a");
+  await leaveAfter(gate.url, lease, "message_delta");
+  const [settlement] = await gate.settlements(1);
+  assertEquals([settlement?.ending, settlement?.unmetered], ["cut_off", true]);
+  const { usd, unmetered_requests, priced, output_tokens } = lease.spend();
+  assertAlmostEquals(usd, ANTHROPIC.message_usd - 250 * 15 / 1e6, 1e-12);
+  assertEquals([unmetered_requests, priced, output_tokens], [1, false, 250]);
+});
+
+Deno.test("what is read for a client that left is bounded in bytes", async () => {
+  const running = gated(EVENTS, sse(ANTHROPIC.stream.slice(0, 1)));
+  await using gate = await harness(running.answer, { limits: { drain_bytes: 1000 } });
+  const lease = gate.lease("vendor_a");
+  await leaveAfter(gate.url, lease, "message_start");
+  await eventually("the bound is reached", () => {
+    running.write(`: ${"x".repeat(96)}\n\n`);
+    return gate.settled.length > 0;
+  });
+  const [settlement] = gate.settled;
+  assertEquals([settlement?.ending, settlement?.unmetered], ["cut_off", true]);
+});
+
+Deno.test("a vendor that breaks off in mid-answer: the client sees it, and what is known is charged and marked", async () => {
+  for (const [first, usd] of [["", 0], [sse(ANTHROPIC.stream.slice(0, 1)), 0.01906]] as const) {
+    const running = gated(EVENTS, `: hello\n\n${first}`);
+    await using gate = await harness(running.answer);
+    const lease = gate.lease("vendor_a");
+    using client = await RawClient.connect(gate.url);
+    await client.send(rawPost(PATH, lease.token, streaming));
+    await client.until(first === "" ? "hello" : "message_start");
+    running.destroy();
+    const answer = await client.until(undefined);
+    assert(!answer.endsWith("0\r\n\r\n"), "the answer has no end");
+    const [settlement] = await gate.settlements(1);
+    assertEquals([settlement?.ending, settlement?.unmetered], ["upstream_failed", true]);
+    assertAlmostEquals(lease.spend().usd, usd, 0.001);
+  }
+});
+
+Deno.test("a vendor that ends a stream early, without its last event, leaves it unmetered", async () => {
+  const early = gated(EVENTS, "");
+  await using gate = await harness(early.answer);
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, PATH, streaming);
+  early.write(sse(ANTHROPIC.stream.slice(0, 5)));
+  early.end();
+  await response.text();
+  assertEquals([lease.spend().unmetered_requests, gate.settled[0]?.ending], [1, "complete"]);
+});
+
+Deno.test("a vendor that cannot be reached, or hangs up without an answer, is 502 and settled", async () => {
+  await using gate = await harness((response) => void response.destroy());
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, PATH, BODIES.messages);
+  assertEquals([response.status, (await response.json()).code], [502, "upstream_failed"]);
+  assertEquals([lease.spend().in_flight, lease.spend().requests, lease.spend().unmetered_requests], [0, 1, 1]);
+
+  using closed = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const url = `http://127.0.0.1:${closed.addr.port}`;
+  closed.close();
+  await using nobody = await harness(json({}), { upstreams: { vendor_a: { base_url: url, api_key: "k" } } });
+  const unsent = nobody.lease("vendor_a");
+  const refused = await nobody.post(unsent, PATH, BODIES.messages);
+  assertEquals([refused.status, (await refused.json()).code], [502, "upstream_failed"]);
+  assertEquals([unsent.spend().in_flight, unsent.spend().unmetered_requests], [0, 0], "nothing can have been billed");
+});
+
+Deno.test("a vendor that does not answer in time is 504; one that falls silent is cut off", async () => {
+  await using gate = await harness(() => {}, { limits: { answer_ms: 1 } });
+  const response = await gate.post(gate.lease("vendor_a"), PATH, BODIES.messages);
+  assertEquals([response.status, (await response.json()).code], [504, "upstream_timeout"]);
+
+  const silent = gated(EVENTS, sse(ANTHROPIC.stream.slice(0, 1)));
+  await using still = await harness(silent.answer, { limits: { idle_ms: 1 } });
+  const lease = still.lease("vendor_a");
+  using client = await RawClient.connect(still.url);
+  await client.send(rawPost(PATH, lease.token, streaming));
+  await client.until(undefined);
+  const [settlement] = await still.settlements(1);
+  assertEquals([settlement?.ending, settlement?.unmetered, lease.spend().in_flight], ["cut_off", true, 0]);
+});
+
+Deno.test("a client that does not read holds the vendor back, and is thrown off in time", async () => {
+  let written = 0;
+  await using gate = await harness(async (response) => {
+    response.writeHead(200, { "content-type": EVENTS });
+    response.write(sse(ANTHROPIC.stream.slice(0, 1)));
+    const closed = new Promise((resolve) => response.once("close", resolve));
+    const drained = (of: typeof response) => new Promise((resolve) => of.once("drain", resolve));
+    const block = `: ${"x".repeat(65_000)}\n\n`;
+    while (written < 40 << 20 && !response.destroyed) {
+      written += block.length;
+      if (!response.write(block)) {
+        await new Promise((resolve) => response.once("drain", resolve).once("close", resolve));
+      }
+    }
+    response.end(sse(ANTHROPIC.stream.slice(1)));
+  }, { limits: { stall_ms: 1, drain_ms: 1 } });
+  const lease = gate.lease("vendor_a");
+  using client = await RawClient.connect(gate.url);
+  await client.send(rawPost(PATH, lease.token, streaming));
+  const [settlement] = await gate.settlements(1);
+  assertEquals([settlement?.ending, settlement?.unmetered], ["cut_off", true]);
+  assert(written < 40 << 20, "what the client does not read is not fetched");
+});
+
+Deno.test("a lease that ends cuts its clients off, waits for the figures, and gives the final ones", async () => {
+  const running = gated(EVENTS, text.slice(0, 300));
+  await using gate = await harness(running.answer);
+  const seen: number[] = [];
+  const lease = gate.lease("vendor_a", { max_inflight: 0, onSpend: (spend) => seen.push(spend.requests) });
+  using client = await RawClient.connect(gate.url);
+  await client.send(rawPost(PATH, lease.token, streaming));
+  using sending = await RawClient.connect(gate.url);
+  await sending.send(rawPost(PATH, lease.token, streaming).slice(0, -1));
+  await client.until("event:");
+  const ended = lease.end();
+  await client.until(undefined);
+  running.write(text.slice(300));
+  running.end();
+  const spend = await ended;
+  assertAlmostEquals(spend.usd, ANTHROPIC.message_usd, 1e-12);
+  assertEquals([spend.requests, spend.in_flight, seen.length], [1, 0, 1]);
+  const late = await gate.post(lease, PATH, BODIES.messages);
+  assertEquals([late.status, (await late.json()).code], [401, "unauthorized"]);
+});
+
+Deno.test("no figure of an endpoint can lower the spend or make it absurd; such requests are marked", async () => {
+  const usages = [
+    { prompt_tokens: -1_000_000, completion_tokens: -5 },
+    { prompt_tokens: 10.5, completion_tokens: 2 },
+    { prompt_tokens: 1e300, completion_tokens: 1e12 },
+    { prompt_tokens: "many", completion_tokens: null },
+    { prompt_tokens: [], completion_tokens: {} },
+    { prompt_tokens: 10, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 1000 } },
+    { prompt_tokens: "10", completion_tokens: "2" },
+  ];
+  await using gate = await harness((...args) =>
+    json({ ...OPENAI.chat, usage: usages[gate.vendor.seen.length - 1] })(...args)
+  );
+  const lease = gate.lease("vendor_b");
+  let before = 0;
+  for (let index = 0; index < usages.length; index++) {
+    await (await gate.post(lease, "/v1/chat/completions", BODIES.chat)).text();
+    const { usd } = lease.spend();
+    assert(usd >= before && usd < 0.001, `${JSON.stringify(usages[index])}: ${usd}`);
+    before = usd;
+  }
+  assertEquals(gate.settled.map((settlement) => settlement.unmetered), [true, true, true, true, true, true, false]);
+});

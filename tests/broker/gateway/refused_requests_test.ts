@@ -1,0 +1,299 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Lane, LANES } from "../../../broker/agents.ts";
+import { ROUTES } from "../../../broker/gateway/routes.ts";
+import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
+import { ANTHROPIC, gated, json } from "./vendor_server.ts";
+
+const GEMINI = "/v1beta/models/gemini-2.5-flash";
+
+const REFUSED: [Lane, string, string][] = [
+  ["vendor_a", "POST", "/v1/messages/batches"],
+  ["vendor_a", "POST", "/v1/files"],
+  ["vendor_a", "POST", "/v1/complete"],
+  ["vendor_a", "GET", "/v1/messages"],
+  ["vendor_a", "PUT", "/v1/messages"],
+  ["vendor_a", "HEAD", "/"],
+  ["vendor_a", "OPTIONS", "/v1/messages"],
+  ["vendor_a", "POST", "/v1/messages/"],
+  ["vendor_a", "POST", "//v1/messages"],
+  ["vendor_a", "POST", "/v1//messages"],
+  ["vendor_a", "POST", "/v1/messages/../files"],
+  ["vendor_a", "POST", "/v1/./messages"],
+  ["vendor_a", "POST", "/v1/files/../messages"],
+  ["vendor_a", "POST", "/v1%2fmessages"],
+  ["vendor_a", "POST", "/v1/%6dessages"],
+  ["vendor_a", "POST", "/v1/messages%00"],
+  ["vendor_a", "POST", "/v1/messages;x"],
+  ["vendor_a", "POST", "/v1\\messages"],
+  ["vendor_a", "POST", "/V1/Messages"],
+  ["vendor_a", "POST", "http://evil.example/v1/messages"],
+  ["vendor_a", "POST", "/v1/messages?key=abc"],
+  ["vendor_a", "POST", "/v1/messages?beta=true&beta=false"],
+  ["vendor_a", "POST", "/v1/messages?beta=true&x=1"],
+  ["vendor_a", "POST", "/v1/messages?b%65ta=true"],
+  ["vendor_a", "POST", "/v1/messages?beta=a%26key=1"],
+  ["vendor_a", "POST", "/v1/messages?beta=true?key=1"],
+  ["vendor_a", "POST", "/v1/chat/completions"],
+  ["vendor_a", "GET", "/v1/models/..%2f..%2ffiles"],
+  ["vendor_a", "GET", "/v1/organizations/usage_report/messages"],
+  ["vendor_b", "POST", "/v1/messages"],
+  ["vendor_b", "POST", "/v1/fine_tuning/jobs"],
+  ["vendor_b", "POST", "/v1/batches"],
+  ["vendor_b", "POST", "/v1/embeddings"],
+  ["vendor_b", "GET", "/v1/files"],
+  ["vendor_b", "GET", "/v1/responses/resp_1"],
+  ["vendor_b", "POST", "/v1/responses/resp_1/cancel"],
+  ["vendor_b", "GET", "/v1/responses/../files"],
+  ["vendor_c", "POST", `${GEMINI}:batchGenerateContent`],
+  ["vendor_c", "POST", `${GEMINI}:embedContent`],
+  ["vendor_c", "POST", "/upload/v1beta/files"],
+  ["vendor_c", "POST", "/v1beta/cachedContents"],
+  ["vendor_c", "POST", `${GEMINI}:generateContent?key=abc`],
+  ["vendor_c", "POST", `${GEMINI}:streamGenerateContent?alt=sse&key=abc`],
+  ["vendor_c", "POST", "/v1beta/models/../files:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a..b:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a/b:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a%2fb:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/:generateContent"],
+  ["vendor_c", "POST", "/v1beta/tunedModels/x:generateContent"],
+  ["compat", "POST", "/v1/completions"],
+  ["compat", "POST", "/chat/completions"],
+];
+
+Deno.test("what is not on the lane's list is 403, however the path is written, and does not go out", async () => {
+  await using gate = await harness(json({}));
+  const leases = Object.fromEntries(LANES.map((lane) => [lane, gate.lease(lane)]));
+  for (const [lane, method, path] of REFUSED) {
+    using client = await RawClient.connect(gate.url);
+    const token = leases[lane]!.token;
+    await client.send(
+      `${method} ${path} HTTP/1.1\r\nhost: g\r\nx-api-key: ${token}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`,
+    );
+    const answer = await client.until(undefined);
+    // A parser may refuse the line before the gateway does.
+    assert(/^HTTP\/1\.1 40[03] /.test(answer), `${method} ${path}: ${answer.slice(0, 40)}`);
+    assert(!answer.includes("abc") && !answer.includes(token), "neither the key of the query nor the token comes back");
+  }
+  assertEquals(gate.vendor.seen, []);
+});
+
+Deno.test("every route of the list can be used, with the key at the vendor's place", async () => {
+  await using gate = await harness(json({}));
+  const bodies = { messages: BODIES.messages, chat: BODIES.chat, responses: BODIES.responses } as Record<
+    string,
+    object
+  >;
+  for (const lane of LANES) {
+    const lease = gate.lease(lane);
+    for (const { name, method, path } of ROUTES[lane]) {
+      const target = path.source.replace(/^\^|\$$/g, "").replaceAll("\\/", "/").replace("(?:beta)?", "beta")
+        .replace(/\(\?<model>.*127\}\)/, "gemini-2.5-flash");
+      const body = bodies[name] ?? (lane === "vendor_a" ? BODIES.messages : BODIES.gemini);
+      const init = method === "GET" ? { method, body: null } : { method };
+      const response = await gate.post(lease, target, body, init);
+      assertEquals([lane, target, response.status, await response.text()], [lane, target, 200, "{}"]);
+    }
+  }
+});
+
+Deno.test("a token that is missing, unknown, ended, or not the only one is 401", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_a");
+  const other = gate.lease("vendor_a", { task_id: "task-2" });
+  const ended = gate.lease("vendor_a");
+  await ended.end();
+  const attempts: Record<string, string>[] = [
+    {},
+    { "x-api-key": "" },
+    { "x-api-key": "wrong" },
+    { "x-api-key": lease.token.slice(0, -1) },
+    { "x-api-key": `${lease.token}x` },
+    { "x-api-key": lease.token.toUpperCase() },
+    { "x-api-key": ended.token },
+    { "x-api-key": lease.token, "authorization": `Bearer ${other.token}` },
+    { "x-api-key": lease.token, "x-goog-api-key": "other" },
+    { "authorization": `Basic ${btoa(`x:${lease.token}`)}` },
+    { "authorization": lease.token },
+    { "cookie": `token=${lease.token}` },
+  ];
+  for (const headers of attempts) {
+    const response = await fetch(`${gate.url}/v1/messages`, {
+      method: "POST",
+      body: JSON.stringify(BODIES.messages),
+      headers: { "content-type": "application/json", ...headers },
+    });
+    const text = await response.text();
+    assertEquals([response.status, JSON.parse(text).code], [401, "unauthorized"], JSON.stringify(headers));
+    assert(!text.includes(lease.token.slice(0, 20)));
+  }
+  const in_url = await fetch(`${gate.url}/v1/messages?key=${lease.token}`, { method: "POST", body: "{}" });
+  assertEquals(in_url.status, 401, "a token in the URL is no token");
+  await in_url.body?.cancel();
+  assertEquals([gate.vendor.seen.length, lease.spend().requests, other.spend().requests], [0, 0, 0]);
+});
+
+Deno.test("another task's token spends for that task, and leads into its lane only", async () => {
+  await using gate = await harness(json(ANTHROPIC.message));
+  const mine = gate.lease("vendor_a");
+  const theirs = gate.lease("vendor_b", { task_id: "task-2" });
+  const response = await gate.post(theirs, "/v1/messages", BODIES.messages);
+  assertEquals([response.status, (await response.json()).code], [403, "route_refused"]);
+  assertEquals([mine.spend().requests, theirs.spend().requests], [0, 0]);
+});
+
+Deno.test("a WebSocket, or any other upgrade, is 426: programs fall back to plain requests", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_b");
+  for (const protocol of ["websocket", "h2c"]) {
+    using client = await RawClient.connect(gate.url);
+    await client.send(
+      `GET /v1/responses HTTP/1.1\r\nhost: g\r\nauthorization: Bearer ${lease.token}\r\nconnection: Upgrade\r\n` +
+        `upgrade: ${protocol}\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n`,
+    );
+    const answer = await client.until(undefined);
+    assertStringIncludes(answer, "HTTP/1.1 426");
+    assertStringIncludes(answer, '"code":"upgrade_refused"');
+  }
+});
+
+Deno.test("two lengths, a length beside chunks, and a second request inside a body reach nobody", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_a");
+  const inner = rawPost("/v1/files", lease.token, "{}");
+  const head =
+    `POST /v1/messages HTTP/1.1\r\nhost: g\r\nx-api-key: ${lease.token}\r\ncontent-type: application/json\r\n`;
+  const smuggled = [
+    `${head}content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${inner}`,
+    `${head}content-length: 2\r\ncontent-length: 100\r\n\r\n{}${inner}`,
+    `${head}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n${inner}`,
+  ];
+  for (const text of smuggled) {
+    using client = await RawClient.connect(gate.url);
+    await client.send(text);
+    assertStringIncludes(await client.until("\r\n\r\n"), "HTTP/1.1 400");
+  }
+  using client = await RawClient.connect(gate.url);
+  await client.send(`GET /v1/models HTTP/1.1\r\nhost: g\r\nx-api-key: ${lease.token}\r\ncontent-length: 2\r\n\r\n{}`);
+  assertStringIncludes(await client.until("}\n"), "has no body");
+  assertEquals(gate.vendor.seen, []);
+});
+
+Deno.test("a client that sends its head or its body too slowly is thrown off", async () => {
+  await using gate = await harness(json({}), { timeouts: { headers_ms: 200, request_ms: 400 } });
+  const lease = gate.lease("vendor_a");
+  for (const text of ["POST /v1/mess", rawPost("/v1/messages", lease.token, "{}").slice(0, -1)]) {
+    using client = await RawClient.connect(gate.url);
+    await client.send(text);
+    await client.until(undefined);
+  }
+  await eventually("nothing is in flight", () => lease.spend().in_flight === 0);
+  assertEquals(lease.spend().requests, 0);
+});
+
+Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_a", { max_requests: 2 });
+  for (const status of [200, 200, 429, 429]) {
+    const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+    await response.text();
+    assertEquals([response.status, response.headers.get("retry-after")], [status, null]);
+    if (status === 429) assertEquals(response.headers.get("x-should-retry"), "false");
+  }
+  const open = gate.lease("vendor_a", { max_requests: 0, max_inflight: 0 });
+  for (let done = 0; done < 1000; done += 20) {
+    const batch = Array.from({ length: 20 }, () => gate.post(open, "/v1/messages", BODIES.messages));
+    for (const response of await Promise.all(batch)) {
+      assertEquals([response.status, await response.text()], [200, "{}"]);
+    }
+  }
+  const over = await gate.post(open, "/v1/messages", BODIES.messages);
+  assertEquals([over.status, (await over.json()).code, open.spend().requests], [429, "request_cap", 1000]);
+});
+
+Deno.test("a parallel burst admits as many as the in-flight cap says; the others are 429 with Retry-After: 1", async () => {
+  const gates: ReturnType<typeof gated>[] = [];
+  await using gate = await harness((response, request, seen) => {
+    const next = gated("application/json", " ");
+    gates.push(next);
+    return next.answer(response, request, seen);
+  });
+  const lease = gate.lease("vendor_a", { max_inflight: 3 });
+  const burst = Array.from({ length: 40 }, () => gate.post(lease, "/v1/messages", BODIES.messages));
+  await gate.vendor.arrived(3);
+  const answers = await Promise.all(burst);
+  const refused = answers.filter((response) => response.status === 429);
+  assertEquals([refused.length, gate.vendor.seen.length, lease.spend().in_flight], [37, 3, 3]);
+  for (const response of refused) {
+    assertEquals([response.headers.get("retry-after"), (await response.json()).code], ["1", "in_flight_cap"]);
+  }
+  for (const open of gates) {
+    open.write(JSON.stringify(ANTHROPIC.message));
+    open.end();
+  }
+  for (const response of answers) if (response.status === 200) await response.text();
+  assertEquals([lease.spend().in_flight, lease.spend().requests], [0, 3]);
+});
+
+Deno.test("the budget is looked at when a request begins: 402 once it is spent, and a running one goes on", async () => {
+  const running = gated("text/event-stream", "");
+  let answer = running.answer;
+  await using gate = await harness((...args) => answer(...args));
+  const lease = gate.lease("vendor_a", { budget_usd: 0.02, max_inflight: 2 });
+  const streaming = await gate.post(lease, "/v1/messages", { ...BODIES.messages, stream: true });
+  const reader = streaming.body!.pipeThrough(new TextDecoderStream()).getReader();
+  answer = json(ANTHROPIC.message);
+  // One costs 0.02655: the budget is crossed while the stream runs.
+  await (await gate.post(lease, "/v1/messages", BODIES.messages)).text();
+  const refused = await gate.post(lease, "/v1/messages", BODIES.messages);
+  const problem = await refused.json();
+  assertEquals([refused.status, problem.code], [402, "budget_exhausted"]);
+  assertStringIncludes(problem.detail, "$0.03 of $0.02");
+  for (const event of ANTHROPIC.stream) running.write(`data: ${JSON.stringify(event)}\n\n`);
+  running.end();
+  let text = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) text += part.value;
+  assertStringIncludes(text, "message_stop");
+  assertEquals(lease.spend().usd.toFixed(5), (2 * ANTHROPIC.message_usd).toFixed(5));
+  assertEquals(gate.vendor.seen.length, 2);
+});
+
+Deno.test("a reservation keeps parallel requests inside the budget, and is freed when they end", async () => {
+  const running = gated("application/json", " ");
+  await using gate = await harness(running.answer);
+  const lease = gate.lease("vendor_a", { budget_usd: 1, max_request_cost_usd: 0.6, max_inflight: 0 });
+  const first = await gate.post(lease, "/v1/messages", BODIES.messages);
+  const second = await gate.post(lease, "/v1/messages", BODIES.messages);
+  assertEquals([second.status, second.headers.get("retry-after")], [429, "1"]);
+  assertStringIncludes((await second.json()).detail, "$0.60 reserved");
+  running.write(JSON.stringify(ANTHROPIC.message));
+  running.end();
+  await first.text();
+  gate.vendor.answer = json(ANTHROPIC.message);
+  for (let done = 0; done < 3; done++) await (await gate.post(lease, "/v1/messages", BODIES.messages)).text();
+  assertEquals(lease.spend().requests, 4);
+
+  const never = gate.lease("vendor_a", { budget_usd: 1, max_request_cost_usd: 1.5 });
+  const refused = await gate.post(never, "/v1/messages", BODIES.messages);
+  assertEquals([refused.status, (await refused.json()).code], [402, "budget_exhausted"]);
+  const nothing = gate.lease("vendor_a", { budget_usd: 0 });
+  const broke = await gate.post(nothing, "/v1/messages", BODIES.messages);
+  assertEquals([broke.status, (await broke.json()).code], [402, "budget_exhausted"]);
+});
+
+Deno.test("a subscription has no budget, and its list-price figure is still counted", async () => {
+  const source = {
+    current: () => Promise.resolve({ secret: "bearer" }),
+    renew: () => Promise.resolve({ secret: "bearer" }),
+  };
+  await using vendor = await harness(json(ANTHROPIC.message));
+  await using gate = await harness(json({}), {
+    upstreams: { vendor_a: { base_url: vendor.vendor.url, subscription: { source } } },
+  });
+  const lease = gate.lease("vendor_a", { auth: "subscription", budget_usd: 0.01, max_request_cost_usd: 5 });
+  for (let done = 0; done < 3; done++) {
+    const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+    await response.text();
+    assertEquals(response.status, 200);
+  }
+  assertEquals(lease.spend().usd.toFixed(5), (3 * ANTHROPIC.message_usd).toFixed(5));
+});
