@@ -273,7 +273,7 @@ class Copy {
     });
     for (const key of stale.keys()) {
       if (this.#complete) throw this.#differs(key);
-      await translated(`Cannot delete ${key} of ${this.#target.url}`, () => this.#target.delete(key));
+      await translated(`Cannot delete ${key} of ${this.#target.url}`, () => removeIfPresent(this.#target, key));
     }
   }
 
@@ -297,14 +297,8 @@ class Copy {
       const there = await readManifest(this.#target);
       if (there?.store_id !== manifest.store_id) throw this.#refused("another store was made there meanwhile");
     }
-    await translated(`Cannot finish the copy in ${this.#target.url}`, async () => {
-      try {
-        await this.#target.delete(COPYING_KEY);
-      } catch (error) {
-        // The usual case of a complete copy; or a second run of the same one was faster.
-        if (!isBackendError(error, "not_found")) throw error;
-      }
-    });
+    const attempted = `Cannot finish the copy in ${this.#target.url}`;
+    await translated(attempted, () => removeIfPresent(this.#target, COPYING_KEY));
   }
 }
 
@@ -326,6 +320,14 @@ async function getIfPresent(backend: Backend, key: string): Promise<Uint8Array |
   } catch (error) {
     if (isBackendError(error, "not_found")) return undefined;
     throw error;
+  }
+}
+
+async function removeIfPresent(backend: Backend, key: string): Promise<void> {
+  try {
+    await backend.delete(key);
+  } catch (error) {
+    if (!isBackendError(error, "not_found")) throw error;
   }
 }
 

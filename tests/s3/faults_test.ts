@@ -1,6 +1,12 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
+import { MemoryBackend } from "../../lib/backend/memory.ts";
 import { S3Backend } from "../../lib/backend/s3.ts";
+import { hasCode } from "../../lib/errors.ts";
+import { copyStore } from "../../lib/store/copy_store.ts";
+import { collectGarbage } from "../../lib/store/gc.ts";
+import { parseAddress } from "../../lib/store/names.ts";
+import { Store } from "../../lib/store/store.ts";
 import { FaultProxy, type ProxiedRequest, type ProxyFault } from "../support/fault_proxy.ts";
 import { startMinio } from "../support/minio.ts";
 import { startVersitygw } from "../support/second_s3.ts";
@@ -254,6 +260,29 @@ Deno.test("without conditional deletes, a deletion that is cut off hides the obj
   stage.proxy.plan = ({ method }) => method === "HEAD" ? { kind: "rewrite", answer: late } : undefined;
   const fresh = await stage.backend.create("k", text("new"));
   assertEquals(await stage.direct.get("k"), { bytes: text("new"), etag: fresh });
+});
+
+Deno.test("a branch whose deletion was cut off is gone for every operation, and its name is free again later", async () => {
+  await using stage = await proxied({ at: minio });
+  const workspace = await Deno.makeTempDir({ prefix: "s3-cut-" });
+  try {
+    using store = await Store.open({ backend: stage.backend, workspace });
+    const at = parseAddress;
+    await store.create("shop");
+    await store.fork(at("shop"), "try");
+    stage.proxy.plan = ({ method }) => method === "DELETE" ? { kind: "cut" } : undefined;
+    await store.destroy(at("shop@try"));
+    stage.proxy.plan = () => undefined;
+    assertEquals((await store.branches()).map(({ branch }) => branch), ["main"]);
+    assertEquals((await store.databases()).length, 1);
+    assertEquals(hasCode(await store.status(at("shop@try")).catch((error) => error), "not_found"), true);
+    assertEquals(hasCode(await store.fork(at("shop"), "try").catch((error) => error), "unavailable"), true);
+    await collectGarbage(store.context, { grace_ms: 0 });
+    const elsewhere = new MemoryBackend();
+    assertEquals((await copyStore(stage.backend, elsewhere)).branches, 1);
+  } finally {
+    await Deno.remove(workspace, { recursive: true });
+  }
 });
 
 Deno.test("refused access is `denied` at once, and no message or cause holds a secret", async () => {

@@ -30,7 +30,7 @@ async function run(options: { env: Record<string, string>; flags?: string[] }): 
         JSON.stringify(place),
       ],
       clearEnv: true,
-      env: { HOME: home, DENO_DIR: denoDirectory(), NO_COLOR: "1", ...options.env },
+      env: { HOME: home, DENO_DIR: await denoDirectory(), NO_COLOR: "1", ...options.env },
       stdin: "null",
     }).output();
     return new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
@@ -40,8 +40,9 @@ async function run(options: { env: Record<string, string>; flags?: string[] }): 
 }
 
 /** Where packages are, so that the child does not fetch them anew. */
-function denoDirectory(): string {
-  return Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
+async function denoDirectory(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
 Deno.test("a bucket store needs exactly the permissions of the table", async () => {
