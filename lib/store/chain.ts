@@ -213,10 +213,8 @@ function gap(
   base: Base | undefined,
   newest: ReadonlyMap<Txid, ChainObject>,
 ): TaskdError {
-  const below = Math.max(
-    base?.txid ?? 0,
-    ...[...newest.keys()].filter((known) => known < txid),
-  );
+  let below = base?.txid ?? 0;
+  for (const known of newest.keys()) if (known < txid && known > below) below = known;
   return new TaskdError(
     "chain_gap",
     `Cannot resolve lineage ${at.lineage} at ${formatTxid(at.txid)}: nothing covers (${formatTxid(below)}..${

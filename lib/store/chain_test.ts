@@ -248,3 +248,15 @@ Deno.test("other keys in a lineage's place are no objects", async () => {
   assertEquals(keysOf(chain), [snapshotKey(name, 1, 2, "raw")]);
   assertEquals(chain.bytes, 3);
 });
+
+Deno.test("a gap in a lineage of very many objects is named like any other", async () => {
+  const backend = new MemoryBackend();
+  const objects = async function* () {
+    for (let txid = 1; txid <= 300_000; txid++) {
+      yield await Promise.resolve({ key: segmentKey(lineageName(1), 1, txid - 1, txid), size: 1 });
+    }
+  };
+  backend.list = objects;
+  const error = await assertRejects(() => new Chains(backend).resolve(lineageName(1), 300_002), TaskdError);
+  assert(error.message.endsWith(`(${formatTxid(300_000)}..${formatTxid(300_002)}]`), error.message);
+});
