@@ -124,7 +124,7 @@ class Story {
     const orders = await this.#narrator.step(
       `${this.#program.name} places orders`,
       () => placeOrders(this.#program, { path: checkout, shop, status: "morning" }, () => performance.now() > until),
-      (count) => `${formatCount(count)} transactions, every one captured from the write-ahead log`,
+      (count) => `${formatCount(count)} transactions, and the daemon reads along in the write-ahead log`,
     );
     await this.#narrator.step(
       "Checkpoint it",
@@ -188,7 +188,12 @@ class Story {
       () => "main is at checkpoint before",
     );
     const [rolled_back] = await this.#ask(checkout, [PRICE]);
-    await this.#narrator.step("Promote it after all", promote, () => "the application's file path never changed");
+    const { session } = await this.#narrator.step(
+      "Promote it after all",
+      promote,
+      () => "the application's file is where it was",
+    );
+    claim(session?.checkout === checkout, `the session is open again on ${checkout}`);
     const [again] = await this.#ask(checkout, [PRICE]);
     this.#narrator.detail(
       `the price of product 1: ${before}, promoted ${promoted}, rolled back ${rolled_back}, promoted ${again}`,
