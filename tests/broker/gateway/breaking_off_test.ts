@@ -160,13 +160,11 @@ Deno.test("a client that does not read holds the vendor back, and is thrown off 
     response.writeHead(200, { "content-type": EVENTS });
     response.write(sse(ANTHROPIC.stream.slice(0, 1)));
     const closed = new Promise((resolve) => response.once("close", resolve));
-    const drained = (of: typeof response) => new Promise((resolve) => of.once("drain", resolve));
     const block = `: ${"x".repeat(65_000)}\n\n`;
     while (written < 40 << 20 && !response.destroyed) {
       written += block.length;
-      if (!response.write(block)) {
-        await new Promise((resolve) => response.once("drain", resolve).once("close", resolve));
-      }
+      if (response.write(block)) continue;
+      await Promise.race([closed, new Promise((resolve) => response.once("drain", resolve))]);
     }
     response.end(sse(ANTHROPIC.stream.slice(1)));
   }, { limits: { stall_ms: 1, drain_ms: 1 } });

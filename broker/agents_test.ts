@@ -1,0 +1,39 @@
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { TaskdError } from "../lib/errors.ts";
+import { agentOf, AGENTS, LANES } from "./agents.ts";
+
+const OPTIONS = {
+  gateway_url: "http://192.168.66.1:8088",
+  token: "taskd-token",
+  instruction: "--rm -rf; do it",
+  home: "/home/agent",
+};
+
+Deno.test("there is one agent for each lane, found by its setting value or its label", () => {
+  assertEquals(AGENTS.map((agent) => agent.lane), [...LANES]);
+  for (const agent of AGENTS) assertEquals([agentOf(agent.name), agentOf(agent.label)], [agent, agent]);
+  assertThrows(() => agentOf("agent_e"), TaskdError, "agent_e");
+});
+
+Deno.test("only the first two have a subscription and take the default model", () => {
+  assertEquals(AGENTS.map((agent) => agent.subscription), [true, true, false, false]);
+  assertEquals(AGENTS.map((agent) => agent.takes_default_model), [true, true, false, false]);
+});
+
+Deno.test("an agent is led to the gateway with its token; the instruction stays one word and is no option", () => {
+  for (const agent of AGENTS) {
+    const { command, env, files } = agent.launch({ ...OPTIONS, model: "m-1" });
+    const everything = JSON.stringify({ env, files });
+    assertStringIncludes(everything, OPTIONS.gateway_url);
+    assertStringIncludes(everything, OPTIONS.token);
+    assertEquals(env.HOME, OPTIONS.home);
+    const at = command.indexOf(OPTIONS.instruction);
+    assert(["--", "--prompt"].includes(command[at - 1]!), agent.label);
+    assert(command.some((word) => word.endsWith("m-1")));
+    assert(!agent.launch(OPTIONS).command.join(" ").includes("--model"), "without a model the agent picks");
+    for (const { path, content } of files) {
+      assert(!path.startsWith("/") && !path.includes(".."));
+      if (path.endsWith(".json")) JSON.parse(content);
+    }
+  }
+});

@@ -1,0 +1,40 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { Refusal } from "./refusal.ts";
+import { MAX_JSON_DEPTH, parseStrictJson } from "./strict_json.ts";
+
+const parse = (text: string) => parseStrictJson(new TextEncoder().encode(text));
+
+Deno.test("any JSON that a serializer writes is read as it is", () => {
+  const indent = fc.constantFrom(undefined, 2, "\t");
+  fc.assert(fc.property(fc.jsonValue({ maxDepth: 8 }), indent, (value, space) => {
+    const text = JSON.stringify(value, null, space);
+    assertEquals(parse(text), JSON.parse(text));
+  }));
+});
+
+Deno.test("a key that stands twice in one object is refused, however it is escaped and wherever it stands", () => {
+  const escaped = (key: string) => [...key].map((char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  const key = fc.stringMatching(/^[a-z]{1,8}$/);
+  fc.assert(fc.property(key, fc.nat(5), fc.nat(5), (name, before, depth) => {
+    const others = Array.from({ length: before }, (_, at) => `"other${at}": "\\"}{["`).map((pair) => `${pair},`).join(
+      "",
+    );
+    for (const again of [name, escaped(name).join(""), `${escaped(name)[0]}${name.slice(1)}`]) {
+      const inner = `{"${name}": 1, ${others} "${again}" \n: 2}`;
+      const text = `${'{"a":['.repeat(depth)}${inner}${"]}".repeat(depth)}`;
+      assertThrows(() => parse(text), Refusal, "twice");
+    }
+  }));
+  assertEquals(parse('{"a":{"b":1},"b":1,"c":[{"b":1},{"b":1}]}'), { a: { b: 1 }, b: 1, c: [{ b: 1 }, { b: 1 }] });
+  assertEquals(Object.keys(parse('{"__proto__":1,"constructor":2}') as object), ["__proto__", "constructor"]);
+  assertThrows(() => parse('{"__proto__":1,"__proto__":2}'), Refusal, "twice");
+});
+
+Deno.test("nesting is bounded, and an error does not quote the body", () => {
+  const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+  parse(nested(MAX_JSON_DEPTH));
+  for (const depth of [MAX_JSON_DEPTH + 1, 1_000_000]) assertThrows(() => parse(nested(depth)), Refusal, "nested");
+  const error = assertThrows(() => parse('{"key": sk-secret-value}'), Refusal);
+  assert(!error.message.includes("secret"), error.message);
+});
