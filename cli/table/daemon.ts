@@ -5,7 +5,7 @@
  */
 
 import type { CommandSpec, Plan } from "../command.ts";
-import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
+import { branchNeeds, NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH } from "./_shared.ts";
 
 /** What the daemon's own threads need to load their modules: those are read with the permissions of their maker. */
@@ -169,6 +169,21 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     uses: "daemon",
     needs: socketNeeds,
     load: () => import("../commands/watch.ts"),
+  },
+  {
+    name: "mcp",
+    group: "Daemon",
+    summary: "Offer the store to coding agents as tools of the Model Context Protocol",
+    details:
+      "It speaks the protocol on stdin and stdout. The daemon does the work when one is alive; live sessions need " +
+      "one.",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "mcp -store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
+    output: "data",
+    uses: "branches",
+    needs: branchNeeds,
+    load: () => import("../commands/mcp.ts"),
   },
   {
     name: "version",

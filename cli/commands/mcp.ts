@@ -1,0 +1,82 @@
+/**
+ * The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout.
+ *
+ * @module
+ */
+
+import { Server } from "@modelcontextprotocol/sdk/server/index.js";
+import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import process from "node:process";
+import { nextTurn } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { failure } from "../../lib/protocol/codec.ts";
+import { VERSION } from "../../lib/version.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { TOOLS } from "../mcp/tools.ts";
+import type { Operations } from "../operations.ts";
+
+/** The part of a call's parameters that is used. */
+interface CallParams {
+  name: string;
+  arguments?: Record<string, unknown>;
+}
+
+/** Serves until its input ends or it is interrupted. Nothing but the protocol is written to stdout. */
+export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
+  const server = new Server({ name: "taskd", version: VERSION }, { capabilities: { tools: {} } });
+  server.setRequestHandler(ListToolsRequestSchema, () => ({
+    tools: TOOLS.map(({ name, description, effect, input_schema }) => ({
+      name,
+      description,
+      inputSchema: input_schema,
+      annotations: { readOnlyHint: effect === "reads", destructiveHint: effect === "destroys", openWorldHint: false },
+    })),
+  }));
+  const running = new Set<Promise<unknown>>();
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }: { params: CallParams }) => {
+    const answer = call(params, io, ops);
+    running.add(answer);
+    try {
+      return await answer;
+    } finally {
+      running.delete(answer);
+    }
+  });
+  const ended = Promise.withResolvers<void>();
+  server.onclose = () => ended.resolve();
+  io.signal.addEventListener("abort", () => ended.resolve(), { once: true });
+  // The transport does not notice by itself that its client is gone.
+  process.stdin.once("end", () => ended.resolve());
+  await server.connect(new StdioServerTransport());
+  io.note(`taskd: serving ${TOOLS.length} tools on stdin and stdout`);
+  await ended.promise;
+  // Who ends its input still wants the answers to what it asked: what was read is handed on, and an answer is
+  // written, a turn after the transport knows of it.
+  do {
+    await nextTurn();
+    await Promise.all(running);
+    await nextTurn();
+  } while (running.size > 0);
+  await server.close();
+}
+
+/** Runs one tool; never rejects. */
+async function call({ name, arguments: given = {} }: CallParams, io: Io, ops: Operations) {
+  const text = (value: object) => ({ content: [{ type: "text" as const, text: JSON.stringify(value) }] });
+  try {
+    const found = TOOLS.find((tool) => tool.name === name);
+    if (!found) throw new TaskdError("unknown_op", `There is no tool ${JSON.stringify(name.slice(0, 100))}`);
+    return text(await found.run(ops, given));
+  } catch (error) {
+    if (!(error instanceof TaskdError)) io.note(`taskd: defect: ${(error as Error).stack ?? String(error)}`);
+    const { ok: _ok, ...told } = failure(undefined, error);
+    return { ...text(told), isError: true };
+  }
+}
+
+/** Nothing is left to print. */
+export function render(): string {
+  return "";
+}

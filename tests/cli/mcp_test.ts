@@ -1,0 +1,93 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { launchFlags } from "../../cli/commands.ts";
+import { TOOLS } from "../../cli/mcp/tools.ts";
+import { makePlace, type Place } from "./support/taskd.ts";
+
+interface Answer {
+  id: number;
+  result: { tools?: { name: string; annotations: object }[]; content?: { text: string }[]; isError?: boolean };
+}
+
+/** Asks a real `taskd mcp` and gives its answers by id, and what it wrote to stderr. */
+async function ask(place: Place, requests: object[]): Promise<{ answers: Map<number, Answer>; stderr: string }> {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", ...launchFlags(), new URL("../../cli/main.ts", import.meta.url).pathname, "mcp"],
+    env: { BSTORE_STORE: place.store },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const initialize = {
+    method: "initialize",
+    params: { protocolVersion: "2025-03-26", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+  };
+  const messages = [{ id: 0, ...initialize }, { method: "notifications/initialized" }, ...requests];
+  const lines = messages.map((message) => JSON.stringify({ jsonrpc: "2.0", ...message }) + "\n").join("");
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(lines));
+  await writer.close();
+  const { code, stdout, stderr } = await child.output();
+  const told = new TextDecoder().decode(stderr);
+  assertEquals(code, 0, told);
+  const answers = new TextDecoder().decode(stdout).trim().split("\n").map((line) => JSON.parse(line) as Answer);
+  return { answers: new Map(answers.map((answer) => [answer.id, answer])), stderr: told };
+}
+
+const call = (id: number, name: string, given: object = {}) => ({
+  id,
+  method: "tools/call",
+  params: { name, arguments: given },
+});
+const told = (answer: Answer | undefined) => JSON.parse(answer!.result.content![0]!.text);
+
+Deno.test("taskd mcp lists its tools and says which of them only read", async () => {
+  await using place = await makePlace();
+  const { answers, stderr } = await ask(place, [{ id: 1, method: "tools/list" }]);
+  const { tools } = answers.get(1)!.result;
+  assertEquals(tools!.map(({ name }) => name), TOOLS.map(({ name }) => name));
+  assertEquals(tools!.find(({ name }) => name === "diff")!.annotations, {
+    readOnlyHint: true,
+    destructiveHint: false,
+    openWorldHint: false,
+  });
+  assertMatch(stderr, /serving \d+ tools/);
+});
+
+Deno.test("an agent makes a database, and gets its answer though its input has ended", async () => {
+  await using place = await makePlace();
+  const { answers } = await ask(place, [call(1, "create", { db: "shop" })]);
+  assertEquals(told(answers.get(1)).txid, 1);
+  const { answers: later } = await ask(place, [
+    call(1, "fork", { db: "shop", new_branch: "try" }),
+    call(2, "checkpoint", { db: "shop", name: "v1", note: "first" }),
+    call(3, "verify", { db: "shop" }),
+    call(4, "status", { db: "shop" }),
+  ]);
+  assertEquals(told(later.get(1)).mode, "shared");
+  assertEquals(told(later.get(2)).checkpoint, "v1");
+  assertEquals(told(later.get(3)).intact, true);
+  assertEquals(told(later.get(4)).branch.db, "shop");
+});
+
+Deno.test("wrong arguments and unknown tools are errors with the code and the way out", async () => {
+  await using place = await makePlace();
+  const { answers } = await ask(place, [
+    call(1, "fork", { db: "shop" }),
+    call(2, "fork", { db: "Bad Name", new_branch: "x" }),
+    call(3, "nothing"),
+    call(4, "open", { db: "shop" }),
+    call(5, "branches", { surprise: 1 }),
+  ]);
+  const expected: [number, string][] = [
+    [1, "invalid_request"],
+    [2, "invalid_name"],
+    [3, "unknown_op"],
+    [4, "daemon_unreachable"],
+    [5, "invalid_request"],
+  ];
+  for (const [id, code] of expected) {
+    assert(answers.get(id)!.result.isError);
+    assertEquals(told(answers.get(id)).code, code);
+  }
+  assertStringIncludes(told(answers.get(4)).hint, "taskd serve");
+});
