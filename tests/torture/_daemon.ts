@@ -25,6 +25,10 @@ export interface DaemonOptions {
   /** As `-flush-every` takes it. */
   flush_every: string;
   snapshot_every: number;
+  /** As `-reap-every`, `-gc-grace` and `-ro-cache-budget` take them. */
+  reap_every: string;
+  gc_grace: string;
+  ro_cache_budget: string;
 }
 
 const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
@@ -58,6 +62,12 @@ export class Daemon {
         options.flush_every,
         "-snapshot-every",
         String(options.snapshot_every),
+        "-reap-every",
+        options.reap_every,
+        "-gc-grace",
+        options.gc_grace,
+        "-ro-cache-budget",
+        options.ro_cache_budget,
       ],
       stdin: "null",
       stdout: "null",

@@ -37,10 +37,15 @@ export interface TortureSummary {
   flushes: number;
   checkpoints: number;
   forks: number;
+  destroyed: number;
+  /** Read-only checkouts. */
+  checkouts: number;
   /** Compactions, rollbacks and promotions between rounds. */
   moves: number;
   /** Calls that had to be repeated because writers left no gap. */
   busy: number;
+  /** Calls that had to be repeated because garbage was collected under them. */
+  conflicts: number;
 }
 
 const DB = "app";
@@ -90,8 +95,11 @@ class Torture {
     flushes: 0,
     checkpoints: 0,
     forks: 0,
+    destroyed: 0,
+    checkouts: 0,
     moves: 0,
     busy: 0,
+    conflicts: 0,
   };
   #directory: string;
   #options: TortureOptions;
@@ -263,12 +271,43 @@ class Torture {
         await this.#call("checkpoint", { ...address, name });
         this.#points.push({ address: { ...address, checkpoint: name }, acknowledged: before });
         return checkout;
+      case "destroy": {
+        const victims = this.#branches.filter((other) => other !== branch && other !== "main");
+        if (victims.length === 0) return checkout;
+        const victim = random.pick(victims);
+        await this.#call("destroy", { db: DB, branch: victim });
+        this.#branches = this.#branches.filter((other) => other !== victim);
+        this.#points = this.#points.filter((point) => point.address.branch !== victim);
+        this.summary.destroyed++;
+        return checkout;
+      }
+      case "checkout_at":
+        await this.#checkOut(random);
+        return checkout;
       case "fork":
         this.summary.forks++;
         await this.#call("fork", { ...address, new_branch: name, materialize: random.chance(0.3) });
         this.#points.push({ address: { db: DB, branch: name }, acknowledged: before });
         this.#branches.push(name);
         return checkout;
+    }
+  }
+
+  /** A read-only checkout of some checkpoint that was proved before holds the same, also while the cache is evicted. */
+  async #checkOut(random: SeededRandom): Promise<void> {
+    const proved = this.#points.filter((point) => point.digest !== undefined && point.address.checkpoint !== undefined);
+    if (proved.length === 0) return;
+    const point = random.pick(proved);
+    for (let attempt = 1;; attempt++) {
+      const { path } = await this.#call("checkout-at", point.address);
+      // Read from a copy: the file itself may be evicted at any moment.
+      const copy = `${this.#directory}/copy-${this.#exports++}.db`;
+      const { success } = await new Deno.Command("cp", { args: ["--", String(path), copy], stderr: "null" }).output();
+      if (!success && attempt < BUSY_ATTEMPTS) continue;
+      if ((await inspect(copy)).digest !== point.digest) throw new Error(`the read-only checkout ${path} differs`);
+      await Deno.remove(copy);
+      this.summary.checkouts++;
+      return;
     }
   }
 
@@ -334,14 +373,19 @@ class Torture {
     return findings;
   }
 
-  /** A call that is repeated while writers leave the daemon no gap for its lock: `busy` says that nothing was done. */
+  /**
+   * A call that is repeated while writers leave the daemon no gap for its lock (`busy`), or while the janitor, which
+   * these daemons give no grace, was faster (`conflict`): both say that nothing was done.
+   */
   async #call(op: string, args: Record<string, unknown>): Promise<Record<string, unknown>> {
     for (let attempt = 1;; attempt++) {
       try {
         return await this.#daemon!.call(op, args);
       } catch (error) {
-        if (!(error instanceof AnswerError) || error.code !== "busy" || attempt === BUSY_ATTEMPTS) throw error;
-        this.summary.busy++;
+        if (!(error instanceof AnswerError) || attempt === BUSY_ATTEMPTS) throw error;
+        if (error.code === "busy") this.summary.busy++;
+        else if (error.code === "conflict") this.summary.conflicts++;
+        else throw error;
       }
     }
   }
@@ -364,11 +408,14 @@ class Torture {
       socket: `${this.#directory}/s`,
       flush_every: this.#random.pick(["0", "200ms", "1s"]),
       snapshot_every: this.#random.pick([1, 3, 16]),
+      reap_every: this.#random.pick(["0", "100ms", "1s"]),
+      gc_grace: this.#random.pick(["0", "300ms"]),
+      ro_cache_budget: this.#random.pick(["0", "200K"]),
     });
   }
 }
 
-const INCIDENTS = ["kill_daemon", "bounce", "flush", "checkpoint", "fork"] as const;
+const INCIDENTS = ["kill_daemon", "bounce", "flush", "checkpoint", "fork", "destroy", "checkout_at"] as const;
 type Incident = typeof INCIDENTS[number] | "kill_writer";
 
 function sound(findings: Findings, what: string): void {
