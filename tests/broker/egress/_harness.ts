@@ -248,11 +248,17 @@ export class Server implements AsyncDisposable {
   /** Stops it. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
-    for (const conn of this.#connections) {
-      this.#connections.delete(conn);
-      conn.close();
-    }
+    for (const conn of this.#connections) this.#end(conn);
     await this.#running;
+  }
+
+  #end(conn: Deno.TcpConn): void {
+    this.#connections.delete(conn);
+    try {
+      conn.close();
+    } catch {
+      // The test's server, or the end of the test, did it.
+    }
   }
 
   async #run(serve: (conn: Deno.TcpConn) => Promise<void>): Promise<void> {
@@ -262,9 +268,7 @@ export class Server implements AsyncDisposable {
         this.accepted++;
         this.#connections.add(conn);
         serving.push(
-          serve(conn).catch(() => {}).finally(() => {
-            if (this.#connections.delete(conn)) conn.close();
-          }),
+          serve(conn).catch(() => {}).finally(() => this.#end(conn)),
         );
       }
     } catch {
