@@ -21,6 +21,8 @@ import { companions, makeDirectory, type Workspace } from "./workspace.ts";
 
 /** Entries kept for one database; the number of the contract. */
 export const MAX_ENTRIES = 64;
+/** How often an entry is made again that was evicted before it could be used. */
+const MAX_EVICTIONS = 5;
 /** Bytes hashed at once. */
 const HASH_BYTES = 1 << 20;
 
@@ -108,6 +110,37 @@ export class ChainCache {
     return { path, built: true };
   }
 
+  /** Makes the new file `target` a clone of the chain's copy; undefined where blocks cannot be cloned. `built` as of {@linkcode entry}. */
+  async cloneTo(
+    db: string,
+    chain: Chain,
+    digest: string,
+    target: string,
+    options: LongOptions = {},
+  ): Promise<{ built: boolean } | undefined> {
+    return await this.#fromEntry(db, chain, digest, (entry) => Deno.copyFileSync(entry, target), options);
+  }
+
+  /** Uses an entry at once; one that another process evicts just then is made again. */
+  async #fromEntry(
+    db: string,
+    chain: Chain,
+    digest: string,
+    use: (path: string) => void,
+    options: LongOptions,
+  ): Promise<{ built: boolean } | undefined> {
+    for (let attempt = 1;; attempt++) {
+      const entry = await this.entry(db, chain, digest, options);
+      if (!entry) return undefined;
+      try {
+        use(entry.path);
+        return { built: entry.built };
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound) || attempt === MAX_EVICTIONS) throw error;
+      }
+    }
+  }
+
   /** The chain's image as a read-only file, from the cache or built for this call. */
   async image(
     db: string,
@@ -115,12 +148,10 @@ export class ChainCache {
     digest: string,
     options: LongOptions = {},
   ): Promise<ChainImage> {
-    const entry = await this.entry(db, chain, digest, options);
-    if (entry) return { path: entry.path, [Symbol.dispose]: () => {} };
-    const path = this.#workspace.beside(
-      join(this.#workspace.root, "tmp", "image"),
-    );
-    await materialize(this.#backend, chain, digest, path, options);
+    const path = this.#workspace.beside(join(this.#workspace.root, "tmp", "image"));
+    // A second name, so that the entry may be evicted while it is read.
+    const held = await this.#fromEntry(db, chain, digest, (entry) => Deno.linkSync(entry, path), options);
+    if (!held) await materialize(this.#backend, chain, digest, path, options);
     return {
       path,
       [Symbol.dispose]: () => {
@@ -144,10 +175,9 @@ export class ChainCache {
     }
     if (this.#hashes.size >= 1024) this.#hashes.clear();
     this.#hashes.set(chain.id, hash);
-    const sidecar = this.#workspace.sidecar(image.path);
-    if (sidecar) {
-      this.#workspace.writeSidecar(image.path, { ...sidecar, sha256: hash });
-    }
+    const entry = this.#workspace.byChain(db, chain.id);
+    const sidecar = this.#workspace.sidecar(entry);
+    if (sidecar) this.#workspace.writeSidecar(entry, { ...sidecar, sha256: hash });
     return hash;
   }
 

@@ -203,15 +203,11 @@ export class Checkouts {
     let shadow: FileStamp | null = null;
     let source: CheckoutResult["source"] = "materialized";
     try {
-      const entry = await cache.entry(db, chain, ref.digest, options);
-      if (entry) {
-        if (!entry.built) source = "cached";
-        Deno.copyFileSync(entry.path, temporary);
+      const cloned = await cache.cloneTo(db, chain, ref.digest, temporary, options);
+      if (cloned) {
+        if (!cloned.built) source = "cached";
         Deno.chmodSync(temporary, 0o600);
-        shadow = this.#putShadow(
-          path,
-          (shadow_path) => Deno.copyFileSync(entry.path, shadow_path),
-        );
+        shadow = this.#putShadow(path, (shadow_path) => Deno.copyFileSync(temporary, shadow_path));
       } else {
         await materialize(backend, chain, ref.digest, temporary, options);
       }

@@ -22,7 +22,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/store/daemon_lock.ts": "the daemon's lock file, which no database is",
   "lib/store/checkouts.ts": "clones of immutable cache entries, to names that nobody has open yet",
   "lib/store/materialize.ts": "databases being built, under names that nobody has open yet",
-  "lib/store/ops/checkout.ts": "clones of immutable cache entries, to names that nobody has open yet",
+  "lib/store/chain_cache.ts": "clones of its own immutable entries, to names that nobody has open yet",
   "lib/store/workspace.ts": "sidecars beside a checkout, none of them a database",
   "broker/egress/access_log.ts": "the egress proxy's log, which no database is",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",

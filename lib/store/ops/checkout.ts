@@ -140,20 +140,10 @@ async function readOnly(
   }
   const temporary = workspace.beside(path);
   try {
-    const entry = await context.cache.entry(
-      db,
-      point.chain,
-      point.head.digest,
-      options,
-    );
-    if (entry) Deno.copyFileSync(entry.path, temporary);
-    else {await materialize(
-        context.backend,
-        point.chain,
-        point.head.digest,
-        temporary,
-        options,
-      );}
+    const { chain, head } = point;
+    if (!await context.cache.cloneTo(db, chain, head.digest, temporary, options)) {
+      await materialize(context.backend, chain, head.digest, temporary, options);
+    }
     Deno.chmodSync(temporary, 0o400);
     for (const file of companions(path)) removeIfPresent(file);
     workspace.writeSidecar(path, {
