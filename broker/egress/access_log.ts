@@ -100,12 +100,22 @@ export class AccessLog {
       this.#healthy = true;
     } catch {
       this.#healthy = false;
+      this.#cutTornLine();
     }
   }
 
   /** Closes the file. */
   close(): void {
     this.#file.close();
+  }
+
+  /** A full disk takes the beginning of a line: the next one must not continue it. */
+  #cutTornLine(): void {
+    try {
+      this.#file.truncateSync(this.#bytes);
+    } catch {
+      // Then the disk is in a state in which the next line will not be written either.
+    }
   }
 
   #setAside(): void {
