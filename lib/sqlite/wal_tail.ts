@@ -19,10 +19,10 @@
 import { hasCode, TaskdError } from "../errors.ts";
 import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
 import type { Connection } from "./connection.ts";
-import { isPageSize, lockPage } from "./header.ts";
+import { lockPage } from "./header.ts";
+import { LogReader } from "./_log_reader.ts";
+import { PageChanges } from "./_page_changes.ts";
 import {
-  parseWalHeader,
-  readCommits,
   WAL_FRAME_HEADER_BYTES,
   WAL_HEADER_BYTES,
   type WalCommit,
@@ -79,16 +79,10 @@ export class WalTail {
   /** Holds the pin. The two connections change places when the pin is moved on. */
   #reader: Connection;
   #barrier: Connection;
-  readonly #peek = new Uint8Array(WAL_HEADER_BYTES);
+  readonly #log: LogReader;
+  readonly #pages = new PageChanges();
   #header: WalHeader | undefined;
   #position: WalPosition | undefined;
-  /** Newest byte offset in the log of each page that the main file may not have yet. */
-  #overlay = new Map<number, number>();
-  #changed = new Set<number>();
-  #commits = 0;
-  #page_count = 0;
-  /** Smallest size of the database since changes were last taken. */
-  #low_page_count = Infinity;
   /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
   #reset_allowed = false;
   /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
@@ -99,6 +93,7 @@ export class WalTail {
 
   private constructor(file: CheckoutFile) {
     this.file = file;
+    this.#log = new LogReader(file);
     this.#reader = file.connect();
     const mode = this.#reader.get("PRAGMA journal_mode")?.journal_mode;
     this.converted = mode !== "wal";
@@ -126,12 +121,12 @@ export class WalTail {
 
   /** Pages of the database after the last commit that was read. */
   get page_count(): number {
-    return this.#page_count;
+    return this.#pages.page_count;
   }
 
   /** Whether anything was committed since it was last taken. */
   get dirty(): boolean {
-    return this.#changed.size > 0 || this.#commits > 0;
+    return this.#pages.dirty;
   }
 
   /** Bytes of the log that are read and not yet in the main file for certain. */
@@ -158,11 +153,11 @@ export class WalTail {
   /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
   resync(resume?: WalMark): boolean {
     return this.#behindBarrier(() => {
-      this.#overlay.clear();
-      this.#forgetChanges();
+      this.#pages.folded();
+      this.#pages.forgetChanges();
       this.#ghost = undefined;
       this.#position = undefined;
-      this.#header = this.#readHeader();
+      this.#header = this.#log.header();
       if (this.#header?.page_size !== this.page_size) this.#header = undefined;
       this.#unpin();
       const answer = this.#checkpoint(this.#reader);
@@ -176,11 +171,11 @@ export class WalTail {
         if (known) this.#merge(this.#commitsUpTo(Math.min(end, resume.offset)));
         resumed = known && this.#position.offset === resume.offset &&
           this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
-        this.#forgetChanges();
+        this.#pages.forgetChanges();
         this.#merge(this.#commitsUpTo(end));
-        if (!resumed) this.#forgetChanges();
+        if (!resumed) this.#pages.forgetChanges();
         // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
-        if (end < Infinity) this.#ghost = this.#nextFrame();
+        if (end < Infinity) this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
       }
       this.#reset_allowed = answer.log === 0;
       this.#settle(answer);
@@ -200,7 +195,7 @@ export class WalTail {
   }
 
   #drain(end: number): boolean {
-    const header = this.#readHeader();
+    const header = this.#log.header();
     if (!header) {
       if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
       return false;
@@ -314,33 +309,22 @@ export class WalTail {
 
   /** Hands over what has changed; give it to {@linkcode giveBack} if it could not be stored. */
   take(): Changes {
-    const lock = lockPage(this.page_size);
-    const pages = [...this.#changed].filter((pgno) => pgno !== lock).sort((a, b) => a - b);
-    const changes = {
-      pages,
-      page_count: this.#page_count,
-      low_page_count: Math.min(this.#low_page_count, this.#page_count),
-      commits: this.#commits,
-    };
-    this.#forgetChanges();
-    return changes;
+    return this.#pages.take(lockPage(this.page_size));
   }
 
   /** Puts changes back that could not be stored. */
   giveBack(changes: Changes): void {
-    for (const pgno of changes.pages) if (pgno <= this.#page_count) this.#changed.add(pgno);
-    this.#commits += changes.commits;
-    this.#low_page_count = Math.min(this.#low_page_count, changes.low_page_count);
+    this.#pages.giveBack(changes);
   }
 
   /** The database as it was at the last commit that was read. */
   image(): Image {
-    const overlay = new Map(this.#overlay);
+    const overlay = this.#pages.overlay();
     const { page_size, file } = this;
     const lock = lockPage(page_size);
     return {
       page_size,
-      page_count: this.#page_count,
+      page_count: this.#pages.page_count,
       readPages: (first, count, into) => {
         const bytes = into.subarray(0, count * page_size);
         // A page that the main file does not have yet is in the overlay, or is the lock page.
@@ -362,8 +346,8 @@ export class WalTail {
    * header down before its frames, so what was read from the log before this check is sound.
    */
   assertNotReset(): void {
-    if (this.#overlay.size === 0) return;
-    const header = this.#readHeader();
+    if (!this.#pages.inLog) return;
+    const header = this.#log.header();
     if (header?.salt1 !== this.#header?.salt1 || header?.salt2 !== this.#header?.salt2) {
       throw new RebaseNeeded("the write-ahead log was started over while it was read");
     }
@@ -407,10 +391,10 @@ export class WalTail {
     // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer stays at work.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
-      this.#overlay.clear();
-      this.#page_count = this.#mainPageCount();
+      this.#pages.folded();
+      this.#pages.page_count = this.#mainPageCount();
     } else if (consumed === 0) {
-      this.#page_count = this.#mainPageCount();
+      this.#pages.page_count = this.#mainPageCount();
     }
     this.#reset_allowed = complete;
     return complete;
@@ -424,12 +408,6 @@ export class WalTail {
   #unpin(): void {
     if (this.#pinned) this.#reader.rollback();
     this.#pinned = false;
-  }
-
-  #forgetChanges(): void {
-    this.#changed.clear();
-    this.#commits = 0;
-    this.#low_page_count = Infinity;
   }
 
   /** Frames read of the current generation. */
@@ -447,64 +425,28 @@ export class WalTail {
 
   #merge(commit: WalCommit | undefined): void {
     if (!commit) return;
-    for (const [pgno, offset] of commit.pages) {
-      this.#overlay.set(pgno, offset);
-      this.#changed.add(pgno);
-    }
-    // Pages past the end at some commit are gone; what grew back is in the commits' own pages.
-    const low = commit.low_page_count;
-    if (low < this.#page_count) {
-      for (const pgno of this.#changed) if (pgno > low && !commit.pages.has(pgno)) this.#changed.delete(pgno);
-      for (const pgno of this.#overlay.keys()) if (pgno > low && !commit.pages.has(pgno)) this.#overlay.delete(pgno);
-    }
-    this.#low_page_count = Math.min(this.#low_page_count, low);
-    this.#page_count = commit.page_count;
-    this.#commits += commit.commits;
+    this.#pages.merge(commit);
     this.#position = commit.end;
   }
 
   #commitsUpTo(end: number): WalCommit | undefined {
-    return readCommits(this.#header!, this.#position!, (offset, into) => {
-      const available = Math.max(0, end - offset);
-      return this.file.readWal(offset, available < into.length ? into.subarray(0, available) : into);
-    });
+    return this.#log.commits(this.#header!, this.#position!, end);
   }
 
   /** The last frame that was read must still be there: a commit that never happened is overwritten by the next one. */
   #assertStillThere(): void {
     const [header, position] = [this.#header!, this.#position!];
-    if (position.offset === WAL_HEADER_BYTES) return;
-    const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
-    const got = this.file.readWal(position.offset - walFrameBytes(header), bytes);
-    const view = new DataView(bytes.buffer);
-    const same = view.getUint32(16) === position.checksum1 && view.getUint32(20) === position.checksum2;
-    if (got === bytes.length && same) return;
+    if (this.#log.endsAt(header, position)) return;
     // A writer may be starting the log over at this moment: that shows in the header, at the latest next time.
-    const now = this.#readHeader();
+    const now = this.#log.header();
     if (now?.salt1 === header.salt1 && now.salt2 === header.salt2) throw new RebaseNeeded(NEVER_HAPPENED);
   }
 
   /** A cheap look: an idle log, or one with a stale or dead tail, ends here at 24 bytes. */
   #frameFollows(): boolean {
-    const next = this.#nextFrame();
+    const next = this.#log.frameAt(this.#header!, this.#position!.offset);
     if (!next) return false;
     return !(this.#ghost?.offset === next.offset && this.#ghost.checksum1 === next.checksum1 &&
       this.#ghost.checksum2 === next.checksum2);
-  }
-
-  /** The frame at our place in the log, with its own checksum; undefined when there is none of this generation. */
-  #nextFrame(): WalPosition | undefined {
-    const { offset } = this.#position!;
-    const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
-    if (this.file.readWal(offset, bytes) < bytes.length) return undefined;
-    const view = new DataView(bytes.buffer);
-    if (view.getUint32(8) !== this.#header!.salt1 || view.getUint32(12) !== this.#header!.salt2) return undefined;
-    return { offset, checksum1: view.getUint32(16), checksum2: view.getUint32(20) };
-  }
-
-  #readHeader(): WalHeader | undefined {
-    if (this.file.readWal(0, this.#peek) < WAL_HEADER_BYTES) return undefined;
-    const header = parseWalHeader(this.#peek);
-    return header && isPageSize(header.page_size) ? header : undefined;
   }
 }

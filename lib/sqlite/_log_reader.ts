@@ -1,0 +1,63 @@
+/**
+ * Looks into the -wal of an open checkout: bookkeeping of wal_tail.ts.
+ *
+ * @module
+ */
+
+import type { CheckoutFile } from "./checkout_file.ts";
+import { isPageSize } from "./header.ts";
+import {
+  parseWalHeader,
+  readCommits,
+  WAL_FRAME_HEADER_BYTES,
+  WAL_HEADER_BYTES,
+  type WalCommit,
+  walFrameBytes,
+  type WalHeader,
+  type WalPosition,
+} from "./wal.ts";
+
+/** Reads one log. The headers of file and frames share one buffer: a look at an idle log allocates next to nothing. */
+export class LogReader {
+  readonly #file: CheckoutFile;
+  readonly #peek = new Uint8Array(WAL_HEADER_BYTES);
+
+  /** Reads the log of `file`. */
+  constructor(file: CheckoutFile) {
+    this.#file = file;
+  }
+
+  /** The log's header; undefined when there is none that SQLite would take. */
+  header(): WalHeader | undefined {
+    if (this.#file.readWal(0, this.#peek) < WAL_HEADER_BYTES) return undefined;
+    const header = parseWalHeader(this.#peek);
+    return header && isPageSize(header.page_size) ? header : undefined;
+  }
+
+  /** Whole commits from `from` on, none of them past the byte offset `end`. */
+  commits(header: WalHeader, from: WalPosition, end: number): WalCommit | undefined {
+    return readCommits(header, from, (offset, into) => {
+      const available = Math.max(0, end - offset);
+      return this.#file.readWal(offset, available < into.length ? into.subarray(0, available) : into);
+    });
+  }
+
+  /** The frame at `offset` with its own checksum; undefined when there is none of this generation. */
+  frameAt(header: WalHeader, offset: number): WalPosition | undefined {
+    const view = this.#frameHeader(offset);
+    if (!view || view.getUint32(8) !== header.salt1 || view.getUint32(12) !== header.salt2) return undefined;
+    return { offset, checksum1: view.getUint32(16), checksum2: view.getUint32(20) };
+  }
+
+  /** Whether the frame that ends at `position` is still the one whose checksum that place in the log has. */
+  endsAt(header: WalHeader, position: WalPosition): boolean {
+    if (position.offset === WAL_HEADER_BYTES) return true;
+    const view = this.#frameHeader(position.offset - walFrameBytes(header));
+    return view?.getUint32(16) === position.checksum1 && view.getUint32(20) === position.checksum2;
+  }
+
+  #frameHeader(offset: number): DataView | undefined {
+    const bytes = this.#peek.subarray(0, WAL_FRAME_HEADER_BYTES);
+    return this.#file.readWal(offset, bytes) < bytes.length ? undefined : new DataView(bytes.buffer);
+  }
+}

@@ -1,0 +1,83 @@
+/**
+ * Which pages of a live database changed, and where their newest bytes lie: bookkeeping of wal_tail.ts.
+ *
+ * @module
+ */
+
+import type { WalCommit } from "./wal.ts";
+import type { Changes } from "./wal_tail.ts";
+
+/** Pages seen in the log, and those of them that were not taken yet. */
+export class PageChanges {
+  /** Newest byte offset in the log of each page that the main file may not have yet. */
+  #overlay = new Map<number, number>();
+  readonly #changed = new Set<number>();
+  #commits = 0;
+  #low_page_count = Infinity;
+  /** Pages of the database after the last commit. */
+  page_count = 0;
+
+  /** Whether anything was committed since it was last taken. */
+  get dirty(): boolean {
+    return this.#changed.size > 0 || this.#commits > 0;
+  }
+
+  /** Whether pages may lie in the log alone. */
+  get inLog(): boolean {
+    return this.#overlay.size > 0;
+  }
+
+  /** The offsets of pages in the log as they are now, whatever is added later. */
+  overlay(): ReadonlyMap<number, number> {
+    return new Map(this.#overlay);
+  }
+
+  /** Adds what was committed. */
+  merge(commit: WalCommit): void {
+    for (const [pgno, offset] of commit.pages) {
+      this.#overlay.set(pgno, offset);
+      this.#changed.add(pgno);
+    }
+    // Pages past the end at some commit are gone; what grew back is in the commits' own pages.
+    const low = commit.low_page_count;
+    if (low < this.page_count) {
+      const gone = (pgno: number) => pgno > low && !commit.pages.has(pgno);
+      for (const pgno of this.#changed) if (gone(pgno)) this.#changed.delete(pgno);
+      for (const pgno of this.#overlay.keys()) if (gone(pgno)) this.#overlay.delete(pgno);
+    }
+    this.#low_page_count = Math.min(this.#low_page_count, low);
+    this.page_count = commit.page_count;
+    this.#commits += commit.commits;
+  }
+
+  /** The main file has every page now. */
+  folded(): void {
+    this.#overlay.clear();
+  }
+
+  /** Hands over what has changed, but for the lock page, which is never stored. */
+  take(lock_page: number): Changes {
+    const changes = {
+      pages: [...this.#changed].filter((pgno) => pgno !== lock_page).sort((a, b) => a - b),
+      page_count: this.page_count,
+      low_page_count: Math.min(this.#low_page_count, this.page_count),
+      commits: this.#commits,
+    };
+    this.forgetChanges();
+    return changes;
+  }
+
+  /** Takes back what could not be stored. */
+  giveBack(changes: Changes): void {
+    for (const pgno of changes.pages) if (pgno <= this.page_count) this.#changed.add(pgno);
+    this.#commits += changes.commits;
+    this.#low_page_count = Math.min(this.#low_page_count, changes.low_page_count);
+  }
+
+  /** Nothing counts as changed any more; where pages lie is still known. */
+  forgetChanges(): void {
+    this.#changed.clear();
+    this.#commits = 0;
+    this.#low_page_count = Infinity;
+  }
+}
