@@ -6,15 +6,12 @@
  * @module
  */
 
-import type { Job } from "./writers/workload.ts";
+import { BUSY_TIMEOUT_MS, type Job } from "./writers/workload.ts";
 
 /** The clients there are. */
 export const WRITER_KINDS = ["shell", "python", "node_sqlite"] as const;
 /** A client. */
 export type WriterKind = typeof WRITER_KINDS[number];
-
-/** How long a writer waits for another's lock, in milliseconds. */
-const BUSY_TIMEOUT_MS = 20_000;
 
 /** What a job came to. */
 export interface Outcome {

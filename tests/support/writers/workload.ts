@@ -56,7 +56,7 @@ export function* workload(random: SeededRandom, writer: number, options: Workloa
       reading = !reading;
       yield { seq, kind: "reader", sql: [], reader: reading ? "begin" : "end" };
     } else if (options.maintenance && !reading && random.chance(0.02)) {
-      yield { seq, kind: "plain", sql: [random.pick(MAINTENANCE)] };
+      yield { seq, kind: "plain", sql: random.pick(MAINTENANCE) };
     } else {
       const sql = [`INSERT INTO ack VALUES(${writer}, ${seq})`];
       const steps = random.chance(0.1) ? random.between(5, 40) : random.between(1, 4);
@@ -66,7 +66,16 @@ export function* workload(random: SeededRandom, writer: number, options: Workloa
   }
 }
 
-const MAINTENANCE = ["VACUUM", "PRAGMA wal_checkpoint(PASSIVE)", "PRAGMA wal_checkpoint(RESTART)", "ANALYZE"];
+/** How long a writer waits for another's lock, in milliseconds. */
+export const BUSY_TIMEOUT_MS = 20_000;
+
+const MAINTENANCE = [
+  ["VACUUM"],
+  ["ANALYZE"],
+  ["PRAGMA wal_checkpoint(PASSIVE)"],
+  // It keeps every writer out while it waits for readers, and a session is one: an application that asks for it has to be brief.
+  ["PRAGMA busy_timeout=100", "PRAGMA wal_checkpoint(RESTART)", `PRAGMA busy_timeout=${BUSY_TIMEOUT_MS}`],
+];
 
 type Step = (random: SeededRandom, writer: number) => string[];
 
