@@ -130,7 +130,11 @@ export class Exchange {
         reject(new Refusal(code, detail));
         outgoing.destroy();
       };
-      outgoing.on("error", () => fail("upstream_failed", "The connection to the vendor's API failed; try again"));
+      outgoing.on("error", (error: { code?: unknown }) => {
+        // Its message can quote the request; its code is a constant.
+        const code = /^[A-Z][A-Z_]{2,40}$/.exec(String(error.code))?.[0] ?? "unknown cause";
+        fail("upstream_failed", `The connection to the vendor's API failed (${code}); try again`);
+      });
       this.#wait(limits.connect_ms, () => fail("upstream_timeout", "The vendor's API cannot be connected to"));
       outgoing.once("socket", (socket) => {
         const connected = () => {
@@ -138,7 +142,7 @@ export class Exchange {
           this.#wait(limits.answer_ms, () => fail("upstream_timeout", "The vendor's API has not answered in time"));
         };
         if (!socket.connecting) connected();
-        else for (const event of ["connect", "secureConnect"]) socket.once(event, connected);
+        else socket.once(upstream.readyEvent(lease.options.auth), connected);
       });
     });
   }

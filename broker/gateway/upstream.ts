@@ -37,6 +37,8 @@ export interface UpstreamOptions {
   base_path?: string;
   /** For leases that pay with a key. Empty for an endpoint that wants none. */
   api_key?: string;
+  /** PEM certificates to trust in place of the public ones, for a server of one's own. */
+  ca?: string;
   /** For leases that use a subscription; it may have an address of its own. */
   subscription?: { source: TokenSource; base_url?: string };
 }
@@ -94,6 +96,7 @@ export class Upstream {
       port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
       path: upstreamPath(this.#lane, route, base),
       method: route.row.method,
+      ...(this.#options.ca === undefined ? {} : { ca: this.#options.ca }),
       headers: {
         ...this.#headers(options),
         host: url.host,
@@ -103,6 +106,12 @@ export class Upstream {
     outgoing.setNoDelay(true);
     outgoing.end(body);
     return outgoing;
+  }
+
+  /** The event of a socket after which the vendor may see a request. */
+  readyEvent(auth: AuthMode): "connect" | "secureConnect" {
+    const { protocol } = auth === "subscription" ? this.#subscription_url : this.#url;
+    return protocol === "https:" ? "secureConnect" : "connect";
   }
 
   /** Closes the connections that are kept. */

@@ -128,7 +128,7 @@ function mostly(figure: Figure): number {
 }
 
 function higherIsBetter({ unit, target }: Figure): boolean {
-  return unit === "MB/s" || unit === "tx/s" || target?.is === "at_least";
+  return unit === "MB/s" || unit === "tx/s" || unit === "requests/s" || target?.is === "at_least";
 }
 
 function target(figure: Figure): string {

@@ -9,8 +9,20 @@ import { capture, commits } from "./capture.ts";
 import { checkout } from "./checkout.ts";
 import { idle, startup } from "./daemon.ts";
 import { fork } from "./fork.ts";
+import { gateway } from "./gateway.ts";
 import { flush, open } from "./session.ts";
 import { stored } from "./stored.ts";
 
 /** Every case. */
-export const CASES: readonly BenchCase[] = [fork, checkout, open, flush, capture, commits, stored, idle, startup];
+export const CASES: readonly BenchCase[] = [
+  fork,
+  checkout,
+  open,
+  flush,
+  capture,
+  commits,
+  stored,
+  idle,
+  startup,
+  gateway,
+];

@@ -1,7 +1,9 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import type { Lane } from "../../../broker/agents.ts";
+import { createServer } from "node:https";
 import { BODIES, compatBook, harness } from "./harness.ts";
 import { ANTHROPIC, GEMINI, json, OPENAI, pieces, REAL_KEY, sse } from "./vendor_server.ts";
+import { AUTHORITY, CERTIFICATE, KEY } from "./tls_fixture.ts";
 
 const TOKEN_HEADERS: [Lane, string, string, unknown][] = [
   ["vendor_a", "x-api-key", "/v1/messages?beta=true", BODIES.messages],
@@ -276,4 +278,32 @@ Deno.test("a subscription's bearer is renewed once after a 401, and the headers 
   const refused = await gate.post(lease, "/v1/messages", BODIES.messages, init);
   await refused.text();
   assertEquals([refused.status, asked.length, vendor.vendor.seen.length], [401, 2, 4]);
+});
+
+Deno.test("a vendor is reached over TLS, and only when its certificate holds", async () => {
+  const server = createServer({ key: KEY, cert: CERTIFICATE }, (request, response) => {
+    request.resume();
+    request.on("end", () => response.end(JSON.stringify(ANTHROPIC.message)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const base_url = `https://localhost:${(server.address() as { port: number }).port}`;
+  {
+    await using gate = await harness(json({}), {
+      upstreams: {
+        vendor_a: { base_url, api_key: REAL_KEY, ca: AUTHORITY },
+        vendor_b: { base_url, api_key: REAL_KEY },
+      },
+    });
+    const lease = gate.lease("vendor_a");
+    for (let round = 0; round < 3; round++) {
+      const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+      assertEquals([response.status, (await response.json()).id], [200, "msg_01"]);
+    }
+    const other = gate.lease("vendor_b");
+    const refused = await gate.post(other, "/v1/responses", BODIES.responses);
+    assertEquals([refused.status, (await refused.json()).code], [502, "upstream_failed"]);
+    assertEquals(other.spend().unmetered_requests, 0, "the request was never shown to it");
+  }
+  server.closeAllConnections();
+  await new Promise<void>((resolve) => server.close(() => resolve()));
 });

@@ -27,7 +27,6 @@ const GOOD: Record<Lane, Record<string, unknown>> = {
   vendor_c: BODIES.gemini,
   compat: BODIES.chat,
 };
-const CHAT = "/v1/chat/completions";
 const URL_TEXT = "https://evil.example/x";
 
 const anthropicTool = (type: string, allow: string): Attack => ({

@@ -1,0 +1,88 @@
+/**
+ * The servers of the gateway's benchmark, each in a process of its own:
+ * `vendor` answers like a model's API, `gateway URL` stands in front of it.
+ * Prints one line of JSON: where it listens, and the token.
+ *
+ * @module
+ */
+
+import { createServer } from "node:http";
+import { Gateway } from "../../broker/gateway/gateway.ts";
+import { PriceBook } from "../../broker/gateway/prices.ts";
+
+/** What a server prints. */
+export interface Listening {
+  port: number;
+  /** Of the gateway: what opens it. */
+  token: string;
+}
+
+/** Pieces of a streamed answer, and the time between two. */
+export const STREAM_PIECES = 20;
+const PIECE_MS = 2;
+
+const usage = { input_tokens: 1200, output_tokens: 350, cache_read_input_tokens: 9000, cache_creation_input_tokens: 0 };
+const message = JSON.stringify({
+  id: "msg_01",
+  type: "message",
+  model: "claude-sonnet-4-5",
+  content: [{ type: "text", text: "An answer of some length. ".repeat(40) }],
+  usage,
+});
+const events = [
+  { type: "message_start", message: { model: "claude-sonnet-4-5", usage: { ...usage, output_tokens: 1 } } },
+  ...Array.from({ length: STREAM_PIECES - 3 }, (_, index) => ({
+    type: "content_block_delta",
+    index: 0,
+    delta: { type: "text_delta", text: `piece ${index} of the answer` },
+  })),
+  { type: "message_delta", usage: { output_tokens: 350 } },
+  { type: "message_stop" },
+].map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+
+async function vendor(): Promise<Listening> {
+  const server = createServer((request, response) => {
+    const parts: Uint8Array[] = [];
+    request.on("data", (part: Uint8Array) => parts.push(part));
+    request.on("end", async () => {
+      const streamed = parts.some((part) => new TextDecoder().decode(part).includes('"stream":true'));
+      if (!streamed) {
+        response.writeHead(200, { "content-type": "application/json", "content-length": String(message.length) });
+        response.end(message);
+        return;
+      }
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      for (const event of events) {
+        response.write(event);
+        await new Promise((resolve) => setTimeout(resolve, PIECE_MS));
+      }
+      response.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { port: (server.address() as { port: number }).port, token: "direct" };
+}
+
+async function gateway(base_url: string): Promise<Listening> {
+  const running = await Gateway.start({
+    hostname: "127.0.0.1",
+    port: 0,
+    upstreams: { vendor_a: { base_url, api_key: "sk-bench-key-0123456789" } },
+    prices: new PriceBook({ now: () => Date.now() }),
+  });
+  const lease = running.lease({
+    task_id: "bench",
+    lane: "vendor_a",
+    auth: "api_key",
+    budget_usd: 1e9,
+    max_inflight: 0,
+    max_request_cost_usd: 0.01,
+    max_requests: 1e9,
+  });
+  return { port: running.address.port, token: lease.token };
+}
+
+if (import.meta.main) {
+  const [role, url] = Deno.args;
+  console.log(JSON.stringify(role === "vendor" ? await vendor() : await gateway(url ?? "")));
+}
