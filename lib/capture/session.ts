@@ -10,19 +10,16 @@
  */
 
 import { hasCode, TaskdError } from "../errors.ts";
-import { RebaseNeeded } from "../sqlite/wal_tail.ts";
 import type { CheckoutFile } from "../sqlite/checkout_file.ts";
-import type { Changes, WalMark, WalTail } from "../sqlite/wal_tail.ts";
+import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
 import { pointIn, type StoreContext } from "../store/context.ts";
 import { keepRenewed, Lease, type Renewal } from "../store/lease.ts";
-import type { Address, Txid } from "../store/names.ts";
-import { assertGrowth } from "../store/object_file.ts";
-import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
+import { type Address, parseName, type Txid } from "../store/names.ts";
+import type { Head, StoredObject } from "../store/objects.ts";
 import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
-import { parseName } from "../store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
-import { clonable } from "../fs.ts";
+import { DurableHead } from "./_durable_head.ts";
 import { Pace } from "./_pace.ts";
 import { patiently } from "./_patience.ts";
 import { Serial } from "./_serial.ts";
@@ -73,18 +70,11 @@ export class CaptureSession {
   readonly #pace: Pace;
   readonly #serial = new Serial();
   readonly #stop = new AbortController();
-  #head: Head;
-  /** Highest txid that this session ended an object at, stored or not. */
-  #attempted: Txid = 0;
-  /** Segments past the newest snapshot. */
-  #depth: number;
-  /** Pages of the database at the durable head. */
-  #durable_page_count: number;
+  readonly #durable: DurableHead;
   #durable_at_ms: number;
   #next_flush_ms: number;
   #rebase: string | undefined;
   #rebases = 0;
-  #recorded: WalMark | undefined;
   #error: TaskdError | undefined;
   #closing: Promise<void> | undefined;
   #closed = false;
@@ -101,18 +91,17 @@ export class CaptureSession {
     this.#file = prepared.file;
     this.#tail = prepared.tail;
     this.#pace = new Pace(context.clock);
-    this.#head = begin.head;
-    this.#depth = begin.depth;
-    this.#durable_page_count = prepared.tail.page_count;
+    const { tail } = prepared;
+    const { head, depth } = begin;
+    this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, depth });
     this.#durable_at_ms = now;
     this.#next_flush_ms = now + begin.options.flush_every_ms;
     if (prepared.rebase !== undefined) this.#wantRebase(prepared.rebase);
     if (prepared.resumed) {
-      // The record that led here stays true until the next flush.
-      this.#recorded = prepared.resumed;
+      this.#durable.resume(prepared.resumed);
       this.#say("resumed where a former session was cut off");
     } else {
-      this.#record([{ head: this.#head, mark: this.#rebase === undefined ? this.#tail.mark : undefined }], true);
+      this.#durable.record(this.#rebase === undefined ? this.#tail.mark : undefined);
     }
     this.#running = this.#run();
   }
@@ -179,7 +168,7 @@ export class CaptureSession {
 
   /** What is durable. */
   get txid(): Txid {
-    return this.#head.txid;
+    return this.#durable.head.txid;
   }
 
   /**
@@ -201,7 +190,7 @@ export class CaptureSession {
     return this.#serial.run(async () => {
       refuseCheckpoint(this.#lease.ref, this.address, name, options.note);
       const { pages, bytes } = await this.#flush("manual");
-      const head = this.#head;
+      const { head } = this.#durable;
       await this.#lease.write((ref) => withCheckpoint(this.#context, ref, head, name, options.note));
       return {
         ...this.address,
@@ -230,7 +219,7 @@ export class CaptureSession {
       checkout: this.checkout,
       holder: this.holder,
       epoch: this.epoch,
-      durable_txid: this.#head.txid,
+      durable_txid: this.txid,
       durable_age_seconds: (this.#context.clock.monotonic() - this.#durable_at_ms) / 1000,
       capture_lag_bytes: lag_bytes,
       wal_bytes: this.#file.walSize(),
@@ -278,8 +267,8 @@ export class CaptureSession {
     const clean = !this.#tail.dirty && !this.#serial.busy && this.#rebase === undefined;
     const result = read();
     const { generation } = this.#tail;
-    if (clean && generation && generation.salt2 !== this.#recorded?.salt2) {
-      this.#record([{ head: this.#head, mark: generation }], true);
+    if (clean && generation && generation.salt2 !== this.#durable.recorded?.salt2) {
+      this.#durable.record(generation);
     }
     return result;
   }
@@ -331,7 +320,7 @@ export class CaptureSession {
     try {
       const stored = await patiently(clock, () => this.#storePending());
       this.#durable_at_ms = clock.monotonic();
-      const { txid } = this.#head;
+      const { txid } = this;
       if (stored || explicit) {
         this.#options.onEvent?.({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
       }
@@ -356,7 +345,7 @@ export class CaptureSession {
         if (this.#rebase !== undefined) return await this.#storeAnew(this.#rebase);
         this.#tail.drain();
         if (!this.#tail.dirty) return undefined;
-        return await this.#store(this.#depth >= this.#options.snapshot_every);
+        return await this.#durable.store(this.#durable.depth >= this.#options.snapshot_every);
       } catch (error) {
         if (!(error instanceof RebaseNeeded)) throw error;
         this.#wantRebase(error.message);
@@ -373,66 +362,11 @@ export class CaptureSession {
     this.#rebase = undefined;
     try {
       this.#tail.resync();
-      return await this.#store(true);
+      return await this.#durable.store(true);
     } catch (error) {
       this.#rebase ??= reason;
       throw error;
     }
-  }
-
-  async #store(whole: boolean): Promise<StoredObject> {
-    const { backend } = this.#context;
-    const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
-    // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read.
-    const cloned = whole && backend.clone !== undefined && await clonable(this.#context.workspace.root) &&
-      this.#tail.takeover();
-    // Nothing may come between this and the taking: what is read later is not confirmed.
-    this.#tail.confirm();
-    const mark = this.#tail.mark;
-    const changes = this.#tail.take();
-    // Never one that a failed attempt used: within an epoch an object's txid must say which object is meant, and after a
-    // rebase the commits are not known, so the count alone could come to the same txid for other content.
-    const txid = Math.max(this.#head.txid + Math.max(1, changes.commits), this.#attempted + 1);
-    this.#attempted = txid;
-    const image = this.#tail.image();
-    try {
-      if (!whole) this.#assertGrowth(changes);
-      const object = whole
-        ? await writeSnapshot(backend, place, { txid, image, ...(cloned ? { clone_path: this.checkout } : {}) })
-        : await writeSegment(backend, place, { prev: this.#head, txid, changes, image });
-      this.#tail.assertNotReset();
-      await this.#advance(object.head, mark);
-      this.#durable_page_count = changes.page_count;
-      this.#depth = whole ? 0 : this.#depth + 1;
-      return object;
-    } catch (error) {
-      this.#tail.giveBack(changes);
-      throw error;
-    }
-  }
-
-  #assertGrowth(changes: Changes): void {
-    try {
-      assertGrowth(Math.min(this.#durable_page_count, changes.low_page_count), new Set(changes.pages), {
-        page_size: this.#tail.page_size,
-        page_count: changes.page_count,
-      });
-    } catch (error) {
-      throw new RebaseNeeded((error as Error).message);
-    }
-  }
-
-  /** Moves the branch's head. The record names the old and the new one first, so that a crash between leaves one of them true. */
-  async #advance(head: Head, mark: WalMark | undefined): Promise<void> {
-    this.#record([{ head: this.#head, mark: this.#recorded }, { head, mark }], false);
-    const touched_at = new Date(this.#context.clock.now()).toISOString();
-    await this.#lease.write((ref) =>
-      ref.txid === head.txid && ref.digest === head.digest
-        ? undefined
-        : { ...ref, txid: head.txid, digest: head.digest, touched_at }
-    );
-    this.#head = head;
-    this.#recorded = mark;
   }
 
   async #close(): Promise<void> {
@@ -474,14 +408,6 @@ export class CaptureSession {
     } finally {
       held.release();
     }
-  }
-
-  #record(heads: { head: Head; mark: WalMark | undefined }[], remember: boolean): void {
-    if (remember) this.#recorded = heads[0]!.mark;
-    this.#context.workspace.writeSessionRecord(this.checkout, {
-      lineage: this.#lease.ref.lineage,
-      heads: heads.map(({ head, mark }) => ({ txid: head.txid, digest: head.digest, mark: mark ?? null })),
-    });
   }
 
   #wantRebase(reason: string): void {
