@@ -162,7 +162,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     publisher,
     metrics,
     sessions: () => sessions.infos(() => true),
-    sessionCount: () => sessions.size,
+    sessionCount: () => sessions.openCount,
     clock,
     random,
     log,

@@ -28,6 +28,13 @@ export class Sessions {
     return this.#entries.size;
   }
 
+  /** Sessions that are open. */
+  get openCount(): number {
+    let count = 0;
+    for (const { session } of this.#entries.values()) if (session !== "pending") count++;
+    return count;
+  }
+
   /** Branches with a session, open or being opened. */
   addresses(): Address[] {
     return [...this.#entries.values()].map((entry) => entry.address);

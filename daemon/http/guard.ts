@@ -60,6 +60,7 @@ class Connection {
   #phase_at_ms: number;
   #writing_since_ms: number | undefined;
   #closed = false;
+  readonly #ended = Promise.withResolvers<void>();
 
   constructor(client: Deno.TcpConn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
     this.#client = client;
@@ -68,6 +69,11 @@ class Connection {
     this.#timeouts = timeouts;
     // A new connection owes its first request's head at once, as in the servers this follows.
     this.#request_at_ms = this.#phase_at_ms = clock.monotonic();
+  }
+
+  /** Resolves when the connection is closed. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
   }
 
   /** Pipes both ways until either side ends or a deadline passes. */
@@ -116,6 +122,7 @@ class Connection {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#ended.resolve();
     for (const side of [this.#client, this.#server]) {
       try {
         side.close();
@@ -208,6 +215,11 @@ export class ConnectionGuard {
     } catch {
       // It was closed before.
     }
+  }
+
+  /** Resolves when every connection has been ended by one of its sides. */
+  async drained(): Promise<void> {
+    await Promise.all([...this.#connections.values()].map((connection) => connection.ended));
   }
 
   /** Ends everything. */

@@ -11,6 +11,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
+import { withDeadline } from "../deadline.ts";
 import type { Dispatcher } from "../dispatch.ts";
 import type { Log } from "../log.ts";
 import type { Metrics } from "../metrics.ts";
@@ -24,6 +25,8 @@ import { eventStream } from "./sse.ts";
 const MAX_DRAINED_BYTES = 16 << 20;
 /** Seconds of a profile unless the request says otherwise; the contract's number. */
 const DEFAULT_PROFILE_SECONDS = 30;
+/** How long the end waits for answers to be taken. */
+const LAST_ANSWERS_MS = 2_000;
 /** Left of the write budget for encoding and sending a profile. */
 const PROFILE_MARGIN_MS = 5_000;
 
@@ -97,11 +100,16 @@ export class HttpServer {
     this.#guard.stopAccepting();
   }
 
-  /** Ends everything; event streams are the publisher's to end first. */
+  /** Ends everything, answers that are on their way last; event streams are the publisher's to end first. */
   async close(): Promise<void> {
     this.#ending.abort();
+    this.#guard.stopAccepting();
+    const ended = this.#server.shutdown();
+    // The answer to a shutdown is among them. Who does not take his is not waited for.
+    const taken = ended.then(() => this.#guard.drained());
+    await withDeadline(taken, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
     await this.#guard.close();
-    await this.#server.shutdown();
+    await ended;
   }
 
   readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
