@@ -13,7 +13,6 @@ const BLOT = 0x2a;
 /** Replaces every occurrence of a secret in a stream by asterisks. */
 export class Redactor {
   readonly #secrets: Buffer[];
-  readonly #longest: number;
   #held: Buffer = Buffer.alloc(0);
   /** How often a secret was found. */
   found = 0;
@@ -21,7 +20,6 @@ export class Redactor {
   /** Looks for each of `secrets`; empty ones are ignored. */
   constructor(secrets: readonly string[]) {
     this.#secrets = secrets.filter((secret) => secret !== "").map((secret) => Buffer.from(secret));
-    this.#longest = Math.max(0, ...this.#secrets.map((secret) => secret.length));
   }
 
   /** The next bytes that may pass; possibly none. */
@@ -63,12 +61,20 @@ export class Redactor {
 
   /** How many bytes at the end could begin a secret. */
   #beginning(buffer: Buffer): number {
-    for (let length = Math.min(this.#longest - 1, buffer.length); length > 0; length--) {
-      const tail = buffer.subarray(buffer.length - length);
-      if (this.#secrets.some((secret) => length < secret.length && tail.equals(secret.subarray(0, length)))) {
-        return length;
-      }
+    let longest = 0;
+    for (const secret of this.#secrets) {
+      let at = buffer.indexOf(secret[0]!, Math.max(0, buffer.length - secret.length + 1));
+      while (at >= 0 && !beginsAt(buffer, at, secret)) at = buffer.indexOf(secret[0]!, at + 1);
+      if (at >= 0) longest = Math.max(longest, buffer.length - at);
     }
-    return 0;
+    return longest;
   }
+}
+
+/** Whether all that follows in `buffer` is the beginning of `secret`. */
+function beginsAt(buffer: Buffer, at: number, secret: Buffer): boolean {
+  for (let offset = 0; at + offset < buffer.length; offset++) {
+    if (buffer[at + offset] !== secret[offset]) return false;
+  }
+  return true;
 }
