@@ -288,18 +288,7 @@ function missingSubcommand(name: readonly string[], context: ParseContext): Task
   return usage(`${capital(name.join(" "))} needs one of ${rest.join(", ")}`, undefined);
 }
 
-/** The nearest candidate, unless it is far; the library is loaded only for a call that failed. */
+/** The nearest candidate, unless it is far; loaded only for a call that failed. */
 async function nearest(word: string, candidates: readonly string[]): Promise<string | undefined> {
-  const { levenshteinDistance } = await import("@std/text/levenshtein-distance");
-  const text = word.toLowerCase().slice(0, 64);
-  let best: { candidate: string; distance: number } | undefined;
-  for (const candidate of candidates) {
-    const isPrefix = text.length >= 3 && candidate.startsWith(text);
-    // Of equals, the one that begins alike.
-    const distance = isPrefix ? 0 : levenshteinDistance(text, candidate) + (candidate[0] === text[0] ? 0 : 0.5);
-    // Two swapped letters are two edits.
-    const limit = candidate.length <= 3 ? 1.5 : Math.max(2.5, candidate.length / 3);
-    if (distance <= limit && (best === undefined || distance < best.distance)) best = { candidate, distance };
-  }
-  return best?.candidate;
+  return (await import("../lib/text/nearest.ts")).nearest(word, candidates);
 }

@@ -13,6 +13,7 @@ export const ERROR_CODES = {
   usage: "the words or flags of a call are wrong",
   invalid_name: "a database, branch or checkpoint name breaks the naming rules",
   invalid_request: "a request has a missing, wrong or unknown field",
+  invalid_config: "a configuration file or an environment variable breaks a rule",
   unknown_op: "the operation does not exist",
   not_found: "the database, branch, checkpoint or file does not exist",
   already_exists: "the database, branch, checkpoint or file exists already",
