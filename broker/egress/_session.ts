@@ -86,6 +86,8 @@ export class Session {
   readonly peer: string;
   #admission: Admission | undefined;
   #upstream: Wire | undefined;
+  /** What is waited for before there is an upstream. */
+  #waiting: AbortController | undefined;
 
   /** Serves `stream`, which came from the address `peer`. */
   constructor(stream: Stream, peer: string, parts: Parts) {
@@ -104,6 +106,7 @@ export class Session {
   close(): void {
     this.client.close();
     this.#upstream?.close();
+    this.#waiting?.abort(new Refused("client_gone"));
   }
 
   /** Ends both sides and leaves the task's count. */
@@ -188,8 +191,9 @@ export class Session {
   }
 
   #bounded(reason: "resolve_timeout" | "connect_timeout", time: "resolve_ms" | "connect_ms"): AbortSignal {
-    const abort = new AbortController();
+    const abort = this.#waiting = new AbortController();
     this.deadline.within(this.parts.timeouts[time], () => abort.abort(new Refused(reason)));
+    if (this.client.closed) abort.abort(new Refused("client_gone"));
     return abort.signal;
   }
 }

@@ -217,6 +217,23 @@ Deno.test("Expect: 100-continue is answered, and the body then taken", async () 
   assertEquals((await client.response()).body, "hello");
 });
 
+Deno.test("an answer that comes before the end of the body reaches the client, and ends the connection", async () => {
+  await using server = Server.start(async (conn) => {
+    await conn.read(new Uint8Array(1_000));
+    await conn.write(latin1("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nstop"));
+    await conn.closeWrite();
+    while (await conn.read(new Uint8Array(64 << 10)) !== null);
+  });
+  await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
+  const client = await bench.client();
+  const head = get("http://allowed.example/", "allowed.example", bench.admit(), "Content-Length: 1000000");
+  await client.send(head.replace("GET", "POST") + "x".repeat(1_000));
+  const { status, head: answer, body } = await client.response();
+  assertEquals([status, body, answer.includes("Connection: close")], [413, "stop", true]);
+  await client.send("x".repeat(1_000)).catch(() => {});
+  assertEquals(await client.rest(), "");
+});
+
 Deno.test("responses keep their content however they are framed", async () => {
   const long = "x".repeat(300_000);
   const answers: Record<string, string> = {

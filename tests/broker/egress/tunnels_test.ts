@@ -149,6 +149,30 @@ Deno.test("connections that prove nothing are bounded for each client address, a
   assertEquals(proxy.decisions.at(-1)!.reason, "overloaded");
 });
 
+Deno.test("close() does not wait for a lookup or a connection that hangs", async () => {
+  await using server = Server.echo();
+  const never = new Promise<never>(() => {});
+  const hanging = [
+    { resolve: () => never },
+    {
+      connect: (_address: string, _port: number, signal: AbortSignal) =>
+        new Promise<never>((_, reject) => {
+          if (signal.aborted) reject(signal.reason);
+          signal.addEventListener("abort", () => reject(signal.reason));
+        }),
+      resolve: () => Promise.resolve(["8.8.8.8", "9.9.9.9"]),
+    },
+  ];
+  for (const options of hanging) {
+    await using proxy = await bench(server, options);
+    const client = await proxy.client();
+    await client.send(connectHead("allowed.example:5432", proxy.admit()));
+    await until(() => proxy.proxy.connections === 1);
+    await proxy.proxy.close();
+    assertEquals(proxy.proxy.connections, 0);
+  }
+});
+
 Deno.test("close() ends every connection and waits for it", async () => {
   await using server = Server.echo();
   await using proxy = await bench(server);
