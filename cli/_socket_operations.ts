@@ -19,8 +19,8 @@ export async function openSocketOperations(plan: Plan, signal: AbortSignal): Pro
   return {
     branches: branchOperations(client),
     store: async () => {
-      const { openStore } = await import("../lib/store/open.ts");
-      return store ??= await openStore(plan.store, { holder: "cli" });
+      const { openPlanned } = await import("./_store_operations.ts");
+      return store ??= await openPlanned(plan);
     },
     live: liveOperations(client, plan.socket, signal),
     sqliteVersion: async () => (await client.call("status", {})).sqlite_version,

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { FlagValue, Plan } from "./command.ts";
+import type { FlagValue, Plan, S3Plan } from "./command.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 
 /** Parsed positionals and flags of one call. */
@@ -17,9 +17,19 @@ export class Args {
     this.#plan = plan;
   }
 
-  /** Absolute directory of the store. */
+  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
   get store(): string {
     return this.#plan.store;
+  }
+
+  /** Absolute directory of checkouts and caches. */
+  get workspace(): string {
+    return this.#plan.workspace;
+  }
+
+  /** How buckets are reached, when there are any. */
+  get s3(): S3Plan | undefined {
+    return this.#plan.s3;
   }
 
   /** Absolute path of the daemon's socket. */

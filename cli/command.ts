@@ -7,6 +7,8 @@
 
 import type { Io } from "./io.ts";
 import type { Args } from "./args.ts";
+import type { S3Access } from "../lib/backend/s3_permissions.ts";
+import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { Operations } from "./operations.ts";
 import type { PermissionSet } from "./permissions.ts";
 
@@ -27,8 +29,12 @@ export interface FlagSpec {
   default?: string;
   /** The environment variable that stands in for the flag. */
   env?: string;
+  /** The one that is asked where that is not set: a name that others gave the same thing. */
+  other_env?: string;
   /** A boolean that is on unless `--no-<name>` is given. */
   negatable?: true;
+  /** A boolean of which it counts whether it was given at all: null when not. */
+  undecided?: true;
   /** May be given more than once. */
   repeatable?: true;
   /** The command does not run without it. */
@@ -39,9 +45,10 @@ export interface FlagSpec {
 
 /**
  * What a positional argument is checked as: `address` may name a checkpoint, `branch` may not, `name` is a
- * branch or checkpoint name, `file` becomes an absolute path, `word` is anything.
+ * branch or checkpoint name, `file` becomes an absolute path, `store` an absolute directory or `s3://bucket/prefix`,
+ * `word` is anything.
  */
-export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "word";
+export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "store" | "word";
 
 /** A positional argument. */
 export interface PositionalSpec {
@@ -70,12 +77,24 @@ export interface Plan {
   command: string;
   positionals: Record<string, string>;
   flags: Record<string, FlagValue>;
-  /** Absolute directory of the store. */
+  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
   store: string;
+  /** Absolute directory of checkouts, caches and locks: that of the store itself, if it is in one. */
+  workspace: string;
+  /** How buckets are reached; only when a store of the call is in one. */
+  s3?: S3Plan;
   /** Absolute path of the daemon's socket. */
   socket: string;
   /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
   route: Route;
+}
+
+/** How a call reaches buckets. */
+export interface S3Plan {
+  /** As the engine takes it. */
+  options: S3StoreOptions;
+  /** What it may touch for that. */
+  access: S3Access;
 }
 
 /** Who does the work of a command. */
@@ -94,7 +113,7 @@ export interface CommandModule<Result extends object = object> {
   exitCode?(result: Result): number;
 }
 
-/** A command that works without a store and a daemon's operations: help, version, the daemon itself. */
+/** A command that works without one store's operations: help, version, the daemon itself, a copy of a whole store. */
 export interface LocalModule<Result extends object = object> {
   /** Does the work. */
   run(args: Args, io: Io): Promise<Result | undefined>;
@@ -123,11 +142,12 @@ interface CommandBase {
 
 /**
  * A row of the table. `uses` says who does the work: `nothing` runs inline with every permission revoked; `store`
- * always works on the store; `branches` goes through the daemon when one is alive; `daemon` needs one; `serve` is one.
+ * always works on the store; `stores` on those that its arguments name; `branches` goes through the daemon when one is
+ * alive; `daemon` needs one; `serve` is one.
  */
 export type CommandSpec =
   & CommandBase
   & (
-    | { uses: "nothing" | "serve"; load(): Promise<LocalModule> }
+    | { uses: "nothing" | "serve" | "stores"; load(): Promise<LocalModule> }
     | { uses: "store" | "branches" | "daemon"; load(): Promise<CommandModule> }
   );

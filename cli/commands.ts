@@ -5,6 +5,7 @@
  * @module
  */
 
+import { S3_ENV, S3_SYS } from "../lib/backend/s3_permissions.ts";
 import { type CommandSpec, type FlagSpec, GROUPS, type Plan } from "./command.ts";
 import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "./permissions.ts";
 import { BRANCH_COMMANDS } from "./table/branches.ts";
@@ -23,16 +24,46 @@ export const GLOBAL_FLAGS: readonly FlagSpec[] = [
   {
     name: "store",
     kind: "string",
-    value: "DIRECTORY",
+    value: "LOCATION",
     env: "BSTORE_STORE",
     default: "~/.taskd/store",
-    help: "Where the branches are kept: a directory or file:///path",
+    help: "Where the branches are kept: a directory, file:///path or s3://bucket/prefix",
+  },
+  {
+    name: "s3-endpoint",
+    kind: "string",
+    value: "URL",
+    env: "BSTORE_S3_ENDPOINT",
+    other_env: "AWS_ENDPOINT_URL_S3",
+    help: "The server of s3:// stores; by default AWS",
+  },
+  {
+    name: "s3-region",
+    kind: "string",
+    value: "REGION",
+    env: "BSTORE_S3_REGION",
+    other_env: "AWS_REGION",
+    help: "Its region; by default us-east-1",
+  },
+  {
+    name: "s3-path-style",
+    kind: "boolean",
+    undecided: true,
+    env: "BSTORE_S3_PATH_STYLE",
+    help: "The bucket is in the path and not in the host's name; by default so with an endpoint",
+  },
+  {
+    name: "workspace",
+    kind: "file",
+    value: "DIRECTORY",
+    env: "BSTORE_WORKSPACE",
+    help: "Checkouts, caches and locks of an s3:// store; by default below ~/.taskd/workspaces",
   },
   {
     name: "socket",
     kind: "file",
     value: "FILE",
-    help: "The daemon's unix socket; by default taskd.sock in the store's directory",
+    help: "The daemon's unix socket; by default taskd.sock in the store's directory or workspace",
   },
   { name: "json", kind: "boolean", help: "Print one JSON object: the result, or the error" },
   { name: "quiet", kind: "boolean", help: "Print results that were asked for and errors, nothing else" },
@@ -44,10 +75,13 @@ export function findCommand(name: string): CommandSpec | undefined {
   return COMMANDS.find((command) => command.name === name);
 }
 
-/** The environment variables that the program reads: flags' stand-ins, and where `~` is. */
+/** The environment variables that the program reads: flags' stand-ins, where `~` is, and what the SDK of S3 asks. */
 export function environmentNames(): string[] {
   const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
-  return [...new Set(["HOME", ...flags.flatMap((flag) => flag.env ?? [])])];
+  const named = flags.flatMap((flag) => [flag.env ?? [], flag.other_env ?? []].flat());
+  const families = S3_ENV.filter((name) => name.endsWith("*")).map((name) => name.slice(0, -1));
+  const single = named.filter((name) => !families.some((family) => name.startsWith(family)));
+  return [...new Set(["HOME", ...single, ...S3_ENV])];
 }
 
 /**
@@ -81,7 +115,9 @@ function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
     command: command.name,
     positionals: Object.fromEntries(command.positionals.map((positional) => [positional.name, "/sample"])),
     flags: Object.fromEntries([...GLOBAL_FLAGS, ...command.flags].map((flag) => [flag.name, "/sample"])),
-    store: "/sample",
+    store: "s3://sample",
+    workspace: "/sample",
+    s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
     socket: "/sample/taskd.sock",
     route,
   };

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { S3_ENV } from "../lib/backend/s3_permissions.ts";
 import { GROUPS, type Plan } from "./command.ts";
 import { COMMANDS, environmentNames, GLOBAL_FLAGS, launchFlags } from "./commands.ts";
 import { commandHelp, commandsMarkdown, overview } from "./help.ts";
@@ -63,10 +64,22 @@ Deno.test("launchFlags() never prompts, lists programs and variables, and loads 
     "--allow-write",
     "--allow-net",
     `--allow-run=${Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp"}`,
-    "--allow-env=HOME,BSTORE_STORE,BSTORE_TOKEN",
+    `--allow-env=${environmentNames().join(",")}`,
     "--allow-sys",
   ]);
-  assertEquals(environmentNames(), ["HOME", "BSTORE_STORE", "BSTORE_TOKEN"]);
+  assertEquals(
+    environmentNames(),
+    [
+      "HOME",
+      "BSTORE_STORE",
+      "BSTORE_S3_ENDPOINT",
+      "BSTORE_S3_REGION",
+      "BSTORE_S3_PATH_STYLE",
+      "BSTORE_WORKSPACE",
+      "BSTORE_TOKEN",
+      ...S3_ENV,
+    ].filter((name, index, all) => all.indexOf(name) === index),
+  );
 });
 
 Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {
@@ -83,6 +96,7 @@ Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {
 });
 
 Deno.test("branchNeeds() never gives a client of the daemon the store", () => {
-  const plan: Plan = { command: "fork", positionals: {}, flags: {}, store: "/s", socket: "/s/k", route: "socket" };
+  const call = { command: "fork", positionals: {}, flags: {}, store: "/s", workspace: "/s" };
+  const plan: Plan = { ...call, socket: "/s/k", route: "socket" };
   assertEquals(branchNeeds(plan), { ...NO_PERMISSIONS, read: ["/s/k"], write: ["/s/k"], net: ["unix:/s/k"] });
 });

@@ -40,7 +40,7 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
   try {
     ({ plan, spec } = await understand(argv));
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
-    if (plan.route === "store" || spec.uses === "serve") await makeStoreDirectory(plan.store);
+    for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
@@ -56,8 +56,17 @@ async function understand(argv: readonly string[]): Promise<{ plan: Plan; spec: 
     call = await parseCall(["help", ...call.topic], { ...context, absolute: absolutePath });
   }
   if (call.kind === "help") throw new Error("Help has no plan");
-  const launch: LaunchContext = { home: Deno.env.get("HOME") || undefined, absolute: absolutePath, daemonSocket };
+  const env = (name: string) => Deno.env.get(name) || undefined;
+  const launch: LaunchContext = { home: env("HOME"), env, absolute: absolutePath, daemonSocket };
   return { plan: await planCall(call, launch), spec: call.spec };
+}
+
+/** What the call may write to, and the command itself could not make: it is not allowed to touch what is above. */
+function directoriesToMake({ route, workspace, positionals }: Plan, spec: CommandSpec): string[] {
+  if (route === "store" || spec.uses === "serve") return [workspace];
+  if (spec.uses !== "stores") return [];
+  const target = positionals.target ?? "";
+  return target.startsWith("/") ? [target] : [];
 }
 
 /** The words could not be read, so this is all there is to tell whether a program or a person is calling. */
@@ -121,8 +130,8 @@ function onSignals(callback: (code: number) => void): () => void {
   };
 }
 
-/** Asks the store's directory who serves it. */
-async function daemonSocket(directory: string): Promise<string | undefined> {
+/** Asks the workspace who works in it. */
+async function daemonSocket(workspace: string): Promise<string | undefined> {
   const { readDaemonInfo } = await import("../lib/store/daemon_lock.ts");
-  return (await readDaemonInfo(directory))?.socket;
+  return (await readDaemonInfo(workspace))?.socket;
 }

@@ -75,7 +75,8 @@ export function flagHelp(flag: FlagSpec): string {
   const notes = [];
   if (flag.required) notes.push("required");
   if (flag.default !== undefined && flag.kind !== "boolean") notes.push(`default ${flag.default}`);
-  if (flag.env !== undefined) notes.push(`or ${flag.env}`);
+  const variables = [flag.env, flag.other_env].filter((name) => name !== undefined);
+  if (variables.length > 0) notes.push(`or ${variables.join(", ")}`);
   return notes.length === 0 ? flag.help : `${flag.help} (${notes.join("; ")})`;
 }
 

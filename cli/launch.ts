@@ -1,12 +1,12 @@
 /**
- * From a parsed call to its plan: where the store and the socket are, and who
+ * From a parsed call to its plan: where the store, its workspace and the socket are, and who
  * does the work. Runs before permissions are narrowed, so it only looks.
  *
  * @module
  */
 
 import { TaskdError } from "../lib/errors.ts";
-import type { CommandSpec, FlagValue, Plan, Route } from "./command.ts";
+import type { CommandSpec, FlagValue, Plan, Route, S3Plan } from "./command.ts";
 
 /** Bytes that a unix socket's path may have: sun_path without its final NUL, on Linux and on macOS. */
 const SOCKET_PATH_MAX_BYTES = Deno.build.os === "darwin" ? 103 : 107;
@@ -17,8 +17,10 @@ export interface LaunchContext {
   home: string | undefined;
   /** A path as absolute. */
   absolute(path: string): string;
-  /** The socket of the live daemon that serves a store's directory; undefined when none does. */
-  daemonSocket(directory: string): Promise<string | undefined>;
+  /** The value of an environment variable. */
+  env(name: string): string | undefined;
+  /** The socket of the live daemon that works in a workspace; undefined when none does. */
+  daemonSocket(workspace: string): Promise<string | undefined>;
 }
 
 /** Makes the plan of a call. */
@@ -28,14 +30,64 @@ export async function planCall(
 ): Promise<Plan> {
   const { spec, positionals, flags } = call;
   const plan = { command: spec.name, positionals, flags };
-  if (spec.uses === "nothing") return { ...plan, store: "", socket: "", route: "none" };
-  const store = storeDirectory(String(flags.store), context);
+  if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
+  if (spec.uses === "stores") return { ...plan, ...NO_STORE, ...await planStores(call, context) };
+  const place = await storePlace(String(flags.store), flags, context);
   const named = typeof flags.socket === "string" ? flags.socket : undefined;
-  const live = spec.uses === "serve" || named !== undefined ? undefined : await context.daemonSocket(store);
-  const socket = named ?? live ?? `${store}/taskd.sock`;
+  const live = spec.uses === "serve" || named !== undefined ? undefined : await context.daemonSocket(place.workspace);
+  const socket = named ?? live ?? `${place.workspace}/taskd.sock`;
   const route = routeOf(spec, { live: live !== undefined, named: named !== undefined });
   if (route === "socket" || spec.uses === "serve") checkSocketPath(socket);
-  return { ...plan, store, socket, route };
+  return { ...plan, ...place, socket, route };
+}
+
+const NO_STORE = { store: "", workspace: "", socket: "", route: "none" } as const;
+
+/** Where a store is, and its files on this host. */
+async function storePlace(
+  location: string,
+  flags: Record<string, FlagValue>,
+  context: LaunchContext,
+): Promise<Pick<Plan, "store" | "workspace" | "s3">> {
+  if (isBucket(location)) {
+    const { bucketPlace, bucketWorkspace } = await import("./bucket_place.ts");
+    const place = bucketPlace(location, flags, context);
+    return { ...place, workspace: bucketWorkspace(place, flags, context) };
+  }
+  const directory = storeDirectory(location, context);
+  if (typeof flags.workspace === "string") {
+    throw new TaskdError("usage", `Cannot use ${flags.workspace} as a workspace: ${directory} is its own`, {
+      hint: "Leave -workspace and BSTORE_WORKSPACE to stores in S3",
+    });
+  }
+  return { store: directory, workspace: directory };
+}
+
+/** Where the stores are that a call's arguments name. All buckets among them are on one server. */
+async function planStores(
+  { spec, positionals, flags }: Parameters<typeof planCall>[0],
+  context: LaunchContext,
+): Promise<{ positionals: Record<string, string>; s3?: S3Plan }> {
+  const places = { ...positionals };
+  let s3: S3Plan | undefined;
+  for (const { name } of spec.positionals.filter(({ kind }) => kind === "store")) {
+    const location = positionals[name] ?? "";
+    if (!isBucket(location)) {
+      places[name] = storeDirectory(location, context);
+      continue;
+    }
+    const { bucketPlace } = await import("./bucket_place.ts");
+    const place = bucketPlace(location, flags, context);
+    places[name] = place.store;
+    const net = [...new Set([...s3?.access.net ?? [], ...place.s3.access.net])];
+    s3 = { ...place.s3, access: { ...place.s3.access, net } };
+  }
+  return { positionals: places, ...(s3 === undefined ? {} : { s3 }) };
+}
+
+/** Also what was meant as one, such as `s3:/bucket`: a directory of that name had better be written `./s3:`. */
+function isBucket(location: string): boolean {
+  return /^s3:/i.test(location);
 }
 
 /** A socket that is named is meant: the work goes there, or fails. */
@@ -49,7 +101,7 @@ function routeOf(spec: CommandSpec, daemon: { live: boolean; named: boolean }): 
 export function storeDirectory(location: string, context: Pick<LaunchContext, "home" | "absolute">): string {
   if (location.startsWith("file:")) return context.absolute(pathOfUrl(location));
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(location)?.[1];
-  if (scheme !== undefined) throw cannotUse(location, `${scheme}:// stores are not supported yet`);
+  if (scheme !== undefined) throw cannotUse(location, `there are no ${scheme}:// stores`);
   if (location === "" || location.includes("\0")) throw cannotUse(location, "it is not a path");
   if (location !== "~" && !location.startsWith("~/")) return context.absolute(location);
   if (context.home === undefined) throw cannotUse(location, "HOME is not set");
@@ -68,8 +120,10 @@ function pathOfUrl(location: string): string {
 }
 
 function cannotUse(location: string, why: string): TaskdError {
-  return new TaskdError("usage", `Cannot use ${JSON.stringify(location.slice(0, 200))} as a store: ${why}`, {
-    hint: "Name a directory with -store or BSTORE_STORE",
+  // What stands before an @ may be a secret.
+  const shown = JSON.stringify(location.replace(/\/\/[^/]*@/, "//...@").slice(0, 200));
+  return new TaskdError("usage", `Cannot use ${shown} as a store: ${why}`, {
+    hint: "Name a directory or s3://bucket/prefix with -store or BSTORE_STORE",
   });
 }
 

@@ -1,14 +1,33 @@
-import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import {
+  assertEquals,
+  assertMatch,
+  assertNotEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { TaskdError } from "../lib/errors.ts";
-import type { Plan } from "./command.ts";
+import type { FlagValue, Plan } from "./command.ts";
 import { findCommand } from "./commands.ts";
 import { absolutePath, parentOf, planCall, storeDirectory } from "./launch.ts";
 
-const context = { home: "/home/ada", absolute: (path: string) => path.startsWith("/") ? path : `/here/${path}` };
+const context = {
+  home: "/home/ada",
+  absolute: (path: string) => path.startsWith("/") ? path : `/here/${path}`,
+  env: (name: string) => name.startsWith("AWS_ACCESS") ? "key" : undefined,
+};
 
-function plan(name: string, given: { store?: string; socket?: string; daemon?: string } = {}): Promise<Plan> {
-  const flags = { store: given.store ?? "~/.taskd/store", socket: given.socket ?? null };
-  const call = { spec: findCommand(name)!, positionals: {}, flags };
+interface Given {
+  store?: string;
+  socket?: string;
+  daemon?: string;
+  flags?: Record<string, FlagValue>;
+  positionals?: Record<string, string>;
+}
+
+function plan(name: string, given: Given = {}): Promise<Plan> {
+  const flags = { store: given.store ?? "~/.taskd/store", socket: given.socket ?? null, ...given.flags };
+  const call = { spec: findCommand(name)!, positionals: given.positionals ?? {}, flags };
   return planCall(call, { ...context, daemonSocket: () => Promise.resolve(given.daemon) });
 }
 
@@ -28,8 +47,8 @@ Deno.test("storeDirectory() refuses what is not a directory's name", () => {
   for (
     const location of [
       "",
-      "s3://bucket/prefix",
       "https://x/y",
+      "gs://bucket/prefix",
       "file://host/path",
       "file:///x?y",
       "file:x",
@@ -42,6 +61,49 @@ Deno.test("storeDirectory() refuses what is not a directory's name", () => {
     assertEquals(error.code, "usage");
   }
   assertThrows(() => storeDirectory("~/x", { ...context, home: undefined }), TaskdError, "HOME is not set");
+  const told = assertThrows(() => storeDirectory("s4://me:secret@bucket", context), TaskdError);
+  assertEquals(told.message, 'Cannot use "s4://...@bucket" as a store: there are no s4:// stores');
+});
+
+Deno.test("planCall() gives a store in a bucket a workspace of its own, by location and endpoint", async () => {
+  const at_aws = await plan("fork", { store: "s3://bucket/a/" });
+  assertEquals(at_aws.store, "s3://bucket/a");
+  assertMatch(at_aws.workspace, /^\/home\/ada\/\.taskd\/workspaces\/[0-9a-f]{16}$/);
+  assertEquals(at_aws.socket, `${at_aws.workspace}/taskd.sock`);
+  assertEquals(at_aws.s3?.options, {});
+  const flags = { "s3-endpoint": "HTTP://Minio:9000/", "s3-region": "eu-west-1", "s3-path-style": false };
+  const elsewhere = await plan("fork", { store: "s3://bucket/a", flags });
+  assertEquals(elsewhere.s3?.options, { endpoint: "http://minio:9000", region: "eu-west-1", path_style: false });
+  assertEquals(elsewhere.s3?.access.net, ["bucket.minio:9000"]);
+  assertNotEquals(elsewhere.workspace, at_aws.workspace);
+  const named = await plan("serve", { store: "s3://bucket", flags: { workspace: "/w" } });
+  assertEquals([named.workspace, named.socket], ["/w", "/w/taskd.sock"]);
+  assertEquals((await plan("fork")).s3, undefined);
+});
+
+Deno.test("planCall() refuses what reaches no bucket, and repeats no password", async () => {
+  const table: [Given, string][] = [
+    [{ store: "s3:/x" }, "Cannot open s3:/x: it is no bucket and prefix"],
+    [{ store: "s3://me:secret@bucket" }, "it is no bucket and prefix"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://me:secret@minio" } }, "it must not hold credentials"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "secret" } }, "it is no http or https URL"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://x?secret" } }, "it must end with its path"],
+    [{ store: "s3://bucket", flags: { "s3-region": "a.evil.example/" } }, "as a region of S3"],
+    [{ store: "/s", flags: { workspace: "/w" } }, "Cannot use /w as a workspace: /s is its own"],
+  ];
+  for (const [given, words] of table) {
+    const error = await assertRejects(() => plan("fork", given), TaskdError, words);
+    assertEquals([error.code, error.message.includes("secret")], ["usage", false]);
+  }
+});
+
+Deno.test("planCall() places both ends of copy-store, and asks for no store beside them", async () => {
+  const up = await plan("copy-store", { positionals: { source: "~/s", target: "s3://b/t/" }, store: "nonsense://" });
+  assertEquals(up.positionals, { source: "/home/ada/s", target: "s3://b/t" });
+  assertEquals([up.store, up.workspace, up.route], ["", "", "none"]);
+  const across = await plan("copy-store", { positionals: { source: "s3://a", target: "s3://b" } });
+  assertEquals(across.s3?.access.net, ["a.s3.us-east-1.amazonaws.com:443", "b.s3.us-east-1.amazonaws.com:443"]);
+  assertEquals((await plan("copy-store", { positionals: { source: "/a", target: "/b" } })).s3, undefined);
 });
 
 Deno.test("planCall() sends commands of branches to the daemon when one is alive", async () => {

@@ -116,7 +116,7 @@ export function liveSessions(ops: Operations): SessionOperations {
 export async function openOperations(plan: Plan, signal: AbortSignal): Promise<Operations> {
   if (plan.route === "store") {
     const { openStoreOperations } = await import("./_store_operations.ts");
-    return await openStoreOperations(plan.store);
+    return await openStoreOperations(plan);
   }
   const { openSocketOperations } = await import("./_socket_operations.ts");
   return await openSocketOperations(plan, signal);

@@ -140,14 +140,15 @@ function checkFlags(
 ): Record<string, FlagValue> {
   const values: Record<string, FlagValue> = {};
   for (const flag of [...context.globals, ...spec.flags]) {
-    const fromEnv = flag.env === undefined ? undefined : context.env(flag.env) || undefined;
+    const variable = [flag.env, flag.other_env].find((name) => name !== undefined && context.env(name));
+    const fromEnv = variable === undefined ? undefined : context.env(variable);
     const texts = given.get(flag.name) ?? one(fromEnv) ?? one(flag.default);
     if (texts === undefined) {
       if (flag.required) throw usage(`${capital(spec.name)} needs --${flag.name} ${flag.value ?? ""}`.trim(), spec);
-      values[flag.name] = flag.kind === "boolean" ? false : flag.repeatable ? [] : null;
+      values[flag.name] = flag.kind === "boolean" && !flag.undecided ? false : flag.repeatable ? [] : null;
       continue;
     }
-    const source = given.has(flag.name) ? `--${flag.name}` : fromEnv !== undefined ? flag.env! : `--${flag.name}`;
+    const source = given.has(flag.name) ? `--${flag.name}` : variable ?? `--${flag.name}`;
     const read = texts.map((text) => readValue(flag, text, { source, spec, context }));
     values[flag.name] = flag.repeatable ? read.map(String) : read[0]!;
   }
@@ -162,7 +163,7 @@ function readValue(
   try {
     switch (flag.kind) {
       case "boolean":
-        return text === "true";
+        return parseSwitch(text);
       case "duration":
         return atLeast(parseDuration(text), flag, text);
       case "bytes":
@@ -184,6 +185,13 @@ function readValue(
 function atLeast(ms: number, flag: FlagSpec, text: string): number {
   if (ms >= (flag.minimum ?? 0)) return ms;
   throw new TaskdError("usage", `${quote(text)} is shorter than ${flag.minimum}ms`);
+}
+
+/** Words of the call are checked before; those of the environment come as people write them there. */
+function parseSwitch(text: string): boolean {
+  if (text === "true" || text === "1") return true;
+  if (text === "false" || text === "0") return false;
+  throw new TaskdError("usage", `${quote(text)} is neither 1 nor 0`);
 }
 
 function parseInteger(text: string, minimum: number): number {
@@ -237,6 +245,8 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
     }
     case "file":
       return context.absolute(checkPath(word));
+    // Planning knows what a store's location means.
+    case "store":
     case "word":
       return word;
   }

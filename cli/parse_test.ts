@@ -70,6 +70,22 @@ Deno.test("parseCall() lets the command line win over the environment, and that 
   assertEquals(await storeOf(["branches"], { BSTORE_STORE: "" }), "~/.taskd/store");
 });
 
+Deno.test("parseCall() asks for another variable where the first is not set, and reads switches from either", async () => {
+  const flags = async (env: Record<string, string>) => {
+    const call = await parse(["branches"], env);
+    return call.kind === "command" ? call.flags : {};
+  };
+  assertEquals((await flags({ AWS_REGION: "a" }))["s3-region"], "a");
+  assertEquals((await flags({ AWS_REGION: "a", BSTORE_S3_REGION: "b" }))["s3-region"], "b");
+  assertEquals((await flags({ AWS_REGION: "a", BSTORE_S3_REGION: "" }))["s3-region"], "a");
+  for (const [text, on] of [["1", true], ["true", true], ["0", false], ["false", false]] as const) {
+    assertEquals((await flags({ BSTORE_S3_PATH_STYLE: text }))["s3-path-style"], on);
+  }
+  assertEquals((await flags({}))["s3-path-style"], null);
+  assertEquals((await parsed("branches", "--s3-path-style=false")).flags["s3-path-style"], false);
+  await assertRejects(() => flags({ BSTORE_S3_PATH_STYLE: "yes" }), TaskdError, "Cannot read BSTORE_S3_PATH_STYLE");
+});
+
 Deno.test("parseCall() understands the ways to ask for help and for the version", async () => {
   assertEquals(await parse([]), { kind: "help", topic: [] });
   assertEquals(await parse(["--help"]), { kind: "help", topic: [] });

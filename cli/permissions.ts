@@ -33,9 +33,22 @@ export const NO_PERMISSIONS: PermissionSet = {
  */
 export const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
 
-/** What direct work on a store needs: its directory, the cloning program, and the type of the store's file system. */
+/**
+ * What direct work on a store needs: its directory, the cloning program, and the type of that file system; for a store
+ * in a bucket also what reaching that takes.
+ */
 export function storeNeeds(plan: Plan): PermissionSet {
-  return { ...NO_PERMISSIONS, read: [plan.store], write: [plan.store], run: [CLONE_PROGRAM], sys: ["statfs"] };
+  return unionOf(directoryNeeds(plan.workspace), bucketNeeds(plan));
+}
+
+/** What a directory of stored files or checkouts takes. */
+export function directoryNeeds(directory: string): PermissionSet {
+  return { ...NO_PERMISSIONS, read: [directory], write: [directory], run: [CLONE_PROGRAM], sys: ["statfs"] };
+}
+
+/** What reaching the buckets of a call takes; nothing where there are none. */
+export function bucketNeeds({ s3 }: Plan): PermissionSet {
+  return s3 === undefined ? NO_PERMISSIONS : { ...NO_PERMISSIONS, ...s3.access };
 }
 
 /** What a client of the daemon needs: its socket. Unix sockets need read, write and net on the very path. */

@@ -23,7 +23,9 @@ export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
 
 /** Loads what the table names. */
 export const loadFromTable: Load = async (spec) => {
-  if (spec.uses === "nothing" || spec.uses === "serve") return { local: true, module: await spec.load() };
+  if (spec.uses === "nothing" || spec.uses === "serve" || spec.uses === "stores") {
+    return { local: true, module: await spec.load() };
+  }
   return { local: false, module: await spec.load() };
 };
 

@@ -16,7 +16,7 @@ async function run(name: string, module: LocalModule, flags: Record<string, Flag
     isTerminal: () => false,
   });
   const spec: CommandSpec = findCommand(name)!;
-  const plan = { command: name, positionals: {}, flags, store: "", socket: "", route: "none" } as const;
+  const plan = { command: name, positionals: {}, flags, store: "", workspace: "", socket: "", route: "none" } as const;
   const io = new Io({
     stdout: sink("stdout"),
     stderr: sink("stderr"),

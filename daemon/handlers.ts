@@ -25,6 +25,8 @@ export interface HandlerContext {
   locks: KeyedMutex;
   /** Where the store is, for people. */
   location: string;
+  /** Directory of its files on this host. */
+  workspace: string;
   pid: number;
   /** Milliseconds that a collection on demand keeps unreachable objects, unless it says otherwise. */
   gc_grace_ms: number;
@@ -217,7 +219,7 @@ export function createHandlers(context: HandlerContext): Handlers {
 
     export: async (args) => {
       const address = pointOf(args);
-      refuseInside(context.location, args.path);
+      refuseInside(context.workspace, args.path);
       if (address.checkpoint === undefined) await flushLocked([address]);
       const outside = { write: EXPORT_SUFFIXES.map((suffix) => args.path + suffix) };
       return await engine.store("export", [address, args.path, flag("force", args.force)], outside);

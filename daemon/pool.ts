@@ -10,6 +10,7 @@
  * @module
  */
 
+import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
@@ -46,8 +47,10 @@ const END_DEADLINE_MS = 1_000;
 /** Options of {@linkcode WorkerPool.start}. */
 export interface WorkerPoolOptions {
   setup: WorkerSetup;
-  /** The store's directory, and others whose files belong to it: all that workers may read and write. */
+  /** The workspace, as it is spelled and as it really is: all that workers may read and write. */
   directories: string[];
+  /** What they may touch beyond for a store in a bucket. */
+  s3_access?: S3Access;
   /** At least 2; {@linkcode DEFAULT_WORKERS} when absent. */
   workers?: number;
   clock: Clock;
@@ -188,9 +191,10 @@ export class WorkerPool implements Engine {
   }
 
   #start(outside: OutsidePaths, listener: WorkerListener): WorkerThread {
-    const { setup, directories, module } = this.#options;
+    const { setup, directories, s3_access, module } = this.#options;
     const write = [...directories, ...outside.write ?? []];
-    const access = { read: [...write, ...outside.read ?? []], write };
+    const read = [...write, ...outside.read ?? []];
+    const access = { read, write, ...(s3_access === undefined ? {} : { s3: s3_access }) };
     return new WorkerThread(setup, { access, listener, ...(module === undefined ? {} : { module }) });
   }
 

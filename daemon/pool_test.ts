@@ -10,7 +10,7 @@ async function faultyPool(log: string[] = [], events: string[] = []): Promise<Wo
   const directory = await Deno.makeTempDir();
   await Deno.remove(directory);
   return await WorkerPool.start({
-    setup: { store: directory, flush_every_ms: 0, snapshot_every: 1 },
+    setup: { store: directory, workspace: directory, flush_every_ms: 0, snapshot_every: 1 },
     directories: [directory],
     workers: 2,
     clock: systemClock,

@@ -8,13 +8,15 @@
  * @module
  */
 
+import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
-import { storeDirectory } from "../lib/store/open.ts";
+import { type S3StoreOptions, storeDirectory } from "../lib/store/open.ts";
+import { isS3Location } from "../lib/store/s3_location.ts";
 import { VERSION } from "../lib/version.ts";
 import { Connections } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
@@ -44,8 +46,12 @@ const GOODBYE_DEADLINE_MS = 2_000;
 
 /** Options of {@linkcode serve}. */
 export interface ServeOptions {
-  /** Location of the store: a directory or a file:// URL. */
+  /** Location of the store: a directory, a file:// URL or s3://bucket/prefix. */
   store: string;
+  /** Directory of checkouts, caches and locks; a store in a directory is its own. */
+  workspace?: string;
+  /** How the bucket of a store in S3 is reached, and what may be touched for that. */
+  s3?: { options: S3StoreOptions; access: S3Access };
   /** Absolute path of the unix socket. */
   socket: string;
   /** Milliseconds between timer flushes; 0 turns them off. {@linkcode DEFAULT_FLUSH_EVERY_MS} when absent. */
@@ -88,7 +94,7 @@ export interface HttpListenOptions {
 
 /** A daemon that serves. */
 export interface RunningDaemon {
-  /** The store's directory. */
+  /** The store's directory, or s3://bucket/prefix. */
   readonly store: string;
   /** Path of the socket. */
   readonly socket: string;
@@ -111,13 +117,13 @@ export interface UnclosedSession {
 /**
  * Serves a store until it is told to stop.
  *
- * Requires read and write on the store and the socket, `--allow-net=unix:<socket>`, `--allow-run` of cp and
- * `--allow-sys=umask,statfs`.
+ * Requires read and write on the workspace and the socket, `--allow-net=unix:<socket>`, `--allow-run` of cp and
+ * `--allow-sys=umask,statfs`; for a store in S3 also what `s3.access` lists.
  *
  * @throws {TaskdError} `daemon_running` when the store or the socket is another daemon's; else what is wrong with them.
  */
 export async function serve(options: ServeOptions): Promise<RunningDaemon> {
-  const store = storeDirectory(options.store);
+  const { store, workspace } = placeOf(options);
   const snapshot_every = options.snapshot_every ?? DEFAULT_SNAPSHOT_EVERY;
   const flush_every_ms = options.flush_every_ms ?? DEFAULT_FLUSH_EVERY_MS;
   checkNumbers(flush_every_ms, snapshot_every);
@@ -125,12 +131,13 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const clock = options.clock ?? systemClock;
   const random = options.random ?? systemRandom;
   // A listener that may not be is refused before anything is touched.
+  const { s3 } = options;
   const listener = options.http && checkListener(options.http, random);
   const log = oneLineLog(options.log ?? (() => {}));
   await using cleanup = new AsyncDisposableStack();
 
-  await makeDirectory(store);
-  const lock = await acquireDaemonLock(store);
+  await makeDirectory(workspace);
+  const lock = await acquireDaemonLock(workspace);
   cleanup.defer(() => lock.release());
   const socket = await bindSocket(options.socket);
   cleanup.defer(() => void socket.close());
@@ -138,8 +145,9 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const publisher = new Publisher({ clock, ...deadlineOf(options) });
   const metrics = new Metrics(VERSION);
   const engine = await WorkerPool.start({
-    setup: { store: options.store, flush_every_ms, snapshot_every },
-    directories: directoriesOf(store),
+    setup: { store, workspace, flush_every_ms, snapshot_every, ...(s3 === undefined ? {} : { s3: s3.options }) },
+    directories: directoriesOf(workspace),
+    ...(s3 === undefined ? {} : { s3_access: s3.access }),
     ...(options.workers === undefined ? {} : { workers: options.workers }),
     clock,
     log,
@@ -154,7 +162,8 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const locks = new KeyedMutex();
   const stopped = Promise.withResolvers<void>();
   const onShutdown = () => stopped.resolve();
-  const handlers = createHandlers({ engine, sessions, locks, location: store, pid: Deno.pid, gc_grace_ms, onShutdown });
+  const about = { location: store, workspace, pid: Deno.pid };
+  const handlers = createHandlers({ engine, sessions, locks, ...about, gc_grace_ms, onShutdown });
   const isLive = (address: Address) => sessions.live(address) !== undefined;
   const dispatcher = new Dispatcher(counted(handlers, { metrics, clock, isLive }), log);
   const http = listener && await startHttp(listener, {
@@ -257,18 +266,30 @@ function checkNumbers(flush_every_ms: number, snapshot_every: number): void {
   }
 }
 
-/** The lock stands in the store's directory, so that has to be there first. */
-async function makeDirectory(store: string): Promise<void> {
+/** Where the store is and where its files on this host are. */
+function placeOf({ store, workspace }: ServeOptions): { store: string; workspace: string } {
+  if (!isS3Location(store)) {
+    const directory = storeDirectory(store);
+    return { store: directory, workspace: directory };
+  }
+  if (workspace !== undefined) return { store, workspace };
+  throw new TaskdError("usage", `Cannot serve ${store}: no workspace is named`, {
+    hint: "Name a directory for its checkouts",
+  });
+}
+
+/** The lock stands in the workspace, so that has to be there first. */
+async function makeDirectory(workspace: string): Promise<void> {
   try {
-    await Deno.mkdir(store, { recursive: true, mode: 0o700 });
+    await Deno.mkdir(workspace, { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw fileError(error, `Cannot make the store's directory ${store}`);
+    throw fileError(error, `Cannot make the directory ${workspace}`);
   }
 }
 
-/** The store's directory as it is spelled and as it really is: a permission must cover both. */
-function directoriesOf(store: string): string[] {
-  return [...new Set([store, Deno.realPathSync(store)])];
+/** The workspace as it is spelled and as it really is: a permission must cover both. */
+function directoriesOf(workspace: string): string[] {
+  return [...new Set([workspace, Deno.realPathSync(workspace)])];
 }
 
 function deadlineOf({ write_deadline_ms }: ServeOptions): { write_deadline_ms?: number } {

@@ -32,7 +32,9 @@ class Host {
   }
 
   static async setUp(setup: WorkerSetup): Promise<Host> {
-    const store = await openStore(setup.store, { holder: "daemon", depth_floor: setup.snapshot_every, log: sendLog });
+    const { store: location, workspace, s3, snapshot_every: depth_floor } = setup;
+    const bucket = s3 === undefined ? {} : { workspace, s3 };
+    const store = await openStore(location, { holder: "daemon", depth_floor, log: sendLog, ...bucket });
     return new Host(store, setup);
   }
 

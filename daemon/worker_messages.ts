@@ -7,12 +7,17 @@
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
+import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { SessionMethod, StoreMethod } from "./engine.ts";
 
 /** What a worker needs to know first. */
 export interface WorkerSetup {
   /** The store's location. */
   store: string;
+  /** Directory of checkouts, caches and locks. */
+  workspace: string;
+  /** How the server of a bucket is reached. */
+  s3?: S3StoreOptions;
   flush_every_ms: number;
   snapshot_every: number;
 }

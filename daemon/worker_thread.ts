@@ -5,6 +5,7 @@
  * @module
  */
 
+import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
@@ -13,8 +14,8 @@ import type {} from "./worker.ts";
 
 /** How a worker is started. */
 export interface WorkerThreadOptions {
-  /** What it may read and write; nothing else, beside running cp to clone blocks. */
-  access: { read: string[]; write: string[] };
+  /** What it may read and write, and reach for a store in a bucket; nothing else, beside running cp to clone blocks. */
+  access: { read: string[]; write: string[]; s3?: S3Access };
   listener: WorkerListener;
   /** The worker's module; a test may put another in its place. */
   module?: string;
@@ -31,6 +32,9 @@ export interface WorkerListener {
 /** Strict clones go through cp; one spelling, because a grant matches only that. */
 const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
 
+/** The runtime's type lists names; what it takes is the same. */
+type SysPermissions = Deno.PermissionOptionsObject["sys"] & string[];
+
 /** A running worker. */
 export class WorkerThread {
   readonly #worker: Worker;
@@ -44,16 +48,18 @@ export class WorkerThread {
   /** Starts a worker with the narrowest permissions that do. */
   constructor(setup: WorkerSetup, { access, listener, module }: WorkerThreadOptions) {
     this.#listener = listener;
+    const { read, write, s3 } = access;
+    const sys = ["statfs", ...s3?.sys ?? []];
     this.#worker = new Worker(module ?? import.meta.resolve("./worker.ts"), {
       type: "module",
       deno: {
         permissions: {
-          read: access.read,
-          write: access.write,
+          read: [...read, ...s3?.read ?? []],
+          write,
           run: [CLONE_PROGRAM],
-          sys: ["statfs"],
-          env: false,
-          net: false,
+          sys: sys as SysPermissions,
+          env: s3?.env ?? false,
+          net: s3?.net ?? false,
           ffi: false,
           import: false,
         },

@@ -13,6 +13,8 @@ import type { Io } from "../io.ts";
 export async function run(args: Args, io: Io): Promise<undefined> {
   const daemon = await serve({
     store: args.store,
+    workspace: args.workspace,
+    ...(args.s3 === undefined ? {} : { s3: args.s3 }),
     socket: args.socket,
     flush_every_ms: args.numberOf("flush-every"),
     snapshot_every: args.numberOf("snapshot-every"),

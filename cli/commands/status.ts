@@ -37,7 +37,7 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<StatusR
     : { branch: await ops.branches.status(args.address("branch")) };
   const cache = budget_bytes === undefined
     ? {}
-    : { ro_cache: { bytes: await cacheBytes(`${args.store}/checkouts-ro`), budget_bytes } };
+    : { ro_cache: { bytes: await cacheBytes(`${args.workspace}/checkouts-ro`), budget_bytes } };
   return { ...about, sqlite_version: await ops.sqliteVersion(), ...cache };
 }
 

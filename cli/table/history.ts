@@ -5,7 +5,15 @@
  */
 
 import type { CommandSpec } from "../command.ts";
-import { branchNeeds, NO_PERMISSIONS, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
+import {
+  branchNeeds,
+  bucketNeeds,
+  directoryNeeds,
+  NO_PERMISSIONS,
+  socketNeeds,
+  storeNeeds,
+  unionOf,
+} from "../permissions.ts";
 import { BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the groups History and Inspect. */
@@ -122,6 +130,28 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     load: () => import("../commands/gc.ts"),
   },
   {
+    name: "copy-store",
+    group: "Inspect",
+    summary: "Copy a whole store to another place, and prove the copy",
+    details:
+      "Between directories and buckets, in either direction. Stop the daemon first: what is written meanwhile is not " +
+      "copied. A copy that was cut off cannot be opened; the same call goes on where it was. Buckets on both sides are " +
+      "on one server.",
+    positionals: [
+      { name: "source", kind: "store", help: "The store: a directory, file:///path or s3://bucket/prefix" },
+      { name: "target", kind: "store", help: "An empty place, or one with the beginning of the same copy" },
+    ],
+    flags: [],
+    examples: [{ words: "copy-store ~/.taskd/store s3://backups/taskd", why: "Move a store to a bucket, or back" }],
+    output: "note",
+    uses: "stores",
+    needs(plan) {
+      const ends = [plan.positionals.source ?? "", plan.positionals.target ?? ""];
+      return ends.filter((end) => end.startsWith("/")).map(directoryNeeds).reduce(unionOf, bucketNeeds(plan));
+    },
+    load: () => import("../commands/copy_store.ts"),
+  },
+  {
     name: "verify",
     group: "Inspect",
     summary: "Prove that a branch can be restored",
@@ -158,7 +188,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     needs(plan) {
       const needs = branchNeeds(plan);
       if (plan.flags["ro-cache-budget"] === null) return needs;
-      return unionOf(needs, { ...NO_PERMISSIONS, read: [`${plan.store}/checkouts-ro`] });
+      return unionOf(needs, { ...NO_PERMISSIONS, read: [`${plan.workspace}/checkouts-ro`] });
     },
     load: () => import("../commands/status.ts"),
   },

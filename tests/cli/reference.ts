@@ -53,7 +53,15 @@ function permissions(command: CommandSpec): string {
     const from = command.flags.some((flag) => flag.name === "from") ? { from: "FILE" } : {};
     const flags = { ...Object.fromEntries(command.flags.map((flag) => [flag.name, null])), ...from };
     const socket = "SOCKET";
-    const plan = { command: command.name, positionals: file("file"), flags, store: "STORE", socket, route };
+    const plan = {
+      command: command.name,
+      positionals: file("file"),
+      flags,
+      store: "STORE",
+      workspace: "STORE",
+      socket,
+      route,
+    };
     const set = command.needs(plan);
     const parts = PERMISSION_KINDS.filter((kind) => set[kind].length > 0).map((kind) => {
       const places = set[kind].filter((place) => !place.startsWith("/") || kind === "run");

@@ -17,7 +17,7 @@ export interface Outcome {
 export interface Place extends AsyncDisposable {
   /** The directory. */
   base: string;
-  /** The store's directory, which does not exist yet. */
+  /** The store's location: by default a directory that does not exist yet. */
   store: string;
   /** Runs `taskd <words>` there. */
   taskd(...words: string[]): Promise<Outcome>;
@@ -29,15 +29,15 @@ export interface Place extends AsyncDisposable {
 
 const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;
 
-/** Makes a place of its own for one test. */
-export async function makePlace(): Promise<Place> {
+/** Makes a place of its own for one test; `env` adds to the environment of every call. */
+export async function makePlace(options: { store?: string; env?: Record<string, string> } = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
-  const store = `${base}/store`;
+  const store = options.store ?? `${base}/store`;
   const command = (words: string[]) =>
     new Deno.Command(Deno.execPath(), {
       args: ["run", ...launchFlags(), MAIN, ...words],
       cwd: base,
-      env: { BSTORE_STORE: store, NO_COLOR: "1" },
+      env: { BSTORE_STORE: store, NO_COLOR: "1", ...options.env },
       stdin: "null",
       stdout: "piped",
       stderr: "piped",

@@ -1,0 +1,54 @@
+/**
+ * The command `taskd copy-store`.
+ *
+ * @module
+ */
+
+import type { Backend } from "../../lib/backend/backend.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { copyStore, type CopyStoreResult } from "../../lib/store/copy_store.ts";
+import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { MANIFEST_KEY } from "../../lib/store/keys.ts";
+import { openBackend } from "../../lib/store/open.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { count } from "./_words.ts";
+
+/** What was copied, from where to where. */
+export type CopyStoreReport = { source: string; target: string } & CopyStoreResult;
+
+/** Copies, or goes on with a copy. */
+export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
+  const [source, target] = [args.positional("source"), args.positional("target")];
+  if (source === target) {
+    throw new TaskdError("usage", `Cannot copy ${source} to itself`, { hint: "Name another place" });
+  }
+  if (source.startsWith("/")) await lookAtSource(source, io);
+  const open = (location: string): Promise<Backend> =>
+    openBackend(location, args.s3 === undefined ? {} : { s3: args.s3.options });
+  const onProgress = io.progress("copy-store");
+  const result = await copyStore(await open(source), await open(target), { onProgress, signal: io.signal });
+  io.clearProgress();
+  return { source, target, ...result };
+}
+
+/** Opening a directory would make it a place for a store; what is only read from is left as it is. */
+async function lookAtSource(directory: string, io: Io): Promise<void> {
+  try {
+    Deno.statSync(`${directory}/${MANIFEST_KEY}`);
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound || cause instanceof Deno.errors.NotADirectory)) throw cause;
+    throw new TaskdError("not_a_store", `Cannot copy ${directory}: there is no store`, { cause });
+  }
+  if (await readDaemonInfo(directory) !== undefined) {
+    io.note("A daemon serves the source: what it writes from now on is not copied");
+  }
+}
+
+/** One line. */
+export function render(result: CopyStoreReport): string {
+  const skipped = result.skipped === 0 ? "" : `; ${result.skipped} of them were there already`;
+  const what = `${count(result.branches, "branch")} and ${count(result.objects, "object")}`;
+  return `Copied ${what} (${formatBytes(result.copied_bytes)}${skipped}) to ${result.target}`;
+}
