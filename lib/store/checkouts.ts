@@ -26,7 +26,7 @@ import { materialize } from "./materialize.ts";
 import type { Backend } from "../backend/backend.ts";
 import type { Ref } from "./ref.ts";
 import type { CheckoutResult, LongOptions } from "./results.ts";
-import { companions, type Sidecar, type Workspace } from "./workspace.ts";
+import { companions, type RecordedHead, type SessionRecord, type Sidecar, type Workspace } from "./workspace.ts";
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
 export const CLEAN_MARGIN_MS = 1_000;
@@ -101,8 +101,7 @@ export class Checkouts {
     }
     const record = workspace.sessionRecord(path);
     if (record) {
-      const ours = record.lineage === ref.lineage &&
-        record.heads.some(({ txid, digest }) => txid === ref.txid && digest === ref.digest);
+      const ours = recordedHead(record, ref) !== undefined;
       return {
         path,
         identity: ours ? "current" : "foreign",
@@ -229,8 +228,37 @@ export class Checkouts {
     return { path, source };
   }
 
-  /** Records that a checkout, which is quiet now, holds exactly the chain's content. */
-  async stamp(quiet: QuietCheckout, chain: Chain): Promise<void> {
+  /** Whether there is a checkout that belongs to the branch's head, going by what lies beside it. */
+  belongs({ db, branch, ref, chain }: Target): boolean {
+    const { workspace } = this.#context;
+    const path = workspace.checkout(db, branch);
+    if (!stampFile(path)) return false;
+    const record = workspace.sessionRecord(path);
+    return record ? recordedHead(record, ref) !== undefined : workspace.sidecar(path)?.chain_id === chain.id;
+  }
+
+  /**
+   * Notes that a branch is about to get the head `next`, which its checkout will belong to as it belongs to the present
+   * one: whichever the branch has when this process dies, edits made since are still its own. A stamp or
+   * {@linkcode carryOver} ends the note.
+   *
+   * @returns Whether there was a note before, of a session that was cut off.
+   */
+  announce({ db, branch, ref }: Target, next: Omit<RecordedHead, "mark"> & { same_content: boolean }): boolean {
+    const { workspace } = this.#context;
+    const path = workspace.checkout(db, branch);
+    const record = workspace.sessionRecord(path);
+    const mark = record ? recordedHead(record, ref)?.mark ?? null : null;
+    const { same_content, ...head } = next;
+    workspace.writeSessionRecord(path, {
+      lineage: ref.lineage,
+      heads: [{ txid: ref.txid, digest: ref.digest, mark }, { ...head, mark: same_content ? mark : null }],
+    });
+    return record !== undefined;
+  }
+
+  /** Records that a checkout, which is quiet now, holds exactly the target's content. */
+  async stamp(quiet: QuietCheckout, { ref, chain }: Target): Promise<void> {
     const { path } = quiet;
     let shadow: FileStamp | null = null;
     if (quiet.complete && await clonable(this.#context.workspace.root)) {
@@ -248,8 +276,13 @@ export class Checkouts {
         shadow,
         change_counter: quiet.change_counter,
       });
-    } else removeIfPresent(`${path}.sum`);
-    removeIfPresent(`${path}.session`);
+      removeIfPresent(`${path}.session`);
+      return;
+    }
+    // A reader holds part of the content in the log: size and time of the main file would say nothing of it.
+    const { lineage, txid, digest } = ref;
+    this.#context.workspace.writeSessionRecord(path, { lineage, heads: [{ txid, digest, mark: null }] });
+    removeIfPresent(`${path}.sum`);
   }
 
   /** Records the same of a checkout that the calling session holds quiet, and ends its session record. */
@@ -259,24 +292,24 @@ export class Checkouts {
     removeIfPresent(`${path}.session`);
   }
 
-  /** Gives a checkout of `before` the standing of one of `after`, the same content under another chain. */
-  carryOver(before: Target, after: Target): void {
+  /**
+   * Gives a checkout of `before` the standing of one of `after`, the same content under another chain.
+   *
+   * @param interrupted What {@linkcode announce} returned.
+   */
+  carryOver(before: Target, after: Target, interrupted: boolean): void {
     const { workspace } = this.#context;
     const path = workspace.checkout(before.db, before.branch);
     const sidecar = workspace.sidecar(path);
     if (sidecar?.chain_id === before.chain.id) {
       workspace.writeSidecar(path, { ...sidecar, chain_id: after.chain.id });
+      if (!interrupted) return removeIfPresent(`${path}.session`);
     }
     const record = workspace.sessionRecord(path);
-    const head = record?.lineage === before.ref.lineage &&
-      record.heads.find(({ txid, digest }) => txid === before.ref.txid && digest === before.ref.digest);
-    if (head) {
-      const { lineage, txid, digest } = after.ref;
-      workspace.writeSessionRecord(path, {
-        lineage,
-        heads: [{ txid, digest, mark: head.mark }],
-      });
-    }
+    const head = record && recordedHead(record, before.ref);
+    if (!head) return;
+    const { lineage, txid, digest } = after.ref;
+    workspace.writeSessionRecord(path, { lineage, heads: [{ txid, digest, mark: head.mark }] });
   }
 
   /** The shadow beside a checkout, if it still is the content of `chain`. */
@@ -329,6 +362,13 @@ export class Checkouts {
       shadow,
     });
   }
+}
+
+/** What a record says of the head that the branch has; undefined when that is none of its heads. */
+function recordedHead(record: SessionRecord, ref: Ref): RecordedHead | undefined {
+  return record.heads.find(({ lineage = record.lineage, txid, digest }) =>
+    lineage === ref.lineage && txid === ref.txid && digest === ref.digest
+  );
 }
 
 /** The stat-only clean check of the contract. A -wal with anything in it is a possible edit. */

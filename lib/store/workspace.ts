@@ -51,14 +51,25 @@ const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
 });
 
 /**
- * What `.session` says of a checkout that a session is capturing: for each head that the branch may now
- * have (the durable one, and the one that was about to be), how far into the log that head reaches.
+ * What `.session` says of a checkout that a session is capturing, or whose edits an operation at rest is storing: for
+ * each head that the branch may now have (the durable one, and the one that was about to be), how far into the log
+ * that head reaches.
  */
 export interface SessionRecord {
   /** The branch's lineage. */
   lineage: string;
-  /** The heads, each with its place in the log; null when it is not in the log. */
-  heads: { txid: number; digest: string; mark: WalMark | null }[];
+  /** The heads. */
+  heads: RecordedHead[];
+}
+
+/** A head that the branch may have. */
+export interface RecordedHead {
+  /** Its lineage, where that is not the record's. */
+  lineage?: string;
+  txid: number;
+  digest: string;
+  /** Its place in the log; null when it is not in the log. */
+  mark: WalMark | null;
 }
 
 const WalMarkSchema = v.object({
@@ -71,7 +82,12 @@ const WalMarkSchema = v.object({
 
 const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   lineage: v.string(),
-  heads: v.array(v.object({ txid: v.number(), digest: v.string(), mark: v.nullable(WalMarkSchema) })),
+  heads: v.array(v.object({
+    lineage: v.exactOptional(v.string()),
+    txid: v.number(),
+    digest: v.string(),
+    mark: v.nullable(WalMarkSchema),
+  })),
 });
 
 /** What file systems take for one name. */

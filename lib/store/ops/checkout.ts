@@ -71,7 +71,7 @@ async function keepIfSame(
   try {
     using quiet = context.checkouts.open(path);
     if (!await context.checkouts.sameContent(quiet, target)) return false;
-    await context.checkouts.stamp(quiet, target.chain);
+    await context.checkouts.stamp(quiet, target);
     return true;
   } catch (error) {
     if (hasCode(error, "not_a_database", "corrupt", "capture_failed")) {

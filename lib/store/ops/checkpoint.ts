@@ -44,6 +44,10 @@ export async function checkpoint(
     // Released whatever happens from here on: until then no application can write.
     using quiet = stored?.quiet;
     const head = stored?.object.head ?? before.head;
+    if (stored) {
+      const { txid, digest } = head;
+      context.checkouts.announce(targetOf(before), { txid, digest, same_content: false });
+    }
     await lease.write((ref) => withCheckpoint(context, ref, head, name, options.note));
     if (quiet) await stampBestEffort(context, quiet, lease);
     return {
@@ -239,8 +243,7 @@ async function stampBestEffort(
   lease: Lease,
 ): Promise<void> {
   try {
-    const { chain } = await pointIn(context, lease.address, lease.ref);
-    await context.checkouts.stamp(quiet, chain);
+    await context.checkouts.stamp(quiet, targetOf(await pointIn(context, lease.address, lease.ref)));
   } catch (error) {
     // Without a stamp the next look compares contents: slower, not wrong.
     context.log(`stamp of ${quiet.path}: ${(error as Error).message}`);

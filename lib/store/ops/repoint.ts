@@ -89,9 +89,17 @@ export async function compact(
     const before = await pointIn(context, { db, branch }, lease.ref);
     const lineage = await announce(context, lease, before, since);
     const begun = await materializeLineage(context, before, { ...options, epoch: lease.epoch, lineage });
+    const target = targetOf(before);
+    const own = context.checkouts.belongs(target);
+    const interrupted = own && context.checkouts.announce(target, {
+      lineage: begun.lineage,
+      txid: begun.head.txid,
+      digest: begun.head.digest,
+      same_content: true,
+    });
     await moveTo(context, lease, begun);
     const after = await pointIn(context, { db, branch }, lease.ref);
-    context.checkouts.carryOver(targetOf(before), targetOf(after));
+    if (own) context.checkouts.carryOver(target, targetOf(after), interrupted);
     return {
       db,
       branch,
