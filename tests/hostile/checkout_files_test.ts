@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
+import { Writer } from "../support/writers.ts";
 import { Bench, contentOf } from "./_bench.ts";
 
 const main = parseAddress("app");
@@ -201,4 +202,27 @@ Deno.test("checkouts-ro and checkouts may be deleted at any time", async () => {
   await operator.ok("status", main);
   await operator.end();
   await store.audit(["app@third"]);
+});
+
+Deno.test("a reader that holds the log open costs a checkpoint nothing, nor the edits after it", async () => {
+  const { bench: store, checkout } = await bench();
+  await using _ = store;
+  const operator = store.operator();
+  const reader = await Writer.start("python", checkout);
+  try {
+    await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('one')");
+    assertEquals((await reader.run({ seq: 1, kind: "reader", sql: [], reader: "begin" })).result, "ack");
+    for (const name of ["two", "three"]) {
+      await sqlite3Write(checkout, `INSERT INTO t(body) VALUES('${name}')`);
+      await operator.ok("checkpoint", main, name);
+    }
+  } finally {
+    await reader.kill();
+  }
+  await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('four')");
+  await operator.ok("checkpoint", main, "four");
+  await store.expect(operator, "app@main");
+  assertEquals(store.expected.get("app@main"), contentOf(checkout));
+  await operator.end();
+  await store.audit();
 });

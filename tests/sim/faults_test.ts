@@ -1,4 +1,4 @@
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { type BackendCall, type Fault, FaultyBackend, seededFaults } from "../../lib/backend/faulty.ts";
 import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
@@ -6,7 +6,15 @@ import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { VirtualClock } from "./_clock.ts";
 import { Actor, TurnBackend } from "./_scheduler.ts";
-import { assertAfter, assertBeforeOrAfter, run, type Scenario, SCENARIOS } from "./scenarios.ts";
+import {
+  assertAfter,
+  assertBeforeOrAfter,
+  contentAt,
+  insertValue,
+  run,
+  type Scenario,
+  SCENARIOS,
+} from "./scenarios.ts";
 import { makeMemoryDirectory } from "./memory_directory.ts";
 import { copyDirectory, Template } from "./template.ts";
 
@@ -124,6 +132,37 @@ Deno.test("a process that vanishes at any backend call leaves before or after, a
     }
   });
 });
+
+Deno.test("edits made after an operation vanished at any call are the branch's own, and the next checkpoint takes them", async (t) => {
+  await withTemplate(async (template, clock, directory) => {
+    const main = { db: "app", branch: "main" };
+    for (const scenario of SCENARIOS.filter(({ args: [address] }) => isDeepEqual(address, main))) {
+      await t.step(scenario.name, async () => {
+        await atEveryCall(`${scenario.name}, gone`, async (count) => {
+          const { backend, workspace } = await template.copy();
+          const actor = new Actor("gone");
+          const opening = Store.open({ backend: new TurnBackend(backend, actor), workspace, clock, holder: "cli" });
+          const store = await drive(actor, opening);
+          const outcome = run(scenario, store!, directory);
+          outcome.catch(() => {});
+          if (await drive(actor, outcome, count) !== undefined) return false;
+          const left = `${workspace}-left`;
+          await copyDirectory(workspace, left);
+          insertValue(`${left}/checkouts/app/main.db`, "late");
+          clock.advance(PATIENCE_MS);
+          using next = await Store.open({ backend, workspace: left, clock, holder: "cli" });
+          await next.checkpoint(main, "late");
+          assertEquals(await contentAt(next, "app@main", directory), "1,2,3,4,late");
+          return true;
+        });
+      });
+    }
+  });
+});
+
+function isDeepEqual(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
 
 /** Lets an actor make its calls until `work` is done; drops it for good while call number `last` is under way. */
 async function drive<T>(actor: Actor, work: Promise<T>, last = Infinity): Promise<T | undefined> {

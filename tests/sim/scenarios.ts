@@ -106,6 +106,7 @@ export const SCENARIOS: Scenario[] = [
     changes: { "app@other": "1,2,5,6", "app@other-pre-promote": "1,2,3" },
   },
   { name: "compact", op: "compact", args: [at("app@side")], changes: {} },
+  { name: "compact beside an edited checkout", op: "compact", args: [at("app@main")], changes: {} },
   {
     name: "destroy",
     op: "destroy",
