@@ -141,7 +141,13 @@ wire_api = "responses"
         "--prompt",
         instruction,
       ],
-      env: { HOME: home, GOOGLE_GEMINI_BASE_URL: gateway_url, GEMINI_API_KEY: token },
+      env: {
+        HOME: home,
+        GOOGLE_GEMINI_BASE_URL: gateway_url,
+        GEMINI_API_KEY: token,
+        // Without it, it refuses to run anywhere but in folders that a person has trusted.
+        GEMINI_CLI_TRUST_WORKSPACE: "true",
+      },
       files: [{
         path: ".gemini/settings.json",
         content: `${

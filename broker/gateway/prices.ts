@@ -166,19 +166,26 @@ export class PriceBook {
   #dearest(lane: PricedLane, model: string): Price {
     const every = [...this.#lanes[lane].values()].flat();
     const family = every.filter((row) => familyOf(row.model) === familyOf(model));
-    const rows = (family.length > 0 ? family : every).flatMap((row) =>
-      row.long_context ? [row, row.long_context] : [row]
-    );
-    const highest = (kind: keyof Price & keyof typeof rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
-    return {
-      input: highest("input"),
-      input_audio: highest("input_audio"),
-      cache_read: highest("cache_read"),
-      cache_write_5m: highest("cache_write_5m"),
-      cache_write_1h: highest("cache_write_1h"),
-      output: highest("output"),
-    };
+    const rows = family.length > 0 ? family : every;
+    const long = rows.flatMap((row) => row.long_context ?? []);
+    if (long.length === 0) return highestRates(rows);
+    const above = Math.min(...long.map((tier) => tier.above));
+    return { ...highestRates(rows), long_context: { above, ...highestRates([...rows, ...long]) } };
   }
+}
+
+type Rates = Omit<Price, "long_context">;
+
+function highestRates(rows: readonly Rates[]): Required<Rates> {
+  const highest = (kind: keyof Rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
+  return {
+    input: highest("input"),
+    input_audio: highest("input_audio"),
+    cache_read: highest("cache_read"),
+    cache_write_5m: highest("cache_write_5m"),
+    cache_write_1h: highest("cache_write_1h"),
+    output: highest("output"),
+  };
 }
 
 /** What tokens cost at a price, in USD. */

@@ -21,13 +21,13 @@ const LOOKUPS: [PricedLane, string, PriceMatch, number][] = [
   ["vendor_b", "gpt-5-pro", "exact", 15],
   ["vendor_b", "gpt-5.1-codex-max", "prefix", 1.25],
   // gpt-5 is no prefix of another version's name.
-  ["vendor_b", "gpt-5.99", "dearest of family", 60],
+  ["vendor_b", "gpt-5.99", "dearest of family", 30],
   ["vendor_b", "o3", "exact", 2],
   ["vendor_b", "o9-mega", "dearest of family", 150],
   ["vendor_c", "gemini-2.5-flash", "exact", 0.3],
   ["vendor_c", "models/gemini-2.5-pro", "without provider", 1.25],
   ["vendor_c", "gemini-2.5-flash-preview-09-2025", "prefix", 0.3],
-  ["vendor_c", "gemini-9-ultra", "dearest of family", 4],
+  ["vendor_c", "gemini-9-ultra", "dearest of family", 2],
 ];
 
 Deno.test("a model is found exactly, without date, without provider, by prefix, or costs as the dearest", () => {
