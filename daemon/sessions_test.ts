@@ -79,11 +79,12 @@ Deno.test("while a session is being opened it is pending, counts, and a second o
   engine.next.open = gate.promise;
   const opening = sessions.open(ADDRESS);
   assertEquals(await sessions.infos(ANYWHERE), [{ ...ADDRESS, state: "pending" }]);
-  assertEquals(sessions.size, 1);
+  assertEquals([sessions.size, sessions.openCount], [1, 0]);
   assertEquals(await codeOf(() => sessions.open(ADDRESS)), "lease_held");
   assertEquals(await codeOf(async () => await sessions.require(ADDRESS).flush()), "no_session");
   gate.resolve();
   await opening;
+  assertEquals([sessions.size, sessions.openCount], [1, 1]);
   assertEquals((await sessions.infos(ANYWHERE)).map(({ state }) => state), ["active"]);
 });
 

@@ -1,0 +1,208 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import fc from "fast-check";
+import { eventStream, PING_MS } from "../../daemon/http/sse.ts";
+import { Publisher, SUBSCRIBER_BUFFER_EVENTS } from "../../daemon/publisher.ts";
+import type { Client } from "../../lib/client/client.ts";
+import { VirtualClock } from "../support/clock.ts";
+import { Place } from "./_daemon.ts";
+import { HttpDaemon, SseLog } from "./_http.ts";
+import { RawClient } from "./raw_client.ts";
+
+/** Makes `app` with these branches and opens a session of each. */
+async function openSessions(client: Client, branches: string[]): Promise<void> {
+  await client.call("create", { db: "app" });
+  for (const branch of branches) {
+    await client.call("fork", { db: "app", new_branch: branch });
+    await client.call("open", { db: "app", branch });
+  }
+}
+
+/** Flushes `branch` so often, without waiting for each answer. */
+async function flushMany(client: Client, branch: string, times: number): Promise<void> {
+  const flushes = Array.from({ length: times }, () => client.call("flush", { db: "app", branch }));
+  await Promise.all(flushes);
+}
+
+const SESSIONS = 20;
+
+// conformance: 6.same_events 4.http.events 4.socket.subscribe 6.never_blocks 1.transports
+Deno.test("under load each subscriber of either kind sees the same events in the same order, slow ones up to their drop", async () => {
+  const seed = 20260117;
+  const branches = Array.from({ length: SESSIONS }, (_, index) => `b${index}`);
+  const [work] = fc.sample(fc.array(fc.constantFrom(...branches), { minLength: 120, maxLength: 120 }), {
+    numRuns: 1,
+    seed,
+  });
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { flush_every_ms: 50 });
+  using client = await http.daemon.connect();
+  const everything = [await http.daemon.events(), await http.daemon.events()];
+  const streams = await Promise.all(Array.from({ length: 4 }, () => http.events()));
+  // Two that never read: whatever the kernel does not take for them drops them.
+  using deaf_socket = await RawClient.connect(place.socket);
+  assertEquals(await deaf_socket.ask('{"op":"subscribe"}'), { ok: true });
+  using deaf_http = await http.connect();
+  await deaf_http.request("GET /events");
+  await openSessions(client, branches);
+  const late = await http.events();
+  const clients = await Promise.all(branches.map(() => http.daemon.connect()));
+  await Promise.all(work!.map((branch, index) => flushMany(clients[index % clients.length]!, branch, 10)));
+  for (const branch of branches) await client.call("close", { db: "app", branch });
+  for (const one of clients) one.close();
+  // It was dropped long ago; what it was sent until then is there for it to read.
+  const heard = [];
+  for (let event = await deaf_socket.next(); event !== undefined; event = await deaf_socket.next()) heard.push(event);
+  await client.call("shutdown", {});
+  const logs = [...everything, ...streams, late];
+  await Promise.all(logs.map((log) => log.ended));
+
+  const all = everything[0]!.seen;
+  assertEquals(all.filter(({ type }) => type === "session_closed").length, SESSIONS);
+  assert(all.filter(({ type }) => type === "flushed").length >= 1_200);
+  assertEquals(everything[1]!.seen, all);
+  for (const { seen } of streams) assertEquals(seen, all);
+  // Who came later sees the end of it.
+  assert(late.seen.length < all.length);
+  assertEquals(late.seen, all.slice(-late.seen.length));
+  assertEquals(heard.pop().type, "dropped_slow_consumer");
+  assertEquals(heard, all.slice(0, heard.length));
+});
+
+// conformance: 6.same_events 6.envelope.v 6.envelope.ts 6.envelope.type 6.envelope.db 6.envelope.branch 6.envelope.detail 6.type.flushed
+Deno.test("an event's bytes are the same on both channels", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  using client = await http.daemon.connect();
+  using socket = await RawClient.connect(place.socket);
+  const over_http = await http.events();
+  await socket.ask('{"op":"subscribe"}');
+  await client.call("create", { db: "app" });
+  await client.call("open", { db: "app" });
+  await client.call("flush", { db: "app" });
+  await client.call("close", { db: "app" });
+  await over_http.of("session_closed");
+  for (const line of over_http.lines) assertEquals(JSON.parse(line), await socket.next());
+  const [opened, flushed, closed] = over_http.seen;
+  assertEquals([opened?.type, flushed?.type, closed?.type], ["session_opened", "flushed", "session_closed"]);
+  assertEquals([flushed?.v, flushed?.db, flushed?.branch], [1, "app", "main"]);
+  assertMatch(flushed!.ts, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  assertEquals(Object.keys(flushed!), ["v", "ts", "type", "db", "branch", "detail"]);
+  const { kind, txid, duration_seconds } = flushed!.detail as Record<string, unknown>;
+  assertEquals(kind, "manual");
+  assert(Number.isInteger(txid) && typeof duration_seconds === "number" && duration_seconds >= 0);
+});
+
+// conformance: 4.http.events 8.subscriber
+Deno.test("a stream of events is pinged every 15 s, at its beginning too, and never in the middle of an event", async () => {
+  assertEquals(PING_MS, 15_000);
+  const clock = new VirtualClock();
+  const publisher = new Publisher({ clock });
+  const reader = eventStream(publisher, clock, "a").pipeThrough(new TextDecoderStream()).getReader();
+  const next = async () => (await reader.read()).value;
+  assertEquals(await next(), ": ping\n\n");
+  for (let i = 0; i < 4; i++) {
+    while (clock.sleepers === 0) await Promise.resolve();
+    const waiting = next();
+    let pinged = false;
+    waiting.then(() => pinged = true);
+    clock.advance(PING_MS - 1);
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    assertEquals(pinged, false);
+    clock.advance(1);
+    assertEquals(await waiting, ": ping\n\n");
+  }
+  publisher.publish("session_closed", { db: "a", branch: "main" }, {});
+  assertMatch((await next())!, /^id: a-1\ndata: \{.*\}\n\n$/);
+  await reader.cancel();
+  assertEquals(publisher.subscribers, 0);
+});
+
+Deno.test("a thousand streams of events see everything, and cost the daemon little", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  const before = resident(http);
+  const streams: SseLog[] = [];
+  for (let i = 0; i < 20; i++) {
+    streams.push(...await Promise.all(Array.from({ length: 50 }, () => http.events())));
+  }
+  using client = await http.daemon.connect();
+  await client.call("create", { db: "app" });
+  for (let i = 0; i < 5; i++) {
+    await client.call("open", { db: "app" });
+    await client.call("close", { db: "app" });
+  }
+  await Promise.all(streams.map((stream) => stream.count(10)));
+  for (const { seen } of streams) assertEquals(seen, streams[0]!.seen);
+  assert(resident(http) - before < 400e6, `${resident(http) - before} bytes`);
+  assertEquals(await http.daemon.stop(), 0);
+  await Promise.all(streams.map((stream) => stream.ended));
+});
+
+// conformance: 6.write_deadline 6.buffer
+Deno.test("streams that nobody reads are dropped or cut off, closed for real, and hold nobody up", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, {
+    flush_every_ms: 0,
+    http: { timeouts: { stalled_write_ms: 500 } },
+  });
+  const files = () => [...Deno.readDirSync(`/proc/${http.daemon.pid}/fd`)].length;
+  using client = await http.daemon.connect();
+  await openSessions(client, ["b"]);
+  const reading = await http.events();
+  const before = files();
+  const deaf = await Promise.all(Array.from({ length: 8 }, () => http.connect()));
+  for (const raw of deaf) await raw.request("GET /events");
+  while (files() < before + 2 * deaf.length) await pause();
+  let flushes = 0;
+  // Until the kernel's buffers and their own are full and their deadline has passed.
+  for (; files() > before; flushes += 500) await flushMany(client, "b", 500);
+  assertEquals(http.daemon.log.filter((line) => line.includes("defect")), []);
+  await reading.count(flushes);
+  assertEquals(reading.seen.filter(({ type }) => type === "dropped_slow_consumer"), []);
+  for (const raw of deaf) raw[Symbol.dispose]();
+  await reading.cancel();
+});
+
+// conformance: 6.type.dropped_slow_consumer 6.buffer
+Deno.test("a stream that falls behind gets a gapless beginning, one drop event, and its end", async () => {
+  const clock = new VirtualClock();
+  const publisher = new Publisher({ clock });
+  const stream = eventStream(publisher, clock, "a");
+  for (let epoch = 0; publisher.subscribers > 0; epoch++) {
+    publisher.publish("session_opened", { db: "app", branch: "main" }, { holder: "h", epoch });
+    // What the stream itself takes is taken before the buffer counts.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+  const text = await new Response(stream).text();
+  const events = [...text.matchAll(/^data: (.*)$/gm)].map((match) => JSON.parse(match[1]!));
+  const drop = events.pop();
+  assertEquals([drop.type, drop.db, drop.branch, drop.detail], ["dropped_slow_consumer", "", "", {}]);
+  // The buffer, and the two chunks that the stream had already: the ping and an event, and one on its way.
+  assert(events.length >= SUBSCRIBER_BUFFER_EVENTS && events.length <= SUBSCRIBER_BUFFER_EVENTS + 3);
+  assertEquals(events.map(({ detail }) => detail.epoch), events.map((_, index) => index));
+});
+
+Deno.test("a shutdown ends every stream after its last event", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  using client = await http.daemon.connect();
+  await openSessions(client, ["a", "b"]);
+  const streams = await Promise.all(Array.from({ length: 5 }, () => http.events()));
+  // One that does not read is not waited for.
+  using deaf = await http.connect();
+  await deaf.request("GET /events");
+  assertEquals(await http.daemon.stop(), 0);
+  for (const stream of streams) {
+    await stream.ended;
+    assertEquals(stream.seen.map(({ type }) => type).slice(-2), ["session_closed", "session_closed"]);
+  }
+});
+
+function resident(http: HttpDaemon): number {
+  const status = Deno.readTextFileSync(`/proc/${http.daemon.pid}/status`);
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)![1]) * 1024;
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 10));
+}

@@ -1,0 +1,121 @@
+import { assert, assertEquals } from "@std/assert";
+import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
+import { HTTP_TIMEOUTS } from "../../daemon/http/guard.ts";
+import { Place } from "./_daemon.ts";
+import { HttpDaemon } from "./_http.ts";
+
+// conformance: 8.http_timeouts 8.subscriber 6.write_deadline
+Deno.test("the contract's numbers: 5 s for a head, 30 s for a request, 90 s for an answer, 2 min idle, 45 s a write", () => {
+  assertEquals(HTTP_TIMEOUTS, {
+    read_header_ms: 5_000,
+    read_ms: 30_000,
+    write_ms: 90_000,
+    idle_ms: 120_000,
+    stalled_write_ms: 45_000,
+  });
+  assertEquals(WRITE_DEADLINE_MS, 45_000);
+});
+
+/** Files, sockets among them, that a process has open. */
+function openFiles(pid: number): number {
+  return [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
+}
+
+/** Waits until a process has no more files open than before. */
+async function filesBackTo(pid: number, before: number): Promise<void> {
+  while (openFiles(pid) > before) await pause(20);
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function residentBytes(pid: number): number {
+  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)![1]) * 1024;
+}
+
+// conformance: 8.http_timeouts
+Deno.test("heads and bodies that trickle in, and silence, are closed for real; others are served meanwhile", async () => {
+  await using place = new Place();
+  const timeouts = { read_header_ms: 400, read_ms: 700, idle_ms: 600 };
+  await using http = await HttpDaemon.start(place, { http: { timeouts } });
+  const { pid } = http.daemon;
+  const before = openFiles(pid);
+  const trickling = async (start: (raw: Awaited<ReturnType<HttpDaemon["connect"]>>) => Promise<void>) => {
+    using raw = await http.connect();
+    await start(raw);
+    let over = false;
+    const ended = raw.ended().then(() => over = true);
+    // A byte now and then does not buy more time.
+    while (!over) {
+      await raw.send("x").catch(() => {});
+      await pause(100);
+    }
+    await ended;
+  };
+  const slow = [
+    () => trickling((raw) => raw.send("GET /healthz HTTP/1.1\r\nX-Slow: ")),
+    () => trickling((raw) => raw.request("POST /rpc", "Content-Length: 100000")),
+    () => trickling((raw) => raw.request("POST /rpc", "Transfer-Encoding: chunked")),
+    async () => {
+      using raw = await http.connect();
+      await raw.ended();
+    },
+    async () => {
+      using raw = await http.connect();
+      await raw.request("GET /healthz");
+      assertEquals((await raw.response())?.status, 200);
+      await raw.ended();
+    },
+  ];
+  const others = (async () => {
+    for (let i = 0; i < 20; i++) assertEquals((await http.rpc({ op: "databases" })).ok, true);
+  })();
+  await Promise.all([others, ...Array.from({ length: 20 }, () => slow.map((one) => one())).flat()]);
+  await filesBackTo(pid, before);
+});
+
+// conformance: 8.http_timeouts
+Deno.test("readers that stall on /metrics are closed, and their memory comes back", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { http: { timeouts: { stalled_write_ms: 500 } } });
+  const { pid } = http.daemon;
+  for (let i = 0; i < 20; i++) await http.metrics();
+  const before = { files: openFiles(pid), bytes: residentBytes(pid) };
+  const stall = async () => {
+    using raw = await http.connect();
+    // Far more answers than all the buffers on the way hold, and nobody reads one.
+    try {
+      for (let i = 0; i < 4_000; i++) await raw.request("GET /metrics");
+    } catch {
+      // It was closed while it still sent.
+    }
+    await filesBackTo(pid, before.files);
+  };
+  await Promise.all(Array.from({ length: 8 }, stall));
+  await http.metrics();
+  assert(residentBytes(pid) - before.bytes < 200e6, `${residentBytes(pid) - before.bytes} more bytes`);
+});
+
+Deno.test("a request whose head is larger than any need be, or is no HTTP, does not reach the daemon", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  for (
+    const text of [
+      `GET /healthz HTTP/1.1\r\nX: ${"x".repeat(2 << 20)}\r\n\r\n`,
+      `GET /healthz HTTP/1.1\r\n${"X: y\r\n".repeat(10_000)}\r\n`,
+      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+      "SSH-2.0-OpenSSH_9.2\r\n",
+      "GET /healthz HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nHost: x\r\n\r\n0\r\n\r\n",
+      "\0".repeat(1000),
+    ]
+  ) {
+    using raw = await http.connect();
+    await raw.send(text).catch(() => {});
+    await raw.conn.closeWrite().catch(() => {});
+    await raw.ended();
+  }
+  assertEquals((await http.rpc({ op: "databases" })).ok, true);
+  assertEquals(http.daemon.log.filter((line) => line.includes("defect")), []);
+});
