@@ -46,6 +46,10 @@ export const ERROR_CODES = {
   interrupted: "the operation was interrupted",
   overloaded: "the daemon is at a limit of connections or work; try again later",
   stopping: "the daemon is shutting down",
+  auth_failed: "credentials for a code host are missing or were refused",
+  push_rejected: "the code host refused the push",
+  git_failed: "git failed in a way that is not told apart further",
+  timed_out: "a program took longer than its deadline",
   internal: "a defect in this program",
 } as const;
 

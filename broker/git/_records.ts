@@ -1,0 +1,67 @@
+/**
+ * Git's NUL-separated output. Paths are bytes to git; here they are strings with one character per byte (raw paths),
+ * so that none is lost or mistaken for another, and become text only to be shown or matched.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+
+/** A path of git with one character (U+0000 to U+00FF) per byte. */
+export type RawPath = string;
+
+/** The fields of `-z` output, one character per byte. */
+export function splitRecords(bytes: Uint8Array): RawPath[] {
+  const records = binary(bytes).split("\0");
+  records.pop();
+  return records;
+}
+
+/** Bytes as a string with one character per byte. */
+export function binary(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+}
+
+/** The bytes of raw text. */
+export function bytesOf(raw: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(Buffer.from(raw, "latin1"));
+}
+
+/** The path as text; bytes that are no UTF-8 become U+FFFD. */
+export function pathText(raw: RawPath): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytesOf(raw));
+}
+
+/** Whether a path is UTF-8: only such paths can be handed to the file system here. */
+export function isUtf8(raw: RawPath): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(raw));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Text as a raw path. */
+export function rawPath(text: string): RawPath {
+  return Buffer.from(text, "utf8").toString("latin1");
+}
+
+/** Records joined as `-z` input wants them. */
+export function joinRecords(records: readonly RawPath[]): Uint8Array<ArrayBuffer> {
+  return bytesOf(records.map((record) => `${record}\0`).join(""));
+}
+
+/** Whether git, or a file system somewhere, reads this name as `.git`: other case, NTFS's and HFS's spellings. */
+export function isGitName(name: string): boolean {
+  // What HFS+ ignores in a name, as git's utf8.c lists it.
+  const plain = name.replace(/[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g, "").toLowerCase();
+  // NTFS drops spaces and dots at the end, opens streams behind a colon, and has a short name for it.
+  return /^(?:\.git|git~[0-9])[ .]*(?::.*)?$/s.test(plain);
+}
+
+/** Whether git would refuse this path, or a checkout of it would write into somebody's git directory. */
+export function hasGitComponent(raw: RawPath): boolean {
+  // A backslash parts names on Windows.
+  return pathText(raw).split(/[/\\]/).some(isGitName);
+}

@@ -1,0 +1,209 @@
+/**
+ * The only way in which the broker runs git.
+ *
+ * Nothing that a repository, a work tree, the operator's configuration or the environment says can make git run a
+ * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
+ * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it.
+ *
+ * @module
+ */
+
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeText } from "../../lib/text/sanitize.ts";
+import type { GitCredentials } from "./credentials.ts";
+import { gitError } from "./failure.ts";
+import { type ProcessResult, runProcess } from "./process.ts";
+import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
+
+/** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */
+export const GIT_PATHS: readonly string[] = ["/usr/bin/git", "/usr/local/bin/git", "/opt/homebrew/bin/git"];
+
+/** A git directory, and what a command works on beside it. */
+export interface GitRepository {
+  /** Absolute; never below a directory that a sandbox sees. */
+  git_dir: string;
+  /** Absolute path of untrusted files; without it the repository is bare to the command. */
+  work_tree?: string;
+  /** Index file; by default the git directory's own. */
+  index_file?: string;
+}
+
+/** How one command is run. */
+export interface GitRunOptions {
+  repository?: GitRepository;
+  /** What was attempted, for errors: `Cannot clone x`. */
+  attempted: string;
+  stdin?: Uint8Array;
+  /** Milliseconds; by default {@linkcode DEFAULT_DEADLINE_MS}. */
+  deadline_ms?: number;
+  /** Bytes of output; by default {@linkcode DEFAULT_MAX_BYTES}. */
+  max_bytes?: number;
+  /** What more output does; by default it is refused. */
+  on_excess?: "refuse" | "cut";
+  signal?: AbortSignal;
+  /** Opens one transport, for this command alone. */
+  transport?: RepoTransport;
+  /** The operator's credentials, for this command alone: clone and push. */
+  credentials?: GitCredentials;
+  /** More `key=value` settings. */
+  config?: readonly string[];
+  /** More environment, for this command alone: names and times of a commit. */
+  env?: Readonly<Record<string, string>>;
+}
+
+/** What a {@linkcode Git} is made of. */
+export interface GitOptions {
+  /** Absolute path of git; by default the first of {@linkcode GIT_PATHS} that exists. */
+  path?: string;
+  /** An empty directory, absolute: git's HOME and working directory. */
+  home: string;
+  /** By default the system's. */
+  clock?: Clock;
+}
+
+/** A large repository on a slow disk. */
+export const DEFAULT_DEADLINE_MS = 10 * 60_000;
+/** Paths of a few hundred thousand files. */
+export const DEFAULT_MAX_BYTES = 64 << 20;
+
+/** `-c` of every command. What a file of the repository could switch on is switched off by name. */
+const CONFIG: readonly string[] = [
+  "core.hooksPath=/dev/null",
+  "core.fsmonitor=false",
+  "core.attributesFile=/dev/null",
+  "core.excludesFile=/dev/null",
+  "core.untrackedCache=false",
+  "core.splitIndex=false",
+  "core.sharedRepository=umask",
+  "core.protectHFS=true",
+  "core.protectNTFS=true",
+  "core.autocrlf=false",
+  "core.safecrlf=false",
+  "core.precomposeUnicode=false",
+  "core.symlinks=true",
+  "core.askPass=",
+  "core.pager=cat",
+  "core.editor=false",
+  "credential.helper=",
+  "diff.external=",
+  "diff.renames=false",
+  "diff.ignoreSubmodules=all",
+  "submodule.recurse=false",
+  "fetch.recurseSubmodules=false",
+  "push.recurseSubmodules=no",
+  "push.followTags=false",
+  "push.gpgSign=false",
+  "commit.gpgSign=false",
+  "gc.auto=0",
+  "maintenance.auto=false",
+  "transfer.fsckObjects=true",
+  "fetch.fsckObjects=true",
+  "protocol.allow=never",
+  "protocol.ext.allow=never",
+  // A redirection would carry the request, and perhaps credentials, to a host that nobody pinned.
+  "http.followRedirects=false",
+  // A peer that trickles: under 1,000 bytes a second for a minute is a dead one.
+  "http.lowSpeedLimit=1000",
+  "http.lowSpeedTime=60",
+];
+
+/** Runs git. */
+export class Git {
+  /** Absolute path of the program. */
+  readonly path: string;
+  readonly home: string;
+  readonly clock: Clock;
+
+  /** @throws {TaskdError} `not_found` when there is no git. */
+  constructor(options: GitOptions) {
+    this.path = options.path ?? findGit();
+    this.home = options.home;
+    this.clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * Runs a command that has to succeed.
+   *
+   * @throws {TaskdError} Told apart by what git says: `auth_failed`, `not_found`, `unavailable`, `denied`, `no_space`,
+   * `corrupt`, `git_failed`; also `timed_out` and `too_large`.
+   */
+  async run(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {
+    const result = await this.tryRun(args, options);
+    if (result.code !== 0 && !result.truncated) throw gitError(options.attempted, result.stderr);
+    return result;
+  }
+
+  /** {@linkcode run}, as text without the newline at its end. */
+  async text(args: readonly string[], options: GitRunOptions): Promise<string> {
+    return new TextDecoder().decode((await this.run(args, options)).stdout).replace(/\n$/, "");
+  }
+
+  /** Runs a command whose exit code the caller reads. What it said is free of secrets and of control characters. */
+  async tryRun(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {
+    const { repository, credentials, transport, stdin, signal } = options;
+    const config = [
+      ...CONFIG,
+      ...transport === undefined ? [] : [`protocol.${transport}.allow=always`],
+      ...credentials?.config ?? [],
+      ...options.config ?? [],
+    ];
+    const result = await runProcess(this.path, {
+      args: [...config.flatMap((setting) => ["-c", setting]), ...args],
+      env: {
+        PATH: "/usr/bin:/bin",
+        LC_ALL: "C",
+        HOME: this.home,
+        GIT_CONFIG_NOSYSTEM: "1",
+        GIT_CONFIG_GLOBAL: "/dev/null",
+        GIT_ATTR_NOSYSTEM: "1",
+        GIT_TERMINAL_PROMPT: "0",
+        GIT_OPTIONAL_LOCKS: "0",
+        GIT_NO_REPLACE_OBJECTS: "1",
+        GIT_LITERAL_PATHSPECS: "1",
+        GIT_CEILING_DIRECTORIES: "/",
+        GIT_SSH_COMMAND: "/bin/false",
+        ...repositoryEnv(repository),
+        ...credentials?.env,
+        ...options.env,
+      },
+      cwd: this.home,
+      deadline_ms: options.deadline_ms ?? DEFAULT_DEADLINE_MS,
+      max_bytes: options.max_bytes ?? DEFAULT_MAX_BYTES,
+      on_excess: options.on_excess ?? "refuse",
+      clock: this.clock,
+      attempted: options.attempted,
+      ...stdin === undefined ? {} : { stdin },
+      ...signal === undefined ? {} : { signal },
+    });
+    return { ...result, stderr: cleaned(result.stderr, credentials?.secrets ?? []) };
+  }
+}
+
+function repositoryEnv(repository: GitRepository | undefined): Record<string, string> {
+  // Nothing is looked for: where no repository is meant, there is none.
+  if (repository === undefined) return { GIT_DIR: "/dev/null" };
+  const { git_dir, work_tree, index_file } = repository;
+  return {
+    GIT_DIR: git_dir,
+    ...work_tree === undefined ? {} : { GIT_WORK_TREE: work_tree },
+    ...index_file === undefined ? {} : { GIT_INDEX_FILE: index_file },
+  };
+}
+
+function cleaned(stderr: string, secrets: readonly string[]): string {
+  let text = redactUserinfo(stderr);
+  for (const secret of secrets) if (secret !== "") text = text.replaceAll(secret, "***");
+  return sanitizeText(text);
+}
+
+function findGit(): string {
+  for (const path of GIT_PATHS) {
+    try {
+      if (Deno.statSync(path).isFile) return path;
+    } catch {
+      // Not here.
+    }
+  }
+  throw new TaskdError("not_found", `Cannot find git in ${GIT_PATHS.join(", ")}`, { hint: "Install git" });
+}

@@ -1,0 +1,81 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import { parseRepo, redactUserinfo } from "./repo_url.ts";
+
+Deno.test("parseRepo() brings every spelling of a repository to one canonical form", () => {
+  const table: [string, string, string][] = [
+    ["https://github.com/acme/app", "https://github.com/acme/app", "github.com/acme/app"],
+    ["https://GitHub.com/acme/app.git/", "https://github.com/acme/app.git", "github.com/acme/app"],
+    ["https://github.com:443/acme/app", "https://github.com/acme/app", "github.com/acme/app"],
+    ["https://git.example.com:8443/a/b/c.git", "https://git.example.com:8443/a/b/c.git", "git.example.com:8443/a/b/c"],
+    ["github.com/acme/app", "https://github.com/acme/app", "github.com/acme/app"],
+    ["git@github.com:acme/app.git", "ssh://git@github.com/acme/app.git", "github.com/acme/app"],
+    ["ssh://git@github.com/acme/app", "ssh://git@github.com/acme/app", "github.com/acme/app"],
+    ["ssh://git@host.example:2222/acme/app", "ssh://git@host.example:2222/acme/app", "host.example:2222/acme/app"],
+    ["http://127.0.0.1:3000/acme/app", "http://127.0.0.1:3000/acme/app", "127.0.0.1:3000/acme/app"],
+    ["http://[::1]:3000/acme/app", "http://[::1]:3000/acme/app", "[::1]:3000/acme/app"],
+    ["/srv/git/app.git", "/srv/git/app.git", "file:///srv/git/app.git"],
+    ["/srv/my repos/app.git/", "/srv/my repos/app.git", "file:///srv/my repos/app.git"],
+    ["file:///srv/my%20repos/app.git", "/srv/my repos/app.git", "file:///srv/my repos/app.git"],
+  ];
+  for (const [text, clone_url, canonical] of table) {
+    const url = parseRepo(text);
+    assertEquals([url.clone_url, url.canonical], [clone_url, canonical], text);
+  }
+});
+
+Deno.test("parseRepo() refuses what git would read as a program, an option or another host", () => {
+  const table = [
+    "ext::sh -c touch% /x",
+    "ext::sh",
+    "fd::17/foo",
+    "EXT::sh",
+    "transport::address",
+    "--upload-pack=touch",
+    "-oProxyCommand=x",
+    "ssh://-oProxyCommand=x/acme/app",
+    "ssh://git@-oProxyCommand=x/acme/app",
+    "ssh://-oProxyCommand=x@host/acme/app",
+    "-x@host:acme/app",
+    "git@-oProxyCommand=x:acme/app",
+    "https://github.com/-x/app",
+    "https://github.com/acme/--app",
+    "https://github.com/acme/../app",
+    "https://github.com/acme",
+    "https://github.com/acme/.git",
+    "https://github.com/acme/app?x=1",
+    "https://github.com/acme/app#main",
+    "https://github.com/acme/app%00",
+    "https://github.com\\@evil.example/acme/app",
+    "https://evil.example\n/acme/app",
+    "https://github.com/acme/app\u2028",
+    "https://github.com/acme/a\u001bpp",
+    "https://github.com:99999/acme/app",
+    "https:///acme/app",
+    "http://github.com/acme/app",
+    "git://github.com/acme/app",
+    "ftp://github.com/acme/app",
+    "file://server/share/app",
+    "file:///srv/%00",
+    "file:///srv/%0a",
+    "/srv/../etc",
+    "/srv//app",
+    "relative/path",
+    "acme/app",
+    "",
+    "https://github.com/acme/" + "x".repeat(3_000),
+  ];
+  for (const text of table) {
+    const error = assertThrows(() => parseRepo(text), TaskdError, undefined, text);
+    assertEquals(error.code, "invalid_request");
+  }
+});
+
+Deno.test("a secret in an address is refused and not repeated", () => {
+  for (const text of ["https://user:hunter2@github.com/acme/app", "https://hunter2@github.com/acme/app"]) {
+    const error = assertThrows(() => parseRepo(text), TaskdError);
+    assert(!error.message.includes("hunter2"), error.message);
+  }
+  assertThrows(() => parseRepo("ssh://git:hunter2@github.com/acme/app"), TaskdError, "password");
+  assertEquals(redactUserinfo("at https://t0ken:x@h/a and ssh://git@h/a"), "at https://***@h/a and ssh://git@h/a");
+});

@@ -1,0 +1,116 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { join } from "@std/path/join";
+import { parseRepo } from "../../../broker/git/repo_url.ts";
+import { stageRepository } from "../../../broker/git/stage.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { GitBench, plainGit, writeFiles } from "./bench.ts";
+
+Deno.test("the work tree has the commit's files and no .git; the git directory lies elsewhere", async () => {
+  await using bench = await GitBench.start({
+    files: { "a/b.txt": "b\n", "run.sh": "#!/bin/sh\n", "link@": "a/b.txt" },
+  });
+  const staged = await bench.stage();
+  assertEquals([...Deno.readDirSync(staged.work_tree)].map(({ name }) => name).sort(), ["a", "link", "run.sh"]);
+  assertEquals(await Deno.readTextFile(join(staged.work_tree, "a/b.txt")), "b\n");
+  assertEquals(staged.base_branch, "main");
+  assertEquals(staged.base_commit, await plainGit(bench.origin, "rev-parse", "main"));
+});
+
+Deno.test("a base may be a branch, a tag or a commit, and nothing that git reads otherwise", async () => {
+  await using bench = await GitBench.start();
+  const seed = join(bench.root, "seed");
+  await writeFiles(seed, { "two.txt": "2\n" });
+  await plainGit(seed, "checkout", "--quiet", "-b", "feature/x");
+  await plainGit(seed, "add", "-A");
+  await plainGit(seed, "commit", "--quiet", "-m", "two");
+  await plainGit(seed, "tag", "-a", "v2", "-m", "v2");
+  await plainGit(seed, "push", "--quiet", bench.origin, "feature/x", "v2");
+  const commit = await plainGit(seed, "rev-parse", "feature/x");
+  for (const base of ["feature/x", "v2", commit]) {
+    const staged = await bench.stage(base);
+    assertEquals([staged.base_commit, staged.base_branch], [commit, base === "feature/x" ? base : undefined]);
+  }
+  for (const base of ["--upload-pack=id", "-x", "main~1", "main:x", "../x", "a b", "refs/*", "x\n", "@{-1}", "HEAD^"]) {
+    const error = await assertRejects(() => bench.stage(base), TaskdError);
+    assertEquals(error.code, "invalid_request", base);
+  }
+  assertEquals((await assertRejects(() => bench.stage("none"), TaskdError)).code, "not_found");
+});
+
+Deno.test("nothing that a repository's attributes ask for happens at checkout", async () => {
+  const files = {
+    ".gitattributes": "* text eol=crlf ident filter=evil working-tree-encoding=UTF-16 export-ignore\n",
+    "a.txt": "$Id$\nline\n",
+  };
+  await using bench = await GitBench.start();
+  const seed = join(bench.root, "seed");
+  await writeFiles(seed, files);
+  // Past git's own conversions on the way in.
+  for (const path of Object.keys(files)) {
+    const oid = await plainGit(seed, "hash-object", "-w", "--no-filters", path);
+    await plainGit(seed, "update-index", "--add", "--cacheinfo", `100644,${oid},${path}`);
+  }
+  await plainGit(seed, "commit", "--quiet", "-m", "attributes");
+  await plainGit(seed, "push", "--quiet", bench.origin, "main");
+  const { work_tree } = await bench.stage();
+  for (const [path, content] of Object.entries(files)) {
+    assertEquals(await Deno.readTextFile(join(work_tree, path)), content);
+  }
+});
+
+Deno.test("a git directory inside the work tree is refused, and so is a work tree with something in it", async () => {
+  await using bench = await GitBench.start();
+  const url = parseRepo(bench.origin);
+  const stage = (git_dir: string, work_tree: string) => stageRepository(bench.git, { url, git_dir, work_tree });
+  const { root } = bench;
+  await assertRejects(() => stage(join(root, "w", "git"), join(root, "w")), TaskdError, "apart");
+  await assertRejects(() => stage(join(root, "w"), join(root, "w", "x")), TaskdError, "apart");
+  await writeFiles(root, { "full/x": "x" });
+  await assertRejects(() => stage(join(root, "g"), join(root, "full")), TaskdError, "not empty");
+});
+
+Deno.test("a missing, an empty and a broken repository are told apart", async () => {
+  await using bench = await GitBench.start();
+  const { root } = bench;
+  const stage = (path: string) =>
+    stageRepository(bench.git, { url: parseRepo(path), git_dir: `${path}.g`, work_tree: `${path}.w` });
+  assertEquals((await assertRejects(() => stage(join(root, "none")), TaskdError)).code, "not_found");
+  await plainGit(root, "init", "--quiet", "--bare", "empty");
+  await assertRejects(() => stage(join(root, "empty")), TaskdError, "no commits");
+  const seed = join(root, "seed");
+  const entry = `100644 blob ${await plainGit(seed, "rev-parse", "HEAD:README.md")}\t.GIT\n`;
+  await Deno.writeTextFile(join(root, "tree"), entry);
+  const bad = await new Deno.Command("/bin/sh", {
+    args: ["-c", "git mktree < ../tree"],
+    cwd: seed,
+  }).output();
+  const tree = new TextDecoder().decode(bad.stdout).trim();
+  const commit = await plainGit(seed, "commit-tree", tree, "-m", "bad");
+  await plainGit(seed, "push", "--quiet", bench.origin, `${commit}:refs/heads/bad`);
+  const error = await assertRejects(() => bench.stage("bad"), TaskdError);
+  assertEquals(error.code, "corrupt");
+  assert(error.message.includes("hasDotgit"), error.message);
+});
+
+Deno.test("hooks, monitors and configuration of the operator and of the repository run nothing", async () => {
+  await using bench = await GitBench.start();
+  const { root, origin } = bench;
+  const mark = join(root, "ran");
+  const script = join(root, "evil.sh");
+  await Deno.writeTextFile(script, `#!/bin/sh\ntouch ${mark}\n`, { mode: 0o755 });
+  await writeFiles(root, { "home/.gitconfig": `[core]\nfsmonitor = ${script}\nhooksPath = ${root}/hooks\n` });
+  for (const hook of ["post-checkout", "reference-transaction", "post-index-change"]) {
+    await writeFiles(root, { [`hooks/${hook}`]: await Deno.readTextFile(script) });
+    await Deno.chmod(join(root, "hooks", hook), 0o755);
+  }
+  Deno.env.set("GIT_CONFIG_COUNT", "1");
+  Deno.env.set("GIT_CONFIG_KEY_0", "core.fsmonitor");
+  Deno.env.set("GIT_CONFIG_VALUE_0", script);
+  try {
+    await bench.stage();
+  } finally {
+    for (const name of ["COUNT", "KEY_0", "VALUE_0"]) Deno.env.delete(`GIT_CONFIG_${name}`);
+  }
+  await assertRejects(() => Deno.stat(mark), Deno.errors.NotFound);
+  assert((await Deno.stat(origin)).isDirectory);
+});
