@@ -1,10 +1,17 @@
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS, launchFlags } from "../../cli/commands.ts";
+import { COMMANDS, findCommand, launchFlags } from "../../cli/commands.ts";
 import type { CommandSpec, PositionalSpec } from "../../cli/command.ts";
 import type { ProbeReport } from "./support/probe.ts";
 
 const STORE = ["read the store", "write the store", "run cp", "ask for the file system's type"];
 const SOCKET = ["connect to the socket"];
+const BUCKET = [
+  "connect to the bucket's server",
+  "read a variable of the SDK",
+  "read where the home directory is",
+  "read credentials",
+  "ask for the system's release",
+];
 const NAMED = ["read the file named in the call", "write the file named in the call"];
 
 /** What each command may do, told here a second time so that a slip in the table is seen. */
@@ -12,11 +19,11 @@ function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   const name = command.name;
   if (["version", "help", "completion"].includes(name)) return [];
   if (name === "serve") return [...STORE, ...SOCKET, "set the umask"];
-  if (name.startsWith("session ") || name === "watch") return SOCKET;
+  if (name.startsWith("session ") || name === "watch") return [...SOCKET];
   if (name === "create") return [...STORE, NAMED[0]!];
   if (name === "export") return route === "socket" ? [...STORE, ...SOCKET, ...NAMED] : [...STORE, ...NAMED];
-  if (name === "path" || name === "verify" || route === "store") return STORE;
-  return SOCKET;
+  if (["path", "verify", "copy-store"].includes(name) || route === "store") return [...STORE];
+  return [...SOCKET];
 }
 
 const SAMPLES: Record<PositionalSpec["kind"], string> = {
@@ -25,27 +32,41 @@ const SAMPLES: Record<PositionalSpec["kind"], string> = {
   branch: "shop@try",
   name: "v1",
   file: "named",
+  store: "store",
   word: "bash",
 };
 
-function words(command: CommandSpec): string[] {
+/** Where the store is: in a directory, or in a bucket, of which then the target of a copy is a part. */
+type Where = "directory" | "bucket";
+
+function words(command: CommandSpec, where: Where): string[] {
   const flags = command.flags.filter((flag) => flag.required).flatMap((flag) => [`--${flag.name}`, "v1"]);
   if (command.name === "create") flags.push("--from", "named");
-  return [...command.name.split(" "), ...command.positionals.map((positional) => SAMPLES[positional.kind]), ...flags];
+  const named = command.positionals.map(({ name, kind }) =>
+    name === "target" && where === "bucket" ? "s3://bucket/copy" : SAMPLES[kind]
+  );
+  return [...command.name.split(" "), ...named, ...flags];
 }
 
-async function probe(command: CommandSpec, route: "store" | "socket"): Promise<ProbeReport> {
+async function probe(command: CommandSpec, route: "store" | "socket", where: Where): Promise<ProbeReport> {
   const base = await Deno.makeTempDir({ prefix: "probe-" });
   try {
-    await Deno.mkdir(`${base}/store`);
-    for (const file of ["secret", "named", "store/object"]) await Deno.writeTextFile(`${base}/${file}`, file);
+    for (const directory of ["store", ".aws"]) await Deno.mkdir(`${base}/${directory}`);
+    for (const file of ["secret", "named", "store/object", ".aws/credentials"]) {
+      await Deno.writeTextFile(`${base}/${file}`, file);
+    }
     await Deno.writeTextFile(`${base}/module.ts`, "export {};");
     using _socket = Deno.listen({ transport: "unix", path: `${base}/store/taskd.sock` });
     using _other = Deno.listen({ transport: "unix", path: `${base}/other.sock` });
     const socket = route === "socket" ? ["--socket", `${base}/store/taskd.sock`] : [];
+    using server = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const store = where === "directory"
+      ? ["--store", "store"]
+      : ["--store", "s3://bucket/store", "-s3-endpoint", `http://127.0.0.1:${server.addr.port}`, "-workspace", "store"];
     const main = new URL("./support/probe_main.ts", import.meta.url).pathname;
-    const args = ["run", ...launchFlags(), main, "--json", "--store", "store", ...socket, ...words(command)];
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd: base }).output();
+    const args = ["run", ...launchFlags(), main, "--json", ...store, ...socket, ...words(command, where)];
+    const env = { HOME: base, AWS_ACCESS_KEY_ID: "id", DENO_DIR: await denoDirectory() };
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd: base, env }).output();
     const text = new TextDecoder().decode(stdout);
     assertEquals(code, 0, `${text}${new TextDecoder().decode(stderr)}`);
     return JSON.parse(text);
@@ -54,17 +75,40 @@ async function probe(command: CommandSpec, route: "store" | "socket"): Promise<P
   }
 }
 
+async function compare(command: CommandSpec, route: "store" | "socket", where: Where): Promise<void> {
+  const { inside, outside } = await probe(command, route, where);
+  const allowed = Object.keys(inside).filter((attempt) => inside[attempt] === "done");
+  const wanted = expected(command, route);
+  if (where === "bucket" && wanted.includes("write the store")) wanted.push(...BUCKET);
+  assertEquals(allowed.toSorted(), wanted.toSorted(), JSON.stringify(inside));
+  for (const [attempt, outcome] of Object.entries({ ...inside, ...outside })) {
+    if (!allowed.includes(attempt)) assertEquals(outcome, "refused", attempt);
+  }
+  assert(Object.keys(outside).length > 30);
+}
+
+/** Where compiled modules and packages are: by default below the home directory, which is another one here. */
+async function denoDirectory(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
+}
+
 for (const command of COMMANDS) {
   for (const route of command.uses === "branches" ? ["store", "socket"] as const : ["store"] as const) {
     const how = command.uses === "branches" ? ` (on the ${route})` : "";
     Deno.test(`${command.name}${how} can do what it needs and is refused everything else`, async () => {
-      const { inside, outside } = await probe(command, route);
-      const allowed = Object.keys(inside).filter((attempt) => inside[attempt] === "done");
-      assertEquals(allowed.toSorted(), expected(command, route).toSorted(), JSON.stringify(inside));
-      for (const [attempt, outcome] of Object.entries({ ...inside, ...outside })) {
-        if (!allowed.includes(attempt)) assertEquals(outcome, "refused", attempt);
-      }
-      assert(Object.keys(outside).length > 30);
+      await compare(command, route, "directory");
     });
   }
 }
+
+for (const command of COMMANDS.filter(({ uses }) => uses !== "nothing" && uses !== "daemon")) {
+  const how = command.uses === "stores" ? "to a bucket" : "on a bucket";
+  Deno.test(`${command.name} ${how} reaches its one server and what the SDK asks for beside that, nothing else`, async () => {
+    await compare(command, "store", "bucket");
+  });
+}
+
+Deno.test("a client of the daemon reaches no bucket, though its store is in one", async () => {
+  await compare(findCommand("fork")!, "socket", "bucket");
+});

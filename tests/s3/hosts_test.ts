@@ -1,12 +1,16 @@
 import { assertEquals } from "@std/assert";
 import { HeadObjectCommand, S3Client } from "@aws-sdk/client-s3";
 import { type S3Access, s3Access, s3Host, type S3Reach } from "../../lib/backend/s3_permissions.ts";
-import { configOf } from "../../lib/backend/_s3_options.ts";
 
 /** Where the SDK itself would send a request: it is stopped just before. */
 async function hostOfSdk(reach: S3Reach): Promise<string> {
-  const credentials = { access_key_id: "id", secret_access_key: "secret" };
-  const client = new S3Client(configOf({ ...reach, credentials }));
+  const { endpoint, region = "us-east-1", path_style = endpoint !== undefined } = reach;
+  const client = new S3Client({
+    region,
+    forcePathStyle: path_style,
+    credentials: { accessKeyId: "id", secretAccessKey: "secret" },
+    ...(endpoint === undefined ? {} : { endpoint }),
+  });
   const command = new HeadObjectCommand({ Bucket: reach.bucket, Key: "k" });
   let host = "";
   command.middlewareStack.add(() => ({ request }) => {

@@ -22,7 +22,8 @@ const WORKERS = "--include cli/worker.ts --include daemon/worker.ts";
 
 /** The lines as the command table has them now. */
 export function launchLines(): LaunchLines {
-  const flags = launchFlags().join(" ");
+  // A shell would look for files of that name, and some fail when there are none.
+  const flags = launchFlags().map((flag) => flag.includes("*") ? `'${flag}'` : flag).join(" ");
   return {
     tasks: {
       taskd: `deno run ${flags} cli/main.ts`,

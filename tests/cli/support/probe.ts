@@ -17,7 +17,7 @@ export type ProbeReport = { inside: Record<string, string>; outside: Record<stri
 type Attempt = () => unknown;
 
 /** What a command may need. Which of these work depends on the command. */
-function insideAttempts(store: string, socket: string): Record<string, Attempt> {
+function insideAttempts(store: string, socket: string, server: Deno.ConnectOptions): Record<string, Attempt> {
   return {
     "read the store": () => Deno.readTextFileSync(`${store}/object`),
     "write the store": () => Deno.writeTextFileSync(`${store}/new`, ""),
@@ -27,6 +27,11 @@ function insideAttempts(store: string, socket: string): Record<string, Attempt> 
     "connect to the socket": async () => (await Deno.connect({ transport: "unix", path: socket })).close(),
     "read the file named in the call": () => Deno.readTextFileSync(`${store}/../named`),
     "write the file named in the call": () => Deno.writeTextFileSync(`${store}/../named`, ""),
+    "connect to the bucket's server": async () => (await Deno.connect(server)).close(),
+    "read a variable of the SDK": () => Deno.env.get("AWS_REGION"),
+    "read where the home directory is": () => Deno.env.get("HOME"),
+    "read credentials": () => Deno.readTextFileSync(`${store}/../.aws/credentials`),
+    "ask for the system's release": () => Deno.osRelease(),
   };
 }
 
@@ -74,10 +79,11 @@ function outsideAttempts(base: string): Record<string, Attempt> {
     "connect to another unix socket": async () =>
       (await Deno.connect({ transport: "unix", path: `${base}/other.sock` })).close(),
     "listen on another unix socket": () => Deno.listen({ transport: "unix", path: `${base}/mine.sock` }).close(),
-    "read a variable of the environment": () => Deno.env.get("HOME"),
+    "read a variable of the environment": () => Deno.env.get("PATH"),
     "read the environment": () => Deno.env.toObject(),
-    "read the environment through node:process": () => process.env.HOME,
+    "read the environment through node:process": () => process.env.PATH,
     "set a variable of the environment": () => Deno.env.set("PLANTED", "1"),
+    "write credentials": () => Deno.writeTextFileSync(`${base}/.aws/credentials`, ""),
     "ask for the host's name": () => Deno.hostname(),
     "ask for the network's interfaces": () => Deno.networkInterfaces(),
     "load a library": () => Deno.dlopen(secret, {}),
@@ -98,8 +104,10 @@ function outsideAttempts(base: string): Record<string, Attempt> {
 /** Makes every attempt. */
 export async function run(args: Args): Promise<ProbeReport> {
   // Commands that know no store are tried with places that any process could use.
-  const store = args.store || "/tmp/store";
-  const inside = await attemptAll(insideAttempts(store, args.socket || `${store}/taskd.sock`));
+  const store = args.workspace || args.optional("source") || "/tmp/store";
+  const [hostname, port] = (args.s3?.access.net[0] ?? "127.0.0.1:8991").split(":");
+  const server = { hostname: hostname!, port: Number(port) };
+  const inside = await attemptAll(insideAttempts(store, args.socket || `${store}/taskd.sock`, server));
   return { inside, outside: await attemptAll(outsideAttempts(store.slice(0, store.lastIndexOf("/")))) };
 }
 
