@@ -1,6 +1,9 @@
-import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "../../../lib/errors.ts";
 import type { Lane } from "../../../broker/agents.ts";
 import { createServer } from "node:https";
+import { gzipSync } from "node:zlib";
+import { Upstream } from "../../../broker/gateway/upstream.ts";
 import { BODIES, compatBook, harness } from "./harness.ts";
 import { ANTHROPIC, GEMINI, json, OPENAI, pieces, REAL_KEY, sse } from "./vendor_server.ts";
 import { AUTHORITY, CERTIFICATE, KEY } from "./tls_fixture.ts";
@@ -306,4 +309,53 @@ Deno.test("a vendor is reached over TLS, and only when its certificate holds", a
   }
   server.closeAllConnections();
   await new Promise<void>((resolve) => server.close(() => resolve()));
+});
+
+Deno.test("counting tokens and listing models cost nothing and are not unmetered, but count as requests", async () => {
+  await using gate = await harness(json({ input_tokens: 5000, usage: { input_tokens: 5000 } }));
+  const lease = gate.lease("vendor_a");
+  await (await gate.post(lease, "/v1/messages/count_tokens", BODIES.messages)).text();
+  await (await gate.post(lease, "/v1/models", null, { method: "GET", body: null })).text();
+  const { usd, requests, unmetered_requests, priced } = await lease.end();
+  assertEquals({ usd, requests, unmetered_requests, priced }, {
+    usd: 0,
+    requests: 2,
+    unmetered_requests: 0,
+    priced: true,
+  });
+});
+
+Deno.test("an answer that is compressed against the request passes as it is, and is unmetered", async () => {
+  const packed = gzipSync(JSON.stringify(ANTHROPIC.message));
+  await using gate = await harness((response) => {
+    response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" });
+    response.end(packed);
+  });
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+  assertEquals((await response.json()).id, "msg_01", "the client unpacks it");
+  assertEquals([lease.spend().unmetered_requests, lease.spend().priced], [1, false]);
+});
+
+Deno.test("a redirect of the vendor is passed on, and the key follows none", async () => {
+  await using elsewhere = await harness(json({}));
+  await using gate = await harness((response) => {
+    response.writeHead(307, { location: `${elsewhere.vendor.url}/v1/messages` });
+    response.end();
+  });
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", BODIES.messages, { redirect: "manual" });
+  await response.body?.cancel();
+  assertEquals([response.status, elsewhere.vendor.seen.length, gate.vendor.seen.length], [307, 0, 1]);
+});
+
+Deno.test("a lane without an upstream, and an address that is none, are refused when they are set up", async () => {
+  await using gate = await harness(json({}), {
+    upstreams: { vendor_a: { base_url: "http://127.0.0.1:9", api_key: "k" } },
+  });
+  assertThrows(() => gate.lease("vendor_b"), TaskdError, "vendor_b has no api_key");
+  assertThrows(() => gate.lease("vendor_a", { auth: "subscription" }), TaskdError, "vendor_a has no subscription");
+  for (const base_url of ["", "ftp://x", "https://u:p@host", "https://host/?key=1", "host"]) {
+    assertThrows(() => new Upstream("compat", { base_url, api_key: "" }), TaskdError, "compat");
+  }
 });

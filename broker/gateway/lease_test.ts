@@ -1,0 +1,92 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { systemRandom } from "../../lib/clock.ts";
+import { type Claim, Lease, type LeaseOptions, type Settlement } from "./lease.ts";
+import { Refusal } from "./refusal.ts";
+
+const OPTIONS: LeaseOptions = {
+  task_id: "t",
+  lane: "vendor_a",
+  auth: "api_key",
+  budget_usd: 2,
+  max_inflight: 3,
+  max_request_cost_usd: 0.5,
+  max_requests: 20,
+};
+
+function settlement(usd: number): Settlement {
+  return {
+    task_id: "t",
+    lane: "vendor_a",
+    auth: "api_key",
+    route: "messages",
+    model: "m",
+    status: 200,
+    ending: "complete",
+    usd,
+    unmetered: false,
+    metered: undefined,
+    duration_ms: 1,
+  };
+}
+
+Deno.test("whatever order requests begin and end in, no cap is passed and every claim is settled once", () => {
+  const step = fc.record({
+    act: fc.constantFrom("begin", "settle", "settle twice", "withdraw"),
+    usd: fc.double({ min: 0, max: 0.5, noNaN: true }),
+  });
+  fc.assert(fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+    const { lease } = Lease.create(OPTIONS, systemRandom);
+    const running: Claim[] = [];
+    let spent = 0;
+    let sent = 0;
+    for (const { act, usd } of steps) {
+      if (act === "begin") {
+        try {
+          const claim = lease.claim();
+          try {
+            claim.reserve();
+            running.push(claim);
+          } catch (error) {
+            claim.withdraw();
+            throw error;
+          }
+        } catch (error) {
+          assert(error instanceof Refusal);
+        }
+      } else {
+        const claim = running.shift();
+        if (!claim) continue;
+        if (act === "withdraw") claim.withdraw();
+        else {
+          claim.markSent();
+          sent++;
+          claim.settle(settlement(usd));
+          spent += usd;
+          if (act === "settle twice") claim.settle(settlement(1));
+          claim.withdraw();
+        }
+      }
+      const { in_flight, requests, usd: total } = lease.spend();
+      assertEquals([in_flight, requests], [running.length, running.length + sent]);
+      assert(in_flight <= OPTIONS.max_inflight && requests <= OPTIONS.max_requests);
+      assert(Math.abs(total - spent) < 1e-9);
+      // No request cost more than was reserved for it, so the budget holds exactly.
+      assert(total <= OPTIONS.budget_usd + 1e-9);
+    }
+  }));
+});
+
+Deno.test("a lease that ends admits nothing, and is idle once what runs has settled", async () => {
+  const { lease, token } = Lease.create(OPTIONS, systemRandom);
+  assert(/^taskd-[0-9a-f]{64}$/.test(token) && !Deno.inspect(lease).includes(token));
+  const claim = lease.claim();
+  lease.ending.abort();
+  assertEquals(assertThrows(() => lease.claim(), Refusal).status, 401);
+  let idle = false;
+  const waiting = lease.idle().then(() => idle = true);
+  assertEquals(idle, false);
+  claim.settle(settlement(0.1));
+  await waiting;
+  assertEquals([lease.spend().usd, lease.spend().in_flight], [0.1, 0]);
+});
