@@ -93,11 +93,10 @@ function checkQuery(query: string, row: RouteRow): void {
   }
 }
 
-/** The path at the upstream: its base path and the route's. One's own endpoint has `base_path` in place of `/v1`. */
-export function upstreamPath(lane: Lane, route: Route, base: { pathname: string; base_path?: string }): string {
+/** The path at the upstream: the address's own, then the route's, with `base_path`, if there is one, in place of `/v1`. */
+export function upstreamPath(route: Route, base: { pathname: string; base_path: string }): string {
   const stem = base.pathname.replace(/\/+$/, "");
-  if (lane !== "compat") return `${stem}${route.path}${route.query}`;
-  const own = base.base_path === undefined || base.base_path === "" ? "/v1" : base.base_path;
-  const middle = own.replace(/^\/*/, "/").replace(/\/+$/, "");
-  return `${stem}${middle}${route.path.slice("/v1".length)}${route.query}`;
+  if (base.base_path === "") return `${stem}${route.path}${route.query}`;
+  const version = base.base_path.replace(/^\/*/, "/").replace(/\/+$/, "");
+  return `${stem}${route.path.replace(/^\/v1(?:beta)?/, version)}${route.query}`;
 }

@@ -33,14 +33,14 @@ export interface TokenSource {
 export interface UpstreamOptions {
   /** `https://host`, or `http://` for a server of one's own; a path in it goes before the request's. */
   base_url: string;
-  /** For one's own endpoint: takes the place of `/v1`. */
+  /** Takes the place of `/v1`, where an endpoint has another prefix, or `/` for none. */
   base_path?: string;
   /** For leases that pay with a key. Empty for an endpoint that wants none. */
   api_key?: string;
   /** PEM certificates to trust in place of the public ones, for a server of one's own. */
   ca?: string;
-  /** For leases that use a subscription; it may have an address of its own. */
-  subscription?: { source: TokenSource; base_url?: string };
+  /** For leases that use a subscription; it may have an address and a prefix of its own. */
+  subscription?: { source: TokenSource; base_url?: string; base_path?: string };
 }
 
 /** Idle time after which a kept connection is closed, before the vendor's side does it in mid-request. */
@@ -86,15 +86,16 @@ export class Upstream {
 
   /** Sends one request. */
   send(route: Route, options: SendOptions): ClientRequest {
-    const url = options.auth === "subscription" ? this.#subscription_url : this.#url;
-    const base = { pathname: url.pathname, ...(this.#options.base_path === undefined ? {} : this.#ownPath()) };
+    const subscribed = options.auth === "subscription";
+    const url = subscribed ? this.#subscription_url : this.#url;
+    const { base_path = "" } = (subscribed ? this.#options.subscription : undefined) ?? this.#options;
     const secure = url.protocol === "https:";
     const { body } = options;
     const outgoing = (secure ? httpsRequest : httpRequest)({
       agent: this.#agents[secure ? "https:" : "http:"],
       hostname: url.hostname.replace(/^\[|\]$/g, ""),
       port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
-      path: upstreamPath(this.#lane, route, base),
+      path: upstreamPath(route, { pathname: url.pathname, base_path }),
       method: route.row.method,
       ...(this.#options.ca === undefined ? {} : { ca: this.#options.ca }),
       headers: {
@@ -117,10 +118,6 @@ export class Upstream {
   /** Closes the connections that are kept. */
   close(): void {
     for (const agent of Object.values(this.#agents)) agent.destroy();
-  }
-
-  #ownPath(): { base_path: string } {
-    return { base_path: this.#options.base_path ?? "" };
   }
 
   #headers({ headers, credential, auth }: SendOptions): Record<string, string> {

@@ -266,7 +266,12 @@ Deno.test("a subscription's bearer is renewed once after a 401, and the headers 
     json(ANTHROPIC.message, headers.authorization === good ? 200 : 401)(response, _request, {} as never);
   });
   await using gate = await harness(json({}), {
-    upstreams: { vendor_a: { base_url: vendor.vendor.url, subscription: { source } } },
+    upstreams: {
+      vendor_a: {
+        base_url: "http://127.0.0.1:9/never",
+        subscription: { source, base_url: `${vendor.vendor.url}/backend/`, base_path: "/" },
+      },
+    },
   });
   const lease = gate.lease("vendor_a", { auth: "subscription", budget_usd: 0 });
   const init = { headers: { "anthropic-beta": "own" } };
@@ -274,6 +279,7 @@ Deno.test("a subscription's bearer is renewed once after a 401, and the headers 
   assertEquals([response.status, (await response.json()).id], [200, "msg_01"]);
   assertEquals(asked, ["old-bearer"]);
   assertEquals(vendor.vendor.seen[1]?.headers["anthropic-beta"], "own,oauth-x");
+  assertEquals(vendor.vendor.seen[1]?.url, "/backend/messages", "at the subscription's own address");
   assertEquals(lease.spend().requests, 1, "the repetition is the gateway's, not the task's");
   assertAlmostEquals(lease.spend().usd, ANTHROPIC.message_usd, 1e-12);
 
