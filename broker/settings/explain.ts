@@ -1,0 +1,85 @@
+/**
+ * What `policy explain` shows: every setting with its value and where it comes from, and
+ * whether the running broker works with the same.
+ *
+ * @module
+ */
+
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Json } from "./kinds.ts";
+import { canonicalJson, type Field, isCompared, type ResolvedSettings } from "./load.ts";
+
+/** A row of the table. */
+export interface ExplainRow {
+  setting: string;
+  value: string;
+  source: string;
+}
+
+/** A resolution as it travels: what the broker answers to `/admin/policy`. */
+export interface PolicyView {
+  fields: Field[];
+  hash: string;
+}
+
+/** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when nobody could be asked. */
+export interface Comparison {
+  local: PolicyView;
+  live: PolicyView | null;
+  in_sync: boolean | null;
+}
+
+/** The rows of the table, safe to print. */
+export function explainTable(resolved: Pick<ResolvedSettings, "fields">): ExplainRow[] {
+  return resolved.fields().map(({ setting, value, source }) => ({
+    setting,
+    value: showValue(value),
+    source: sanitizeLine(source),
+  }));
+}
+
+function showValue(value: Json): string {
+  const isPlain = typeof value === "string" && value !== "";
+  return sanitizeLine(isPlain ? value : JSON.stringify(value));
+}
+
+/** A resolution as it travels. */
+export function policyView(resolved: ResolvedSettings): PolicyView {
+  return { fields: resolved.fields(), hash: resolved.hash };
+}
+
+/** Compares what would hold with what the running broker holds; null when it cannot be asked. */
+export function compareWithLive(local: ResolvedSettings, live: PolicyView | null): Comparison {
+  return { local: policyView(local), live, in_sync: live === null ? null : live.hash === local.hash };
+}
+
+/** The last line of the table. */
+export function verdictLine({ local, live, in_sync }: Comparison): string {
+  if (live === null || in_sync === null) return "daemon: not reachable";
+  if (in_sync) return "daemon: in sync";
+  const names = differingSettings(local, live);
+  // Another version of the program may have settings that this one does not know.
+  const what = names.length === 0 ? "its settings are not those of this version" : names.map(sanitizeLine).join(", ");
+  return `daemon: divergent: ${what} (start again to apply the configuration)`;
+}
+
+/** Names of the compared settings that differ, in the order of the local table; those only the broker has come last. */
+export function differingSettings(local: PolicyView, live: PolicyView): string[] {
+  const texts = ({ fields }: PolicyView) =>
+    new Map<string, string>(fields.map(({ setting, value }) => [setting, canonicalJson(value)]));
+  const [here, there] = [texts(local), texts(live)];
+  const names = [...new Set([...here.keys(), ...there.keys()])];
+  return names.filter((name) => isCompared(name) && here.get(name) !== there.get(name));
+}
+
+/** The whole table as text: columns SETTING, VALUE and SOURCE, and the verdict. */
+export function renderExplain(comparison: Comparison): string {
+  const rows = explainTable({ fields: () => comparison.local.fields });
+  const head: ExplainRow = { setting: "SETTING", value: "VALUE", source: "SOURCE" };
+  const all = [head, ...rows];
+  // A long list would push the last column off the screen for every row.
+  const width = (column: "setting" | "value") => Math.min(48, Math.max(...all.map((row) => row[column].length)));
+  const [first, second] = [width("setting"), width("value")];
+  const lines = all.map(({ setting, value, source }) => `${setting.padEnd(first)}  ${value.padEnd(second)}  ${source}`);
+  return [...lines, verdictLine(comparison)].join("\n");
+}

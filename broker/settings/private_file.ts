@@ -1,0 +1,110 @@
+/**
+ * The files below `~/.taskd`: small, regular, and open to nobody who must not have them.
+ * What is checked is the open file, not the name, so that nothing can be swapped in
+ * between.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { randomHex, systemRandom } from "../../lib/clock.ts";
+import { fileError, fileErrorCode, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
+
+/** What others may not do with a file. */
+export type Privacy =
+  /** Not even read it: credentials. */
+  | "secret"
+  /** Not change it: configuration. */
+  | "own";
+
+/** The most bytes that are read. */
+const MAX_BYTES = 4_194_304;
+
+const FORBIDDEN: Readonly<Record<Privacy, { bits: number; what: string }>> = {
+  secret: { bits: 0o077, what: "other users can reach it" },
+  own: { bits: 0o022, what: "other users can change it" },
+};
+
+/** Reads a file below the user's directory; undefined when it does not exist. */
+export type ReadFile = (path: string, privacy: Privacy) => Promise<string | undefined>;
+
+/**
+ * Reads a whole UTF-8 file.
+ *
+ * @returns undefined when there is none.
+ * @throws {TaskdError} `denied` when others may do what `privacy` rules out, with the chmod to run; `invalid_config`
+ * when it is no regular file, too large or not UTF-8; what the system says otherwise.
+ */
+export async function readPrivateFile(path: string, privacy: Privacy): Promise<string | undefined> {
+  const attempted = `Cannot read ${path}`;
+  try {
+    // Before the opening, which would wait at a pipe; the checks that count look at the open file.
+    if (!Deno.statSync(path).isFile) throw new TaskdError("invalid_config", `${attempted}: it is not a regular file`);
+    using file = Deno.openSync(path);
+    const { mode, size, isFile } = file.statSync();
+    const { bits, what } = FORBIDDEN[privacy];
+    if (mode !== null && (mode & bits) !== 0) {
+      throw new TaskdError("denied", `${attempted}: ${what} (mode ${(mode & 0o777).toString(8).padStart(4, "0")})`, {
+        hint: `Run: chmod 600 ${shellWord(path)}`,
+      });
+    }
+    if (!isFile || size > MAX_BYTES) {
+      throw new TaskdError("invalid_config", `${attempted}: it must be a file of at most ${MAX_BYTES} bytes`);
+    }
+    return decode(attempted, await readAll(file, attempted));
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return undefined;
+    throw fileError(error, attempted);
+  }
+}
+
+async function readAll(file: Deno.FsFile, attempted: string): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of file.readable) {
+    chunks.push(chunk);
+    // It may grow while it is read.
+    if ((size += chunk.length) > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
+  }
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}
+
+function decode(attempted: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new TaskdError("invalid_config", `${attempted}: it is not UTF-8 text`, { cause });
+  }
+}
+
+/** `path` as one word of a shell. */
+function shellWord(path: string): string {
+  return /^[\w./~-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`;
+}
+
+/**
+ * Makes a new file (0600) with all of its content, or leaves what is there.
+ *
+ * @returns Whether the file is new.
+ * @throws {TaskdError} `denied`, `no_space`, `not_found` (the directory) or `unavailable`.
+ */
+export async function createPrivateFile(path: string, text: string): Promise<boolean> {
+  const whole = `${path}.${randomHex(systemRandom, 8)}.new`;
+  await writeFileAtomic(whole, new TextEncoder().encode(text), 0o600);
+  try {
+    // A link, unlike a rename, never takes the place of a file.
+    Deno.linkSync(whole, path);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "already_exists") return false;
+    throw fileError(error, `Cannot write ${path}`);
+  } finally {
+    removeIfPresent(whole);
+  }
+}

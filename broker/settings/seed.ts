@@ -1,0 +1,109 @@
+/**
+ * The files that `init` writes: a directory for one user alone, and in it the settings
+ * and the egress list, every default commented out. What exists is never touched.
+ *
+ * @module
+ */
+
+import { stringify } from "yaml";
+import { fileError } from "../../lib/fs.ts";
+import { taskdHome } from "./load.ts";
+import { createPrivateFile } from "./private_file.ts";
+import { GROUPS, SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS } from "./settings.ts";
+
+/** What {@linkcode seedHome} did. */
+export interface Seeded {
+  /** The directory. */
+  directory: string;
+  /** Files that were written. */
+  created: string[];
+  /** Files that were there. */
+  kept: string[];
+}
+
+/**
+ * Makes `~/.taskd` (0700) and the files in it that do not exist (0600).
+ *
+ * @param home The user's home directory, absolute.
+ * @throws {TaskdError} `denied`, `no_space` or `unavailable`.
+ */
+export async function seedHome(home: string): Promise<Seeded> {
+  const directory = taskdHome(home);
+  makePrivateDirectory(directory);
+  const seeded: Seeded = { directory, created: [], kept: [] };
+  for (const [name, text] of [["config.yaml", configText()], ["egress.yaml", EGRESS_TEXT]] as const) {
+    const path = `${directory}/${name}`;
+    (await createPrivateFile(path, text) ? seeded.created : seeded.kept).push(path);
+  }
+  return seeded;
+}
+
+function makePrivateDirectory(path: string): void {
+  const attempted = `Cannot make the directory ${path}`;
+  try {
+    Deno.mkdirSync(path, { mode: 0o700, recursive: true });
+    // It may be older than the broker; and the umask may take away too much.
+    Deno.chmodSync(path, 0o700);
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+}
+
+/** The widest comment line. */
+const WIDTH = 100;
+
+/** config.yaml as `init` writes it: prose after `# `, settings after `#` without a space. */
+export function configText(): string {
+  const head = prose(
+    "Settings of the task broker. Each line that begins with # and no space is a default: remove the # to change " +
+      "it. A variable of the environment, named in brackets, goes before this file. Changes take effect when the " +
+      "broker is started again.",
+    "",
+  );
+  const plain = SETTING_PATHS.filter((path) => !path.includes(".")).map((path) => settingText(path, path, ""));
+  const groups = GROUPS.map((group) => {
+    const paths = SETTING_PATHS.filter((path) => path.startsWith(`${group}.`));
+    return [`${group}:`, paths.map((path) => settingText(path, path.slice(group.length + 1), "  ")).join("\n\n")].join(
+      "\n",
+    );
+  });
+  return `${[head, ...plain, ...groups].join("\n\n")}\n`;
+}
+
+function settingText(path: SettingPath, name: string, indent: string): string {
+  const { doc, env, built_in, example } = SETTINGS[path] as SettingRow<unknown>;
+  const variable = env === undefined ? "" : ` [${env}]`;
+  const lines = stringify({ [name]: built_in }, { lineWidth: 0 }).trimEnd().split("\n").map((line) =>
+    `${indent}#${line}`
+  );
+  const shown = example?.map((line) => `${indent}#     ${line}`) ?? [];
+  return [prose(`${doc}${variable}`, indent), ...shown, ...lines].join("\n");
+}
+
+/** Comment lines of at most {@linkcode WIDTH} characters. */
+function prose(text: string, indent: string): string {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= WIDTH) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(`${indent}# ${word}`);
+  }
+  return lines.join("\n");
+}
+
+const EGRESS_TEXT = `${
+  prose(
+    "What sandboxes may reach, beside the model gateway: host names with their ports, 443 when none are given. " +
+      "What is not listed is refused, without even looking its name up. A name admits itself alone; *. before it " +
+      "admits every name below it, and not the name itself. Addresses cannot be listed. Changes take effect when " +
+      "the broker is started again.",
+    "",
+  )
+}
+#
+#     allow:
+#       - host: packages.example.com
+#         ports: [443]
+#       - host: "*.cdn.example.com"
+allow: []
+`;
