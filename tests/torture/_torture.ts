@@ -8,12 +8,12 @@
  */
 
 import { openStore } from "../../lib/store/open.ts";
-import { type Job, workload } from "../support/writers/workload.ts";
-import { initialSchema } from "../support/writers/workload.ts";
+import { initialSchema, type Job, workload } from "../support/writers/workload.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import { differingPages, EXPECTED_MONEY, type Findings, inspect, sqlite3Write } from "../support/writers/oracle.ts";
+import { differingPages, type Findings, inspect, sqlite3Write } from "../support/writers/oracle.ts";
 import { type Outcome, Writer, WRITER_KINDS, type WriterKind } from "../support/writers.ts";
 import { AnswerError, Daemon } from "./_daemon.ts";
+import { emptySummary, holds, prefix, sound, type TortureSummary } from "./_verdicts.ts";
 
 /** What to run. */
 export interface TortureOptions {
@@ -25,27 +25,6 @@ export interface TortureOptions {
   /** Where the store and all files go; a fresh temporary directory below it is made and removed. */
   directory?: string;
   log: (line: string) => void;
-}
-
-/** What was done, for the report. */
-export interface TortureSummary {
-  rounds: number;
-  acknowledged: number;
-  writers_killed: number;
-  daemons_killed: number;
-  bounces: number;
-  flushes: number;
-  checkpoints: number;
-  forks: number;
-  destroyed: number;
-  /** Read-only checkouts. */
-  checkouts: number;
-  /** Compactions, rollbacks and promotions between rounds. */
-  moves: number;
-  /** Calls that had to be repeated because writers left no gap. */
-  busy: number;
-  /** Calls that had to be repeated because garbage was collected under them. */
-  conflicts: number;
 }
 
 const DB = "app";
@@ -61,7 +40,7 @@ interface NamedPoint {
   digest?: string;
 }
 
-/** Runs rounds until the limit; throws at the first broken point, with the seed in the message. */
+/** Runs rounds until the limit; throws at the first broken promise, with the seed in the message. */
 export async function torture(options: TortureOptions): Promise<TortureSummary> {
   const directory = await Deno.makeTempDir({
     prefix: "torture-",
@@ -86,21 +65,7 @@ export async function torture(options: TortureOptions): Promise<TortureSummary> 
 }
 
 class Torture {
-  readonly summary: TortureSummary = {
-    rounds: 0,
-    acknowledged: 0,
-    writers_killed: 0,
-    daemons_killed: 0,
-    bounces: 0,
-    flushes: 0,
-    checkpoints: 0,
-    forks: 0,
-    destroyed: 0,
-    checkouts: 0,
-    moves: 0,
-    busy: 0,
-    conflicts: 0,
-  };
+  readonly summary = emptySummary();
   #directory: string;
   #options: TortureOptions;
   #random: SeededRandom;
@@ -417,26 +382,3 @@ class Torture {
 
 const INCIDENTS = ["kill_daemon", "bounce", "flush", "checkpoint", "fork", "destroy", "checkout_at"] as const;
 type Incident = typeof INCIDENTS[number] | "kill_writer";
-
-function sound(findings: Findings, what: string): void {
-  if (findings.integrity !== "ok") throw new Error(`${what}: integrity_check says ${findings.integrity}`);
-  if (findings.money !== EXPECTED_MONEY) {
-    throw new Error(`${what}: a transaction was torn, accounts sum ${findings.money}`);
-  }
-}
-
-function holds(findings: Findings, acknowledged: Map<number, number[]>, what: string): void {
-  for (const [writer, list] of acknowledged) {
-    const missing = list.filter((seq) => !findings.acknowledged.get(writer)?.has(seq));
-    if (missing.length > 0) throw new Error(`${what} lacks acknowledged commits ${missing} of writer ${writer}`);
-  }
-}
-
-/** A checkpoint holds, of each writer, everything up to some commit and nothing after it. */
-function prefix(early: Findings, late: Findings): void {
-  for (const [writer, set] of early.acknowledged) {
-    const last = Math.max(...set);
-    const expected = [...late.acknowledged.get(writer) ?? []].filter((seq) => seq <= last);
-    if (expected.length !== set.size) throw new Error(`a checkpoint has a hole in the commits of writer ${writer}`);
-  }
-}
