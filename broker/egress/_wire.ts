@@ -19,7 +19,7 @@ export interface Stream {
 
 /** Read sizes: small for what is idle, large once a peer fills it. */
 const SMALL_BYTES = 4 << 10;
-const LARGE_BYTES = 64 << 10;
+const LARGE_BYTES = 128 << 10;
 
 /** The peer ended its sending half in the middle of something. */
 export class EndedEarly extends Error {

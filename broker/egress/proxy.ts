@@ -27,6 +27,10 @@ import { Dialer, type DialerOptions } from "./dialer.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./rules.ts";
 
+export type { Decision, DecisionEntry } from "./decision.ts";
+export type { Connect, DialerOptions, Resolve } from "./dialer.ts";
+export type { Reason } from "./reasons.ts";
+export type { EgressList } from "./rules.ts";
 export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts } from "./_session.ts";
 
 /** The proxy's port; the sandbox image knows it too. */

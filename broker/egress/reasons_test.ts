@@ -2,7 +2,9 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type Reason, REASONS, refusalResponse, Refused } from "./reasons.ts";
 
 const TARGET = { host: "example.com", port: 443 };
-const answered = (Object.keys(REASONS) as Reason[]).filter((reason) => reason !== "allowed" && reason !== "client_gone");
+const answered = (Object.keys(REASONS) as Reason[]).filter((reason) =>
+  reason !== "allowed" && reason !== "client_gone"
+);
 
 Deno.test("every refusal is a whole response: a status line, problem details, and a length that is right", () => {
   for (const reason of answered) {
