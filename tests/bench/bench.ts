@@ -108,6 +108,8 @@ export class Bench {
 export interface FigureOptions {
   size_mb?: number;
   target?: Target;
+  /** Subject that it is set beside; itself or none makes no ratio. */
+  beside?: string;
 }
 
 /** Writes everything dirty down, so that no subject pays for what came before it. */

@@ -29,6 +29,8 @@ export interface Figure {
   size_mb?: number;
   unit: Unit;
   stats: Stats;
+  /** Subject of the same case, place, size and unit that it is set beside. */
+  beside?: string;
   target?: Target;
 }
 

@@ -94,6 +94,7 @@ async function measure(
   for (const benchCase of cases) {
     for (const place of benchCase.places === "each" ? places : [cloning]) await bench.run(benchCase, place);
   }
+  machine.load_at_end = Deno.loadavg()[0]!.toFixed(2);
   return {
     format: 1,
     started_at: started.toISOString(),

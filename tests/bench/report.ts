@@ -7,17 +7,13 @@
 import type { BenchCase } from "./bench.ts";
 import { type Figure, meetsTarget, type Report } from "./figures.ts";
 
-const HEADINGS = ["where", "size", "what", "p50", "19 of 20", "best", "n", "to first", "target"];
+const HEADINGS = ["where", "size", "what", "p50", "19 of 20", "best", "n", "ratio", "target"];
 
-/** The figures of one case as aligned rows under a heading; `to first` is the p50 over the first one's of its group, where no target stands. */
+/** The figures of one case as aligned rows under a heading; `ratio` is the p50 over that of the figure it is set beside. */
 export function caseRows(figures: readonly Figure[]): string[][] {
-  const rows = [HEADINGS];
-  let first: Figure | undefined;
-  for (const figure of figures) {
-    const sameGroup = first !== undefined && first.place === figure.place && first.size_mb === figure.size_mb &&
-      first.unit === figure.unit;
-    if (!sameGroup) first = figure;
-    rows.push([
+  return [
+    HEADINGS,
+    ...figures.map((figure) => [
       figure.place,
       figure.size_mb === undefined ? "" : `${figure.size_mb} MB`,
       figure.subject,
@@ -25,13 +21,10 @@ export function caseRows(figures: readonly Figure[]): string[][] {
       figure.stats.n > 1 ? shown(mostly(figure)) : "",
       figure.stats.n > 1 ? shown(best(figure)) : "",
       String(figure.stats.n),
-      sameGroup && figure.target === undefined && first!.stats.p50 > 0
-        ? `x${shown(figure.stats.p50 / first!.stats.p50)}`
-        : "",
+      ratio(figure, figures),
       target(figure),
-    ]);
-  }
-  return rows;
+    ]),
+  ];
 }
 
 /** Rows as text with aligned columns, numbers to the right. */
@@ -68,7 +61,8 @@ This page is written by \`deno task bench --write-docs\` from a run on one machi
 - Engine calls are timed inside one process. \`cp\` and \`sqlite3\` are timed as the programs a person runs, start included (about a millisecond); they are not
   asked to make their copy durable, while every write of the store is.
 - xfs is made in an image file on the other file system and shares blocks; ext4 cannot.
-- \`to first\` is the p50 over the p50 of the first row of its group, left out where a target stands. A target belongs to the row's p50; there are no timed assertions in the tests.
+- \`ratio\` is the p50 over that of the row it is set beside: taskd's row of the same place and size. A target belongs to the row's p50; there are no timed
+  assertions in the tests.
 `;
 
 /** The whole report as a page of documentation. */
@@ -80,7 +74,10 @@ export function markdownReport(report: Report, cases: readonly BenchCase[]): str
     ),
   );
   const day = report.started_at.slice(0, 10);
-  parts.push(`Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}.`);
+  const run = `Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}.`;
+  parts.push(
+    `${run} A load of more than the number of cores means that other work ran beside it: compare, then, within this page only.`,
+  );
   parts.push(targetSection(report.figures));
   for (const benchCase of cases) {
     const figures = report.figures.filter((figure) => figure.case === benchCase.name);
@@ -129,6 +126,14 @@ function mostly(figure: Figure): number {
 
 function higherIsBetter({ unit, target }: Figure): boolean {
   return unit === "MB/s" || unit === "tx/s" || unit === "requests/s" || target?.is === "at_least";
+}
+
+function ratio(figure: Figure, figures: readonly Figure[]): string {
+  if (figure.beside === undefined || figure.beside === figure.subject) return "";
+  const other = figures.find(({ subject, place, size_mb, unit }) =>
+    subject === figure.beside && place === figure.place && size_mb === figure.size_mb && unit === figure.unit
+  );
+  return other === undefined || other.stats.p50 === 0 ? "" : `x${shown(figure.stats.p50 / other.stats.p50)}`;
 }
 
 function target(figure: Figure): string {

@@ -21,13 +21,13 @@ const CASE: BenchCase = {
   run: () => Promise.resolve(),
 };
 
-Deno.test("caseRows() sets each figure beside the first of its place, size and unit", () => {
+Deno.test("caseRows() sets a figure beside another of its place, size and unit", () => {
   const rows = caseRows([
     figure("taskd fork", 2, { target: { value: 3, is: "at_most" } }),
-    figure("cp", 250),
+    figure("cp", 250, { beside: "taskd fork" }),
     figure("stored", 289, { unit: "bytes", stats: stats(289, 1) }),
     figure("taskd fork", 4, { size_mb: 100, target: { value: 3, is: "at_most" } }),
-    figure("VACUUM INTO", 1_234.5, { size_mb: 100 }),
+    figure("VACUUM INTO", 1_234.5, { size_mb: 100, beside: "taskd fork" }),
   ]);
   assertEquals(rows.slice(1).map((row) => row.slice(2)), [
     ["taskd fork", "2.00 ms", "4.00", "1.00", "20", "", "<= 3 met"],
@@ -48,7 +48,7 @@ Deno.test("both reports show every figure and everything that was skipped", () =
     figures: [
       figure("taskd fork", 4, { target: { value: 3, is: "at_most" } }),
       figure("taskd fork", 2, { place: "ext4", target: { value: 3, is: "at_most" } }),
-      figure("cp", 500, { place: "ext4" }),
+      figure("cp", 500, { place: "ext4", beside: "taskd fork" }),
     ],
     skipped: [{ case: "fork", subject: "4096 MB", reason: "no room" }],
   };

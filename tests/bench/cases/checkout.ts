@@ -54,7 +54,7 @@ async function first(bench: Bench, place: Place, shop: ShopStore, size_mb: numbe
   const taken = await interleave(subjects, { samples: bench.pick(8, 3), budget_ms: 60_000 });
   const target = { value: 400, is: "at_least" } as const;
   bench.add(place, "taskd checkout, first", "MB/s", taken["taskd checkout, first"]!, { size_mb, target });
-  bench.add(place, "cp", "MB/s", taken.cp!, { size_mb });
+  bench.add(place, "cp", "MB/s", taken.cp!, { size_mb, beside: "taskd checkout, first" });
 }
 
 async function again(bench: Bench, place: Place, shop: ShopStore, size_mb: number): Promise<void> {
@@ -76,7 +76,7 @@ async function again(bench: Bench, place: Place, shop: ShopStore, size_mb: numbe
     const promised = place.clones && subject.startsWith("taskd")
       ? { target: { value: 5, is: "at_most" } as const }
       : {};
-    bench.add(place, subject, "ms", samples, { size_mb, ...promised });
+    bench.add(place, subject, "ms", samples, { size_mb, beside: "taskd checkout, again", ...promised });
   }
 }
 
@@ -92,7 +92,10 @@ async function clean(bench: Bench, place: Place, shop: ShopStore, size_mb: numbe
   const samples = await sample(check, { samples: bench.pick(200, 20), warmup: 5 });
   bench.add(place, "taskd clean check", "ms", samples, { size_mb, target: { value: 1, is: "at_most" } });
   const hash: Measure = () => elapsed(() => run("sha256sum", [path]));
-  bench.add(place, "sha256sum", "ms", await sample(hash, { samples: bench.pick(5, 3) }), { size_mb });
+  bench.add(place, "sha256sum", "ms", await sample(hash, { samples: bench.pick(5, 3) }), {
+    size_mb,
+    beside: "taskd clean check",
+  });
 }
 
 function ignoreMissing(error: unknown): void {

@@ -82,7 +82,9 @@ export const startup: BenchCase = {
       "status over the socket": () => elapsed(() => daemon.client.call("status", {})),
     };
     const taken = await interleave(subjects, { samples: bench.pick(40, 5) });
-    for (const [subject, samples] of Object.entries(taken)) bench.add(place, subject, "ms", samples);
+    for (const [subject, samples] of Object.entries(taken)) {
+      bench.add(place, subject, "ms", samples, { beside: "deno, empty" });
+    }
     await daemon.stop();
   },
 };

@@ -61,7 +61,7 @@ async function compare(bench: Bench, place: Place, shop: ShopStore, size_mb: num
   taken["taskd fork"]!.push(...more);
   for (const [subject, samples] of Object.entries(taken)) {
     const target = subject === "taskd fork" ? { target: { value: 3, is: "at_most" } as const } : {};
-    bench.add(place, subject, "ms", samples, { size_mb, ...target });
+    bench.add(place, subject, "ms", samples, { size_mb, beside: "taskd fork", ...target });
   }
 }
 

@@ -54,7 +54,7 @@ export const open: BenchCase = {
     const taken = await interleave(subjects, { samples: bench.pick(30, 5), budget_ms: 30_000 });
     for (const [subject, samples] of Object.entries(taken)) {
       const target = subject.startsWith("taskd") ? { target: { value: 60, is: "at_most" } as const } : {};
-      bench.add(place, subject, "ms", samples, { size_mb, ...target });
+      bench.add(place, subject, "ms", samples, { size_mb, beside: "taskd fork + open + close", ...target });
     }
     await removeShopStore(shop);
   },
@@ -90,7 +90,9 @@ export const flush: BenchCase = {
       await session.close();
     }
     const copies = await interleave(await peers(shop.file, place), { samples: bench.pick(10, 3), budget_ms: 20_000 });
-    for (const [subject, samples] of Object.entries(copies)) bench.add(place, subject, "ms", samples, { size_mb });
+    for (const [subject, samples] of Object.entries(copies)) {
+      bench.add(place, subject, "ms", samples, { size_mb, beside: "flush, a new order" });
+    }
     await removeShopStore(shop);
   },
 };

@@ -47,11 +47,13 @@ export const stored: BenchCase = {
         "gzip -1": pack("gzip -1", "gzip", ["-1"]),
       };
       const taken = await interleave(subjects, { samples: bench.pick(5, 3), budget_ms: 30_000 });
-      for (const [subject, samples] of Object.entries(taken)) bench.add(place, subject, "MB/s", samples, { size_mb });
+      for (const [subject, samples] of Object.entries(taken)) {
+        bench.add(place, subject, "MB/s", samples, { size_mb, beside: "taskd create" });
+      }
       for (const subject of Object.keys(subjects)) {
         const promised = subject.startsWith("taskd") && !place.clones;
         const target = promised ? { target: { value: 35, is: "at_most" } as const } : {};
-        bench.add(place, subject, "%", [shares[subject]! * 100], { size_mb, ...target });
+        bench.add(place, subject, "%", [shares[subject]! * 100], { size_mb, beside: "taskd create", ...target });
       }
       await Deno.remove(file);
     }
