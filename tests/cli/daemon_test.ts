@@ -2,34 +2,8 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { DatabaseSync } from "node:sqlite";
 import { connect } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { makePlace, type Place } from "./support/taskd.ts";
-
-/** A daemon of the program's own, serving once this resolves; stopped by SIGTERM at the end. */
-async function startDaemon(place: Place, ...flags: string[]) {
-  const child = place.start("serve", "--json", "-flush-every", "0", ...flags);
-  const errors = new Response(child.stderr).text();
-  const lines = textLines(child.stdout);
-  const first = await lines.next();
-  if (first.done) throw new Error(`The daemon did not start: ${await errors}`);
-  return {
-    hello: JSON.parse(first.value),
-    stop: async (signal: Deno.Signal = "SIGTERM") => {
-      child.kill(signal);
-      const { code } = await child.status;
-      return { code, errors: await errors };
-    },
-    [Symbol.asyncDispose]: async () => {
-      try {
-        child.kill("SIGTERM");
-      } catch {
-        // It was stopped by the test.
-      }
-      await child.status;
-      await errors;
-      await lines.return();
-    },
-  };
-}
+import { startDaemon, textLines } from "./support/daemon.ts";
+import { makePlace } from "./support/taskd.ts";
 
 function write(path: string, statements: string): void {
   const db = new DatabaseSync(path);
@@ -37,15 +11,6 @@ function write(path: string, statements: string): void {
     db.exec(statements);
   } finally {
     db.close();
-  }
-}
-
-async function* textLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string, void, void> {
-  let rest = "";
-  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop()!;
-    yield* lines;
   }
 }
 

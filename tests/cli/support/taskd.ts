@@ -29,15 +29,23 @@ export interface Place extends AsyncDisposable {
 
 const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;
 
-/** Makes a place of its own for one test; `env` adds to the environment of every call. */
-export async function makePlace(options: { store?: string; env?: Record<string, string> } = {}): Promise<Place> {
+/** How a place differs from the usual one. */
+export interface PlaceOptions {
+  /** Another location of the store. */
+  store?: string;
+  /** What every call finds in its environment besides, given the place's directory. */
+  env?: (base: string) => Record<string, string>;
+}
+
+/** Makes a place of its own for one test. */
+export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   const store = options.store ?? `${base}/store`;
   const command = (words: string[]) =>
     new Deno.Command(Deno.execPath(), {
       args: ["run", ...launchFlags(), MAIN, ...words],
       cwd: base,
-      env: { BSTORE_STORE: store, NO_COLOR: "1", ...options.env },
+      env: { BSTORE_STORE: store, NO_COLOR: "1", ...options.env?.(base) },
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
