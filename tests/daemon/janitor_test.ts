@@ -1,0 +1,281 @@
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { join } from "@std/path/join";
+import { DatabaseSync } from "node:sqlite";
+import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { Place } from "./_daemon.ts";
+import { VirtualDaemon } from "./_virtual.ts";
+
+/** Long past its end by the time that anybody looks. */
+const MOMENT = { ttl_ms: 1 };
+
+/** Writes a table of some size, committed. */
+function write(path: string, table: string, kilobytes = 1): void {
+  const db = new DatabaseSync(path);
+  try {
+    db.exec(`CREATE TABLE ${table}(x); INSERT INTO ${table} VALUES(randomblob(${kilobytes * 1024}))`);
+  } finally {
+    db.close();
+  }
+}
+
+/** Objects of a store, by path. */
+function objects(place: Place): string[] {
+  return [...filesBelow(join(place.store, "data"))].sort();
+}
+
+function* filesBelow(directory: string): Generator<string> {
+  for (const entry of Deno.readDirSync(directory)) {
+    const path = join(directory, entry.name);
+    if (entry.isDirectory) yield* filesBelow(path);
+    else yield path;
+  }
+}
+
+async function branches({ client }: VirtualDaemon): Promise<string[]> {
+  return (await client.call("branches", { db: "app" })).branches.map(({ branch }) => branch);
+}
+
+// conformance: 1.janitor 8.reap_every 8.gc_grace
+Deno.test("the janitor ticks every minute by default, and its first tick is a minute after the start", async () => {
+  assertEquals([DEFAULT_REAP_EVERY_MS, DEFAULT_GC_GRACE_MS], [60_000, 900_000]);
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place);
+  daemon.clock.advance(59_999);
+  assertEquals(await daemon.passes(), 0);
+  daemon.clock.advance(1);
+  while (await daemon.passes() === 0);
+  await daemon.tick();
+  assertEquals(await daemon.passes(), 2);
+});
+
+// conformance: 1.janitor 6.type.reaped 2.metrics.bstore_reap_total
+Deno.test("a branch past its time is destroyed: event, metric, log; leased, protected and touched ones stay", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place);
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  for (const new_branch of ["expired", "leased", "guarded", "touched"]) {
+    await client.call("fork", { db: "app", new_branch, ...MOMENT });
+  }
+  await client.call("fork", { db: "app", new_branch: "young", ttl_ms: 3_600_000 });
+  await client.call("checkout", { db: "app", branch: "expired" });
+  const { txid } = await client.call("open", { db: "app", branch: "leased" });
+  await client.call("protect", { db: "app", branch: "guarded", on: true });
+  await client.call("touch", { db: "app", branch: "touched", ttl_ms: 3_600_000 });
+  const metrics = await daemon.tick();
+  assertEquals(await branches(daemon), ["guarded", "leased", "main", "touched", "young"]);
+  assertEquals(metrics.value("reap_total"), 1);
+  const event = await daemon.events.of("reaped");
+  assertEquals([event.db, event.branch, event.detail as object], ["app", "expired", { txid, ttl_seconds: 0.001 }]);
+  assert(daemon.log.includes("taskd: janitor: reap: destroyed app@expired"), daemon.log.join("\n"));
+  await assertRejects(() => Deno.lstat(join(place.store, "checkouts/app/expired.db")), Deno.errors.NotFound);
+  // A lease keeps it only as long as it is held.
+  await client.call("close", { db: "app", branch: "leased" });
+  await client.call("protect", { db: "app", branch: "guarded", on: false });
+  assertEquals((await daemon.tick()).value("reap_total"), 3);
+  assertEquals(await branches(daemon), ["main", "touched", "young"]);
+});
+
+// conformance: 7.under_destroy 7.under_reap 3.claims
+Deno.test("while a branch is being destroyed or reaped, opening it is refused in the contract's words; then it works", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place);
+  const { client, store } = daemon;
+  await client.call("create", { db: "app" });
+  await client.call("fork", { db: "app", new_branch: "dev" });
+  const said = { destroy: "branch is being deleted", reap: "branch is being reaped" } as const;
+  for (const kind of ["destroy", "reap"] as const) {
+    const claim = { kind, since: new Date().toISOString(), nonce: "somebody-elses" };
+    await store.context.refs.update("app", "dev", (ref) => ({ ...ref, claim }));
+    const error = await assertRejects(() => client.call("open", { db: "app", branch: "dev" }), TaskdError);
+    assertEquals(error.message, said[kind]);
+    assertEquals(error.code, kind === "destroy" ? "branch_deleting" : "branch_reaping");
+    // The states do not reflect it.
+    const listed = (await client.call("branches", { db: "app" })).branches.find(({ branch }) => branch === "dev");
+    assertEquals(listed?.state, "idle");
+    await store.context.refs.update("app", "dev", ({ claim: _claim, ...ref }) => ref);
+    await client.call("open", { db: "app", branch: "dev" });
+    await client.call("close", { db: "app", branch: "dev" });
+  }
+});
+
+// conformance: 6.evicted_line 6.type.evicted 4.evict_cache_only 8.ro_cache_budget 2.last_used 2.metrics.bstore_ro_cache_evictions_total
+Deno.test("over its budget the cache loses the least recently used first: stderr line, event, metric; checkouts stay", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { ro_cache_budget_bytes: 300_000 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  const { path } = await client.call("checkout", { db: "app" });
+  const paths: Record<string, string> = {};
+  for (const name of ["one", "two", "three"]) {
+    write(path, name, 120);
+    await client.call("checkpoint", { db: "app", name });
+    paths[name] = (await client.call("checkout-at", { db: "app", checkpoint: name })).path;
+  }
+  // What was used last is the first checkpoint.
+  const hour = (hours: number) => new Date(Date.now() - hours * 3_600_000);
+  for (const [name, hours] of [["two", 3], ["three", 2], ["one", 1]] as const) {
+    const sidecar = `${paths[name]}.last-used`;
+    await Deno.writeTextFile(sidecar, "");
+    await Deno.utime(sidecar, hour(hours), hour(hours));
+  }
+  const before = [...filesBelow(join(place.store, "checkouts"))].sort();
+  const sizes = new Map<string, number>();
+  for (const file of filesBelow(join(place.store, "checkouts-ro"))) sizes.set(file, Deno.lstatSync(file).size);
+  const metrics = await daemon.tick();
+  const evicted = daemon.events.seen.filter(({ type }) => type === "evicted");
+  const lines = daemon.log.filter((line) => line.includes("janitor: ro-cache: evicted"));
+  assertEquals(
+    lines,
+    evicted.map(({ db, branch, detail }) => {
+      const { checkpoint, bytes } = detail as { checkpoint: string; bytes: number };
+      return `taskd: janitor: ro-cache: evicted ${db}@${branch}@${checkpoint} (${bytes} bytes)`;
+    }),
+  );
+  const ofMain = evicted.filter(({ branch }) => branch === "main").map(({ detail }) => detail);
+  assertEquals(ofMain[0], { checkpoint: "two", bytes: sizes.get(paths.two!)! });
+  assert(ofMain.every((detail) => (detail as { checkpoint: string }).checkpoint !== "one"));
+  assertEquals(metrics.value("ro_cache_evictions_total"), evicted.length);
+  assert(metrics.value("ro_cache_bytes")! <= 300_000);
+  assertEquals([...filesBelow(join(place.store, "checkouts"))].sort(), before);
+  assertMatch(lines[0]!, /^taskd: janitor: ro-cache: evicted app@main@two \(\d+ bytes\)$/);
+});
+
+// conformance: 4.evicted_enoent 7.evicted_enoent 2.ro_path 2.files_rebuilt
+Deno.test("an evicted path is ENOENT, an open handle goes on working, and asking again gives the same bytes", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { ro_cache_budget_bytes: 1 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  const { path } = await client.call("checkout", { db: "app" });
+  write(path, "t", 40);
+  await client.call("checkpoint", { db: "app", name: "one" });
+  const first = await client.call("checkout-at", { db: "app", checkpoint: "one" });
+  assertEquals(first.path, join(place.store, "checkouts-ro/app/main@one.db"));
+  const bytes = await Deno.readFile(first.path);
+  using handle = await Deno.open(first.path);
+  await daemon.tick();
+  await assertRejects(() => Deno.open(first.path), Deno.errors.NotFound);
+  assertEquals(new Uint8Array(await new Response(handle.readable).arrayBuffer()), bytes);
+  const again = await client.call("checkout-at", { db: "app", checkpoint: "one" });
+  assertEquals([again.path, again.txid], [first.path, first.txid]);
+  assertEquals(await Deno.readFile(again.path), bytes);
+});
+
+// conformance: 8.ro_cache_budget 2.metrics.bstore_ro_cache_bytes 2.metrics.bstore_ro_cache_evictions_total
+Deno.test("without a budget nothing is ever evicted, and the cache is measured all the same", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place);
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  await client.call("checkpoint", { db: "app", name: "one" });
+  const { path } = await client.call("checkout-at", { db: "app", checkpoint: "one" });
+  const entries = [...filesBelow(join(place.store, "checkouts-ro"))].filter((file) => file.endsWith(".db"));
+  const bytes = entries.reduce((sum, file) => sum + Deno.lstatSync(file).size, 0);
+  const metrics = await daemon.tick();
+  assertEquals([metrics.value("ro_cache_bytes"), metrics.value("ro_cache_evictions_total")], [bytes, 0]);
+  assert(entries.includes(path));
+});
+
+// conformance: 8.gc_grace 2.metrics.bstore_gc_tombstoned_total 2.metrics.bstore_gc_deleted_total 2.metrics.bstore_gc_backlog 8.storage_reclaim
+Deno.test("unreachable objects are tombstoned, counted as backlog in their grace, and deleted after it", async () => {
+  await using place = new Place();
+  let garbage: number;
+  {
+    await using daemon = await VirtualDaemon.start(place);
+    const { client } = daemon;
+    await client.call("create", { db: "app" });
+    await client.call("fork", { db: "app", new_branch: "dev" });
+    const before = objects(place).length;
+    const { path } = await client.call("checkout", { db: "app", branch: "dev" });
+    write(path, "t");
+    await client.call("checkpoint", { db: "app", branch: "dev", name: "one" });
+    await client.call("destroy", { db: "app", branch: "dev" });
+    // Its own lineage: the base pointer of before, and what it wrote.
+    garbage = objects(place).length - before + 1;
+    assertEquals((await daemon.tick()).value("gc_tombstoned_total"), garbage);
+    const metrics = await daemon.tick();
+    assertEquals(
+      ["gc_tombstoned_total", "gc_deleted_total", "gc_backlog", "gc_errors_total"].map((name) => metrics.value(name)),
+      [garbage, 0, garbage, 0],
+    );
+    assertEquals(objects(place).length, before - 1 + garbage);
+  }
+  // A grace of 0: the next tick after the tombstone.
+  await using daemon = await VirtualDaemon.start(place, { gc_grace_ms: 0 });
+  const before = objects(place).length;
+  const metrics = await daemon.tick();
+  assertEquals([metrics.value("gc_deleted_total"), metrics.value("gc_backlog")], [garbage, 0]);
+  assertEquals(objects(place).length, before - garbage);
+  assertEquals((await daemon.client.call("verify", { db: "app" })).problems, []);
+});
+
+// conformance: 8.gc_grace
+Deno.test("with a grace of 0 an object goes on the tick after the one that found it", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { gc_grace_ms: 0 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
+  const before = objects(place);
+  await client.call("destroy", { db: "app", branch: "dev" });
+  assertEquals(objects(place), before);
+  const found = await daemon.tick();
+  assertEquals([found.value("gc_deleted_total"), objects(place)], [0, before]);
+  assert(found.value("gc_tombstoned_total")! > 0);
+  const gone = await daemon.tick();
+  assertEquals(gone.value("gc_deleted_total"), gone.value("gc_tombstoned_total"));
+  assertEquals(gone.value("gc_backlog"), 0);
+});
+
+// conformance: 7.gc_incomplete 2.metrics.bstore_gc_errors_total 2.metrics.bstore_janitor_runs_total
+Deno.test("with a ref that cannot be read a pass deletes nothing, is counted as an error and says why; the rest is done", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { gc_grace_ms: 0 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
+  await client.call("fork", { db: "app", new_branch: "expired", ...MOMENT });
+  await client.call("destroy", { db: "app", branch: "dev" });
+  await daemon.tick();
+  const before = objects(place);
+  const ref = join(place.store, "refs/app/main.json");
+  const bytes = await Deno.readFile(ref);
+  await Deno.writeFile(ref, bytes.subarray(0, bytes.length / 2));
+  const ok = (await daemon.metrics()).value("janitor_runs_total", { result: "ok" });
+  const failed = await daemon.tick();
+  assertEquals(objects(place), before);
+  assertEquals(
+    [failed.value("gc_errors_total"), failed.value("gc_deleted_total")],
+    [1, 0],
+  );
+  assertEquals(failed.value("janitor_runs_total", { result: "error" }), 1);
+  assertEquals(failed.value("janitor_runs_total", { result: "ok" }), ok);
+  assert(daemon.log.some((line) => /^taskd: janitor: gc: .*app\/?@?main/.test(line)), daemon.log.join("\n"));
+  await Deno.writeFile(ref, bytes);
+  const healed = await daemon.tick();
+  assertEquals([healed.value("gc_errors_total"), healed.value("janitor_runs_total", { result: "ok" })], [1, ok! + 1]);
+  assert(objects(place).length < before.length);
+});
+
+// conformance: 8.reap_every 2.metrics.bstore_janitor_runs_total
+Deno.test("with -reap-every 0 there is no janitor at all, and garbage is collected on demand", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { reap_every_ms: 0, gc_grace_ms: 0 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  await client.call("fork", { db: "app", new_branch: "expired", ...MOMENT });
+  await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
+  await client.call("destroy", { db: "app", branch: "dev" });
+  for (let day = 0; day < 3; day++) {
+    daemon.clock.advance(86_400_000);
+    await client.call("status", {});
+  }
+  const metrics = await daemon.metrics();
+  for (const result of ["ok", "error"]) assertEquals(metrics.value("janitor_runs_total", { result }), 0);
+  assertEquals(await branches(daemon), ["expired", "main"]);
+  const { tombstoned } = await client.call("gc", {});
+  assert(tombstoned > 0);
+  assertEquals((await client.call("gc", {})).deleted, tombstoned);
+});
