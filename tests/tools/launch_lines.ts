@@ -32,7 +32,8 @@ export function launchLines(): LaunchLines {
     },
     readme: [
       `deno install --global --name taskd ${flags} jsr:@taskd/taskd/cli`,
-      `deno install --global --name taskd --config deno.json ${flags} cli/main.ts`,
+      // Not an installation: that copies deno.json, whose links are relative.
+      `alias taskd="deno run --config $PWD/deno.json ${flags} $PWD/cli/main.ts"`,
     ],
   };
 }

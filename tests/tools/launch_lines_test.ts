@@ -15,7 +15,7 @@ Deno.test("deno.json starts and compiles the program with the permissions of the
 Deno.test("the README installs the program with the permissions of the command table", async () => {
   const readme = await Deno.readTextFile(join(import.meta.dirname!, "../../README.md"));
   for (const line of launchLines().readme) assert(readme.split("\n").includes(line), `${line}: ${REMEDY}`);
-  assertEquals(readme.match(/^deno install.*$/gm)?.length, launchLines().readme.length);
+  assertEquals(readme.match(/^(deno install|alias taskd).*$/gm)?.length, launchLines().readme.length);
 });
 
 Deno.test("every launch line refuses to prompt and grants neither everything nor native code", () => {
