@@ -138,8 +138,8 @@ wire_api = "responses"
         "gemini",
         "--yolo",
         ...(model === undefined ? [] : ["--model", model]),
-        "--prompt",
-        instruction,
+        // In one word: an instruction may begin with a dash.
+        `--prompt=${instruction}`,
       ],
       env: {
         HOME: home,

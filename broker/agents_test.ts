@@ -27,8 +27,8 @@ Deno.test("an agent is led to the gateway with its token; the instruction stays 
     assertStringIncludes(everything, OPTIONS.gateway_url);
     assertStringIncludes(everything, OPTIONS.token);
     assertEquals(env.HOME, OPTIONS.home);
-    const at = command.indexOf(OPTIONS.instruction);
-    assert(["--", "--prompt"].includes(command[at - 1]!), agent.label);
+    const own_word = command.indexOf("--") === command.indexOf(OPTIONS.instruction) - 1;
+    assert(own_word !== command.includes(`--prompt=${OPTIONS.instruction}`), agent.label);
     assert(command.some((word) => word.endsWith("m-1")));
     assert(!agent.launch(OPTIONS).command.join(" ").includes("--model"), "without a model the agent picks");
     for (const { path, content } of files) {

@@ -11,7 +11,7 @@
  */
 
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, nextTurn } from "../../lib/clock.ts";
 import type { Deadline } from "./deadlines.ts";
 import { answerHeaders } from "./headers.ts";
 import type { Claim, Ending, Lease, Settlement } from "./lease.ts";
@@ -108,6 +108,7 @@ export class Exchange {
     } catch (error) {
       // Nothing of an answer has been seen.
       this.#settle("upstream_failed");
+      this.#outgoing?.destroy();
       if (!this.#client_gone) throw error;
     } finally {
       deadline.clear();
@@ -187,7 +188,8 @@ export class Exchange {
     const length = incoming.headers["content-length"];
     if (length !== undefined) headers["content-length"] = length;
     response.writeHead(status, headers);
-    if (length === undefined) response.flushHeaders();
+    // A stream's first event mostly comes with the head, and then goes out with it in one piece.
+    if (length === undefined) void nextTurn().then(() => response.flushHeaders());
   }
 
   #chunk(chunk: Uint8Array, redactor: Redactor): void {
