@@ -5,7 +5,18 @@
  */
 
 import type { WalCommit } from "./wal.ts";
-import type { Changes } from "./wal_tail.ts";
+
+/** What has changed since it was last taken. */
+export interface Changes {
+  /** Page numbers, ascending, none of them the lock page. */
+  pages: number[];
+  /** Pages of the database after the last commit. */
+  page_count: number;
+  /** Fewest pages that it had at any of the commits: what lies beyond must be among the pages. */
+  low_page_count: number;
+  /** Transactions. */
+  commits: number;
+}
 
 /** Pages seen in the log, and those of them that were not taken yet. */
 export class PageChanges {

@@ -21,7 +21,7 @@ import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
 import type { Connection } from "./connection.ts";
 import { lockPage } from "./header.ts";
 import { LogReader } from "./_log_reader.ts";
-import { PageChanges } from "./_page_changes.ts";
+import { type Changes, PageChanges } from "./_page_changes.ts";
 import {
   WAL_FRAME_HEADER_BYTES,
   WAL_HEADER_BYTES,
@@ -31,6 +31,8 @@ import {
   type WalPosition,
   walStart,
 } from "./wal.ts";
+
+export type { Changes } from "./_page_changes.ts";
 
 /** A log of more than this is folded in two steps: fsync of as much takes longer than a writer should wait. */
 const MOVE_PIN_BYTES = 1 << 20;
@@ -48,18 +50,6 @@ const NEVER_HAPPENED = "the write-ahead log holds a commit that never happened";
 export interface WalMark extends WalPosition {
   salt1: number;
   salt2: number;
-}
-
-/** What has changed since it was last taken. */
-export interface Changes {
-  /** Page numbers, ascending, none of them the lock page. */
-  pages: number[];
-  /** Pages of the database after the last commit. */
-  page_count: number;
-  /** Fewest pages that it had at any of the commits: what lies beyond must be among the pages. */
-  low_page_count: number;
-  /** Transactions. */
-  commits: number;
 }
 
 /** A consistent database image, readable until the tail's next takeover. */
