@@ -5,7 +5,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { escapeJson } from "../../lib/text/sanitize.ts";
+import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Where a value comes from. */
 export type Place =
@@ -37,7 +37,8 @@ export class InvalidConfig extends TaskdError {
 
   /** Says that what stands at `place` for `setting` breaks `rule`. */
   constructor(setting: string, place: Place, rule: string, options: RefusalOptions = {}) {
-    const what = options.shown === undefined ? setting : `${setting} is ${options.shown}, and`;
+    const name = cut(sanitizeLine(setting), 200);
+    const what = options.shown === undefined ? name : `${name} is ${options.shown}, and`;
     super("invalid_config", `Cannot use ${describePlace(place)}: ${what} ${rule}`, {
       hint: options.hint ?? fallbackHint(place),
     });
@@ -61,6 +62,9 @@ function fallbackHint(place: Place): string {
 
 /** At most 100 characters of what somebody wrote, quoted and harmless on a terminal. */
 export function quoteText(text: string): string {
-  const cut = text.length > 100 ? `${text.slice(0, 100)}…` : text;
-  return escapeJson(JSON.stringify(cut.toWellFormed()));
+  return escapeJson(JSON.stringify(cut(text, 100).toWellFormed()));
+}
+
+function cut(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length)}…` : text;
 }

@@ -9,7 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { parseDuration } from "../../lib/text/duration.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { InvalidConfig, quoteText, type RefusalOptions } from "./invalid.ts";
-import type { ListNode, MapNode, Node, ScalarNode } from "./nodes.ts";
+import { type ListNode, type MapNode, type Node, ROOT, type ScalarNode } from "./nodes.ts";
 
 /** What a value looks like in JSON. */
 export type Json = string | number | boolean | Json[] | { [key: string]: Json };
@@ -82,7 +82,7 @@ export function unknownKey(
   const guess = nearest(key, known);
   // All of the top level would be a page.
   const all = known.length > 12 ? "docs/configuration.md lists every setting" : `Known here: ${known.join(", ")}`;
-  const where = group === "" ? "" : ` in ${group}`;
+  const where = group === ROOT ? "" : ` in ${group}`;
   return new InvalidConfig(`the key ${quoteText(key)}${where}`, place, "must be a setting", {
     hint: secretHint(key) ?? (guess === undefined ? all : `Did you mean ${guess}? ${all}`),
   });

@@ -13,7 +13,7 @@ import { checkTogether } from "./_cross_checks.ts";
 import { parseEgress } from "./egress_file.ts";
 import { InvalidConfig, type Place } from "./invalid.ts";
 import { asMap, type Json, type Surroundings, unknownKey } from "./kinds.ts";
-import { builtInNode, envNode, type MapEntry, type Node, parseNodes } from "./nodes.ts";
+import { builtInNode, envNode, type MapEntry, type Node, parseNodes, ROOT } from "./nodes.ts";
 import { PATH } from "./places.ts";
 import { type ReadFile, readPrivateFile } from "./private_file.ts";
 import { GROUPS, SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS, type Settings } from "./settings.ts";
@@ -105,7 +105,7 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
 function readGiven(root: Node): Map<string, Node> {
   const given = new Map<string, Node>();
   const take = (entries: readonly MapEntry[], group: string) => {
-    const prefix = group === "" ? "" : `${group}.`;
+    const prefix = group === ROOT ? "" : `${group}.`;
     const names = SETTING_PATHS.filter((path) => path.startsWith(prefix)).map((path) =>
       path.slice(prefix.length).split(".")[0]!
     );
@@ -113,12 +113,12 @@ function readGiven(root: Node): Map<string, Node> {
       if (!names.includes(key)) throw unknownKey(key, [...new Set(names)], group, key_place);
       // An empty value is one that was not given.
       if (value.kind === "scalar" && value.value === null) continue;
-      const isGroup = group === "" && GROUPS.some((name) => name === key);
+      const isGroup = group === ROOT && GROUPS.some((name) => name === key);
       if (isGroup) take(asMap(value, "must be a map of settings"), key);
       else given.set(prefix + key, value);
     }
   };
-  take(asMap(root, "must be a map of settings"), "");
+  take(asMap(root, "must be a map of settings"), ROOT);
   return given;
 }
 

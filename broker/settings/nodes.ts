@@ -60,6 +60,9 @@ export interface MapEntry {
   value: Node;
 }
 
+/** Name of the outermost node. */
+export const ROOT = "the file";
+
 /** The longest file that is read, in UTF-16 units. */
 export const MAX_FILE_LENGTH = 1_048_576;
 /** The deepest nesting; the deepest setting needs seven levels. */
@@ -71,7 +74,7 @@ const MAX_NODES = 20_000;
 export function parseNodes(file: string, text: string): Node {
   const at = (line: number, column: number): Place => ({ file, line, column });
   if (text.length > MAX_FILE_LENGTH) {
-    throw new InvalidConfig("the file", at(1, 1), `must have at most ${MAX_FILE_LENGTH} characters`);
+    throw new InvalidConfig(ROOT, at(1, 1), `must have at most ${MAX_FILE_LENGTH} characters`);
   }
   const lines = new LineCounter();
   const document = parseText(file, text, lines);
@@ -82,11 +85,14 @@ export function parseNodes(file: string, text: string): Node {
   };
   const fault = document.errors[0] ?? document.warnings[0];
   // The library's words without what it quotes, which may be a secret in the wrong file.
-  const words = fault?.message.replace(/["'`].*["'`]/s, "…") ?? "";
+  const words = fault?.message.replace(/["'`].*["'`]/s, "…").replace(/: .*$/s, "") ?? "";
   const rule = /call stack/.test(words) ? "must be nested less deeply" : `must be YAML: ${words}`;
   if (fault) throw new InvalidConfig("the text", placeOf(fault.pos[0]), rule);
-  if (document.contents === null) return { kind: "map", name: "", place: at(1, 1), entries: [] };
-  return new Reader(text, placeOf).read(document.contents, "", 0);
+  const { contents } = document;
+  if (contents === null || isScalar(contents) && contents.value === null) {
+    return { kind: "map", name: ROOT, place: at(1, 1), entries: [] };
+  }
+  return new Reader(text, placeOf).read(contents, ROOT, 0);
 }
 
 function parseText(file: string, text: string, lineCounter: LineCounter): Document.Parsed {
@@ -119,7 +125,7 @@ class Reader {
 
   read(node: YamlNode, name: string, depth: number): Node {
     const place = this.#place(node);
-    const refuse = (rule: string) => new InvalidConfig(name === "" ? "the text" : name, place, rule);
+    const refuse = (rule: string) => new InvalidConfig(name, place, rule);
     if (++this.#count > MAX_NODES) throw refuse(`must have at most ${MAX_NODES} values`);
     if (depth > MAX_DEPTH) throw refuse(`must be nested at most ${MAX_DEPTH} levels deep`);
     if (isAlias(node)) throw refuse("must be written out, without an alias");
@@ -149,7 +155,7 @@ class Reader {
       if (item.key.anchor !== undefined || item.key.tag !== undefined) {
         throw new InvalidConfig(quoteText(key), key_place, "must be written without an anchor or a tag");
       }
-      const path = name === "" ? key : `${name}.${key}`;
+      const path = name === ROOT ? key : `${name}.${key}`;
       const missing: Node = { kind: "scalar", name: path, place: key_place, value: null, source: "" };
       return {
         key,

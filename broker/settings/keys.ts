@@ -1,0 +1,92 @@
+/**
+ * The vendors' API keys: from the environment, or from `~/.taskd/api-keys.env` (0600).
+ *
+ * They stay on the host. Nothing here puts a key into an error, and what says where a
+ * key was found says only that.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { writeFileAtomic } from "../../lib/fs.ts";
+import type { Lane } from "../agents.ts";
+import { changeEnvFile, parseEnvFile } from "./env_file.ts";
+import { taskdHome } from "./load.ts";
+import { type ReadFile, readPrivateFile } from "./private_file.ts";
+
+/** Variables of each vendor's key, first come first: the contract's name, then the one that the vendor's tools use. */
+export const KEY_VARIABLES: Readonly<Record<Exclude<Lane, "compat">, readonly string[]>> = {
+  vendor_a: ["VENDORA_API_KEY", "ANTHROPIC_API_KEY"],
+  vendor_b: ["VENDORB_API_KEY", "OPENAI_API_KEY"],
+  vendor_c: ["VENDORC_API_KEY", "GEMINI_API_KEY"],
+};
+
+/** Where keys are looked for. */
+export interface KeySources {
+  /** A variable of the environment. */
+  env: (name: string) => string | undefined;
+  /** What api-keys.env has. */
+  file: ReadonlyMap<string, string>;
+  /** The setting `compat.api_key_env`; empty for an endpoint that wants no key. */
+  compat_variable?: string;
+}
+
+/** A key and where it was found. */
+export interface ApiKey {
+  /** The key. Never to be logged. */
+  secret: string;
+  /** `env:VENDORA_API_KEY`, or `api-keys.env:VENDORA_API_KEY`. */
+  source: string;
+}
+
+/** Path of the file of keys. */
+export function keysPath(home: string): string {
+  return `${taskdHome(home)}/api-keys.env`;
+}
+
+/**
+ * Reads api-keys.env; empty when there is none.
+ *
+ * @throws {TaskdError} `denied` when others can read it, with the chmod to run; `invalid_config` with the line's number.
+ */
+export async function readKeys(home: string, read: ReadFile = readPrivateFile): Promise<Map<string, string>> {
+  const path = keysPath(home);
+  return parseEnvFile(path, await read(path, "secret") ?? "");
+}
+
+/**
+ * Writes keys into api-keys.env, durably and as 0600; null removes one. Other lines stay.
+ *
+ * @throws {TaskdError} like {@linkcode readKeys}, and when the file cannot be written.
+ */
+export async function writeKeys(home: string, changes: ReadonlyMap<string, string | null>): Promise<void> {
+  const path = keysPath(home);
+  for (const [name, secret] of changes) if (secret !== null) checkKey(secret, name);
+  const text = changeEnvFile(path, await readPrivateFile(path, "secret") ?? "", changes);
+  await writeFileAtomic(path, new TextEncoder().encode(text), 0o600);
+}
+
+/**
+ * A lane's key; undefined when there is none. For each variable in turn the environment goes before the file.
+ *
+ * @throws {TaskdError} `invalid_config` when what is there cannot be a key.
+ */
+export function apiKey(lane: Lane, { env, file, compat_variable = "" }: KeySources): ApiKey | undefined {
+  const variables = lane === "compat" ? [compat_variable] : KEY_VARIABLES[lane];
+  for (const name of variables) {
+    if (name === "") continue;
+    for (const [where, text] of [["env", env(name)], ["api-keys.env", file.get(name)]] as const) {
+      const secret = text?.trim() ?? "";
+      if (secret !== "") return { secret: checkKey(secret, `${where}:${name}`), source: `${where}:${name}` };
+    }
+  }
+  return undefined;
+}
+
+/** A key goes into a header: what is no part of one would be refused there, or be a second header. */
+function checkKey(secret: string, where: string): string {
+  if (/^[\x21-\x7e]{1,4096}$/.test(secret)) return secret;
+  throw new TaskdError("invalid_config", `Cannot use the key of ${where}: it has characters that no key has`, {
+    hint: "Copy the key again, without spaces, quotes and line breaks",
+  });
+}

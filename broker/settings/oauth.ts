@@ -1,0 +1,258 @@
+/**
+ * A vendor's subscription: the OAuth credential in `~/.taskd/vendor_a-oauth.json` or
+ * `vendor_b-oauth.json` (0600), and its renewal.
+ *
+ * Vendors rotate the refresh token: a renewed credential is on the disk before it is
+ * used, one renewal runs at a time, and a credential that another process has renewed is
+ * taken from the file and not renewed again. No token stands in an error.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { writeFileAtomic } from "../../lib/fs.ts";
+import { taskdHome } from "./load.ts";
+import { readPrivateFile } from "./private_file.ts";
+
+/** Lanes whose vendor can be paid by subscription; vendor_c has none. */
+export type SubscriptionLane = "vendor_a" | "vendor_b";
+
+/** How a vendor's tokens are renewed and sent. */
+interface VendorOAuth {
+  token_url: string;
+  /** Id of the vendor's own command-line client, which the subscription was given to. */
+  client_id: string;
+  /** Headers that go with a token. */
+  headers: (account_id: string | undefined) => Record<string, string>;
+  /** Name of the vendor's program that signs in. */
+  program: string;
+}
+
+/** As the vendors' own open clients have them; a credential file can name others. */
+const VENDORS: Readonly<Record<SubscriptionLane, VendorOAuth>> = {
+  vendor_a: {
+    token_url: "https://console.anthropic.com/v1/oauth/token",
+    client_id: "9d1c250a-e61b-44d9-88ed-5944d1962f5e",
+    headers: () => ({ "anthropic-beta": "oauth-2025-04-20" }),
+    program: "claude",
+  },
+  vendor_b: {
+    token_url: "https://auth.openai.com/oauth/token",
+    client_id: "app_EMoamEEZ73f0CkXaXp7hrann",
+    headers: (account_id) => account_id === undefined ? {} : { "chatgpt-account-id": account_id },
+    program: "codex",
+  },
+};
+
+const TOKEN = v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,16384}$/));
+const STAMP = v.pipe(v.string(), v.check((text) => !Number.isNaN(Date.parse(text))));
+
+/** The credential file. Unknown fields are kept. */
+const FILE = v.looseObject({
+  access_token: TOKEN,
+  refresh_token: v.optional(TOKEN),
+  /** ISO 8601; without it the token is used until the vendor refuses it. */
+  expires_at: v.optional(STAMP),
+  account_id: v.optional(v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,256}$/))),
+  token_url: v.optional(v.string()),
+  client_id: v.optional(v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,256}$/))),
+});
+
+/** A vendor's answer; every field it does not send stays as it was. */
+const ANSWER = v.looseObject({
+  access_token: TOKEN,
+  refresh_token: v.optional(TOKEN),
+  expires_in: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(10 * 365 * 86_400))),
+});
+
+/** The credential file's content. */
+export type OAuthCredential = v.InferOutput<typeof FILE>;
+
+/** What is sent to the vendor; the gateway's credential has this shape. */
+export interface Bearer {
+  /** The access token. Never to be logged. */
+  secret: string;
+  headers: Readonly<Record<string, string>>;
+}
+
+/** The part of fetch that renewal uses. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+/** Options of {@linkcode Subscription}. */
+export interface SubscriptionOptions {
+  /** The user's home directory. */
+  home: string;
+  fetch?: Fetch;
+  clock?: Clock;
+}
+
+/** A token is renewed this long before it expires: longer than a request takes to reach its vendor. */
+const MARGIN_MS = 120_000;
+const RENEWAL_MS = 30_000;
+const MAX_ANSWER_BYTES = 262_144;
+
+/** A lane's subscription; its bearer is what the gateway sends. */
+export class Subscription {
+  readonly #vendor: VendorOAuth;
+  readonly #path: string;
+  readonly #fetch: Fetch;
+  readonly #clock: Clock;
+  /** A renewed credential that could not be written: the only copy of a rotated token. */
+  #unsaved: OAuthCredential | undefined;
+  #renewal: Promise<OAuthCredential> | undefined;
+
+  /** Reads nothing yet. */
+  constructor(lane: SubscriptionLane, options: SubscriptionOptions) {
+    this.#vendor = VENDORS[lane];
+    this.#path = oauthPath(options.home, lane);
+    this.#fetch = options.fetch ?? fetch;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * The bearer at present, renewed when it has expired or is about to.
+   *
+   * @throws {TaskdError} `not_found` without a file, `denied` when others can read it, `invalid_config` for a file that
+   * is none, `unavailable` when it cannot be renewed.
+   */
+  async current(): Promise<Bearer> {
+    const credential = await this.#load();
+    return this.#bearer(this.#isFresh(credential) ? credential : await this.#renewOnce(credential));
+  }
+
+  /** Another bearer than `rejected`, which the vendor refused; throws like {@linkcode current}. */
+  async renew(rejected: { secret: string }): Promise<Bearer> {
+    const credential = await this.#load();
+    const isOther = credential.access_token !== rejected.secret;
+    return this.#bearer(isOther && this.#isFresh(credential) ? credential : await this.#renewOnce(credential));
+  }
+
+  #isFresh({ expires_at }: OAuthCredential): boolean {
+    return expires_at === undefined || Date.parse(expires_at) - this.#clock.now() > MARGIN_MS;
+  }
+
+  #bearer({ access_token, account_id }: OAuthCredential): Bearer {
+    return { secret: access_token, headers: this.#vendor.headers(account_id) };
+  }
+
+  /** From the file each time: whoever signs in anew, or another process that renews, writes there. */
+  async #load(): Promise<OAuthCredential> {
+    if (this.#unsaved) return await this.#save(this.#unsaved);
+    return await readOAuthFile(this.#path, this.#vendor.program);
+  }
+
+  #renewOnce(credential: OAuthCredential): Promise<OAuthCredential> {
+    return this.#renewal ??= this.#renewNow(credential).finally(() => this.#renewal = undefined);
+  }
+
+  async #renewNow(stale: OAuthCredential): Promise<OAuthCredential> {
+    // Since the stale one was read, a renewal may have ended: its refresh token would be spent.
+    const credential = await this.#load();
+    if (credential.access_token !== stale.access_token && this.#isFresh(credential)) return credential;
+    const { refresh_token } = credential;
+    if (refresh_token === undefined) throw this.#failure("it has expired and has no refresh token");
+    const answer = await this.#ask(credential, refresh_token);
+    const { expires_at: _expired, ...kept } = credential;
+    const now = this.#clock.now();
+    return await this.#save({
+      ...kept,
+      access_token: answer.access_token,
+      refresh_token: answer.refresh_token ?? refresh_token,
+      ...(answer.expires_in === undefined
+        ? {}
+        : { expires_at: new Date(now + answer.expires_in * 1_000).toISOString() }),
+    });
+  }
+
+  async #ask(credential: OAuthCredential, refresh_token: string): Promise<v.InferOutput<typeof ANSWER>> {
+    const { token_url, client_id } = this.#vendor;
+    let text: string;
+    try {
+      const response = await this.#fetch(checkTokenUrl(credential.token_url ?? token_url, this.#path), {
+        method: "POST",
+        headers: { "content-type": "application/json", accept: "application/json" },
+        body: JSON.stringify({
+          grant_type: "refresh_token",
+          refresh_token,
+          client_id: credential.client_id ?? client_id,
+        }),
+        // A refresh token goes to the address it was meant for and no further.
+        redirect: "error",
+        signal: AbortSignal.timeout(RENEWAL_MS),
+      });
+      text = await readBounded(response);
+      if (!response.ok) throw this.#failure(`the vendor answered ${response.status}`);
+    } catch (error) {
+      // The cause is left out: it may quote what was sent.
+      throw error instanceof TaskdError ? error : this.#failure("the vendor cannot be reached");
+    }
+    const parsed = v.safeParse(ANSWER, parseJson(text));
+    if (!parsed.success) throw this.#failure("the vendor's answer is not understood");
+    return parsed.output;
+  }
+
+  async #save(credential: OAuthCredential): Promise<OAuthCredential> {
+    this.#unsaved = credential;
+    await writeFileAtomic(this.#path, new TextEncoder().encode(`${JSON.stringify(credential, null, 2)}\n`), 0o600);
+    this.#unsaved = undefined;
+    return credential;
+  }
+
+  #failure(why: string): TaskdError {
+    return new TaskdError("unavailable", `Cannot renew the subscription of ${this.#path}: ${why}`, {
+      hint: `Sign in again with ${this.#vendor.program} and write the new credential into the file`,
+    });
+  }
+}
+
+/** Path of a lane's credential file. */
+export function oauthPath(home: string, lane: SubscriptionLane): string {
+  return `${taskdHome(home)}/${lane}-oauth.json`;
+}
+
+async function readOAuthFile(path: string, program: string): Promise<OAuthCredential> {
+  const attempted = `Cannot use the subscription of ${path}`;
+  const text = await readPrivateFile(path, "secret");
+  if (text === undefined) {
+    throw new TaskdError("not_found", `${attempted}: there is no such file`, {
+      hint: `Sign in with ${program} and write its tokens there, or set the vendor to api_key`,
+    });
+  }
+  const parsed = v.safeParse(FILE, parseJson(text));
+  if (parsed.success) return parsed.output;
+  const field = v.getDotPath(parsed.issues[0]) ?? "the file";
+  throw new TaskdError("invalid_config", `${attempted}: ${field} is missing or malformed`, {
+    hint: 'It holds {"access_token", "refresh_token", "expires_at"}; docs/configuration.md shows it',
+  });
+}
+
+function checkTokenUrl(text: string, path: string): string {
+  const url = URL.parse(text);
+  const isLocal = url?.protocol === "http:" && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
+  if (url && (url.protocol === "https:" || isLocal) && url.username === "") return url.href;
+  throw new TaskdError("invalid_config", `Cannot use the subscription of ${path}: token_url is not an https URL`);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Neither the parser's words nor the text: both may hold a token.
+    return undefined;
+  }
+}
+
+async function readBounded(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    if ((size += chunk.length) > MAX_ANSWER_BYTES) {
+      throw new TaskdError("too_large", "Cannot renew a subscription: the vendor's answer is too large");
+    }
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
+}
