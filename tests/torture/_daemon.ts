@@ -5,6 +5,8 @@
  * @module
  */
 
+import type { S3Server } from "../support/s3_server.ts";
+
 /** What a socket answer says when it is not `ok`. */
 export class AnswerError extends Error {
   override name = "AnswerError";
@@ -29,6 +31,18 @@ export interface DaemonOptions {
   reap_every: string;
   gc_grace: string;
   ro_cache_budget: string;
+  /** For a store in a bucket. */
+  bucket?: { server: S3Server; workspace: string };
+}
+
+/** What a daemon on a bucket is told besides. */
+function reach(bucket: DaemonOptions["bucket"]): { words: string[]; env: Record<string, string> } {
+  if (bucket === undefined) return { words: [], env: {} };
+  const { endpoint, credentials } = bucket.server;
+  return {
+    words: ["-s3-endpoint", endpoint, "-workspace", bucket.workspace],
+    env: { AWS_ACCESS_KEY_ID: credentials.access_key_id, AWS_SECRET_ACCESS_KEY: credentials.secret_access_key },
+  };
 }
 
 const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
@@ -46,6 +60,7 @@ export class Daemon {
 
   private constructor(options: DaemonOptions) {
     this.options = options;
+    const { words, env } = reach(options.bucket);
     this.#child = new Deno.Command(Deno.execPath(), {
       args: [
         "run",
@@ -68,7 +83,9 @@ export class Daemon {
         options.gc_grace,
         "-ro-cache-budget",
         options.ro_cache_budget,
+        ...words,
       ],
+      env,
       stdin: "null",
       stdout: "null",
       stderr: "piped",

@@ -8,6 +8,8 @@
  */
 
 import { openStore } from "../../lib/store/open.ts";
+import type { Store } from "../../lib/store/store.ts";
+import type { S3Server } from "../support/s3_server.ts";
 import { initialSchema, type Job, workload } from "../support/writers/workload.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { differingPages, type Findings, inspect, sqlite3Write } from "../support/writers/oracle.ts";
@@ -24,6 +26,8 @@ export interface TortureOptions {
   until_ms?: number;
   /** Where the store and all files go; a fresh temporary directory below it is made and removed. */
   directory?: string;
+  /** Where the store itself goes instead: a bucket, read back from another workspace than the daemon's. */
+  s3?: S3Server;
   log: (line: string) => void;
 }
 
@@ -84,7 +88,19 @@ class Torture {
   }
 
   get #store(): string {
+    const { s3 } = this.#options;
+    return s3 === undefined ? this.#workspace : `s3://${s3.bucket}${this.#directory}`;
+  }
+
+  get #workspace(): string {
     return `${this.#directory}/store`;
+  }
+
+  #openStore(): Promise<Store> {
+    const { s3 } = this.#options;
+    if (s3 === undefined) return openStore(this.#store);
+    const { endpoint, credentials } = s3;
+    return openStore(this.#store, { workspace: `${this.#directory}/elsewhere`, s3: { endpoint, credentials } });
   }
 
   /** The daemon's last log lines. */
@@ -100,7 +116,7 @@ class Torture {
       BEGIN;\n${initialSchema().join(";\n")};\nCOMMIT;`,
     );
     // At rest: the daemon reads and writes nothing outside its store.
-    using store = await openStore(this.#store);
+    using store = await this.#openStore();
     await store.create(DB, { from: seedFile });
     this.#daemon = await this.#startDaemon();
   }
@@ -357,7 +373,7 @@ class Torture {
 
   async #export(address: NamedPoint["address"]): Promise<string> {
     const file = `${this.#directory}/export-${this.#exports++}.db`;
-    using store = await openStore(this.#store);
+    using store = await this.#openStore();
     await store.export(address, file);
     return file;
   }
@@ -370,6 +386,7 @@ class Torture {
   async #startDaemon(): Promise<Daemon> {
     return await Daemon.start({
       store: this.#store,
+      ...(this.#options.s3 === undefined ? {} : { bucket: { server: this.#options.s3, workspace: this.#workspace } }),
       socket: `${this.#directory}/s`,
       flush_every: this.#random.pick(["0", "200ms", "1s"]),
       snapshot_every: this.#random.pick([1, 3, 16]),
