@@ -11,7 +11,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { binary } from "./_records.ts";
 import type { GitCredentials } from "./credentials.ts";
-import type { Git, GitRunOptions } from "./git.ts";
+import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
 /** What to stage, and where. */
@@ -48,6 +48,9 @@ const ATTRIBUTES = `* -text !eol !crlf !ident !filter !working-tree-encoding !di
 !export-ignore !export-subst !delta !encoding !conflict-marker-size
 `;
 
+/** As {@linkcode ATTRIBUTES}, and all files are text to a diff, whatever they contain. */
+const TEXT_ATTRIBUTES = ATTRIBUTES.replace("!diff", "diff");
+
 /**
  * Clones into a fresh git directory and checks out.
  *
@@ -63,7 +66,12 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
   await makeDirectories(options);
   const repository = { git_dir };
   await git.run(["init", "--quiet", "--bare", "--template="], { repository, attempted });
-  await writeFileAtomic(`${git_dir}/info/attributes`, new TextEncoder().encode(ATTRIBUTES), 0o600);
+  await writeAttributes(git_dir, ATTRIBUTES);
+  const text_dir = textRepository(git_dir).git_dir;
+  await git.run(["init", "--quiet", "--bare", "--template="], { repository: { git_dir: text_dir }, attempted });
+  await writeAttributes(text_dir, TEXT_ATTRIBUTES);
+  const alternates = new TextEncoder().encode(`${git_dir}/objects\n`);
+  await writeFileAtomic(`${text_dir}/objects/info/alternates`, alternates, 0o600);
   await git.run(
     [
       "fetch",
@@ -82,6 +90,16 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
   const tree = { git_dir, work_tree };
   await git.run(["checkout-index", "--all", "--index", "--quiet"], { repository: tree, attempted });
   return { git_dir, work_tree, base_commit, ...base_branch === undefined ? {} : { base_branch } };
+}
+
+/** A second view of a staged repository's objects, in which every file is text: for counting lines. */
+export function textRepository(git_dir: string): GitRepository {
+  return { git_dir: `${git_dir}/text` };
+}
+
+async function writeAttributes(git_dir: string, text: string): Promise<void> {
+  await Deno.mkdir(`${git_dir}/info`, { recursive: true, mode: 0o700 });
+  await writeFileAtomic(`${git_dir}/info/attributes`, new TextEncoder().encode(text), 0o600);
 }
 
 /** What every command that talks to the repository gets. */
@@ -164,7 +182,7 @@ function refuseNesting(git_dir: string, work_tree: string): void {
 async function makeDirectories({ git_dir, work_tree, url }: StageOptions): Promise<void> {
   const attempted = `Cannot clone ${url.canonical}`;
   try {
-    await Deno.mkdir(`${git_dir}/info`, { recursive: true, mode: 0o700 });
+    await Deno.mkdir(git_dir, { recursive: true, mode: 0o700 });
     await Deno.mkdir(work_tree, { recursive: true, mode: 0o700 });
     for await (const { name } of Deno.readDir(work_tree)) {
       throw new TaskdError("already_exists", `${attempted}: ${work_tree} is not empty, it has ${JSON.stringify(name)}`);

@@ -1,0 +1,151 @@
+/**
+ * A hostile work tree becomes a tree object, through an index that nobody else uses.
+ *
+ * Not `git add`: it would record nested repositories as submodules, which hides their files, ask them for their state,
+ * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what it is told
+ * to. The tree holds regular files, executables and links, and of submodules exactly those that the base has.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, rawPath, splitRecords } from "./_records.ts";
+import type { Scan } from "./_scan.ts";
+import type { Git, GitRepository, GitRunOptions } from "./git.ts";
+
+/** A tree and what is not in it. */
+export interface BuiltTree {
+  /** Id of the tree object. */
+  tree: string;
+  /** Every path in it. */
+  paths: RawPath[];
+  /** Paths of the work tree that were left out, because they lie in a `.git` or would be read as one. */
+  omitted: RawPath[];
+}
+
+const ATTEMPTED = "Cannot collect the changes";
+/** Each costs a process. */
+const MAX_NESTED = 64;
+const GITLINK = "160000";
+const SYMLINK = "120000";
+
+/** Writes the tree object of a work tree over `base_commit`. */
+export async function buildTree(
+  git: Git,
+  { git_dir, work_tree, base_commit, scan, run }: {
+    git_dir: string;
+    work_tree: string;
+    base_commit: string;
+    scan: Scan;
+    run: Omit<GitRunOptions, "attempted" | "repository">;
+  },
+): Promise<BuiltTree> {
+  const repository: GitRepository & { index_file: string } = {
+    git_dir,
+    work_tree,
+    index_file: `${git_dir}/facts.index`,
+  };
+  const call = async (args: string[], stdin?: Uint8Array) => {
+    // With nothing to read there is nothing to do.
+    if (stdin?.length === 0) return stdin;
+    const options = { ...run, repository, attempted: ATTEMPTED, ...stdin === undefined ? {} : { stdin } };
+    return (await git.run(args, options)).stdout;
+  };
+  const special = new Set(scan.special.map(rawPath));
+
+  // The staged index lends its file times, so that only what changed is read again.
+  const staged = { git_dir, work_tree };
+  const from = ["read-tree", "-m", `--index-output=${repository.index_file}`, base_commit];
+  await git.run(from, { ...run, repository: staged, attempted: ATTEMPTED });
+
+  const gitlinks = splitRecords(await call(["ls-files", "-s", "-z"])).flatMap(parseStaged)
+    .filter(({ mode }) => mode === GITLINK);
+  const { gone, changed } = sorted(splitRecords(await call(["diff-files", "--raw", "-z", "--no-renames"])), special);
+  const omitted = changed.filter(isRefused).map(({ path }) => path);
+  const edited = changed.filter((change) => !isRefused(change)).map(({ path }) => path);
+  // Out with what went, before anything takes its place; and with submodules, so that git never looks into one.
+  await call(
+    ["update-index", "-z", "--index-info"],
+    removals([...gone, ...gitlinks.map(({ path }) => path)], base_commit),
+  );
+
+  const others = await listOthers(git, { ...run, repository, attempted: ATTEMPTED });
+  const added = others.filter((path) => !special.has(path) && !hasGitComponent(path));
+  omitted.push(...others.filter(hasGitComponent));
+  await call(["update-index", "--add", "--replace", "-z", "--stdin"], joinRecords([...edited, ...added]));
+
+  const kept = gitlinks.filter(({ path }) => !isTaken(path, added));
+  await call(
+    ["update-index", "-z", "--index-info"],
+    joinRecords(kept.map(({ path, oid }) => `${GITLINK} ${oid}\t${path}`)),
+  );
+  const paths = splitRecords(await call(["ls-files", "-z"]));
+  const present = new Set(paths);
+  // What git passed over with a warning: a link by the name of .gitmodules, say.
+  omitted.push(...added.filter((path) => !present.has(path)));
+  const tree = new TextDecoder().decode(await call(["write-tree"])).trim();
+  return { tree, paths, omitted };
+}
+
+function parseStaged(record: string): { mode: string; oid: string; path: RawPath }[] {
+  const match = /^(\d{6}) ([0-9a-f]+) \d\t(.*)$/s.exec(record);
+  return match === null ? [] : [{ mode: match[1]!, oid: match[2]!, path: match[3]! }];
+}
+
+/** Tracked files that are no more, and those that may have other content. */
+function sorted(records: RawPath[], special: Set<RawPath>) {
+  const gone: RawPath[] = [];
+  const changed: { path: RawPath; mode: string }[] = [];
+  for (let at = 0; at + 1 < records.length; at += 2) {
+    const [, mode = "", , , status] = records[at]!.slice(1).split(" ");
+    const path = records[at + 1]!;
+    // A nested repository in place of a file: git would record a submodule.
+    if (status === "D" || mode === GITLINK || special.has(path)) gone.push(path);
+    else changed.push({ path, mode });
+  }
+  return { gone, changed };
+}
+
+/** Git refuses links by this name; the file of the base stays. */
+function isRefused({ path, mode }: { path: RawPath; mode: string }): boolean {
+  return mode === SYMLINK && /(?:^|\/)\.gitmodules$/i.test(path);
+}
+
+function removals(paths: readonly RawPath[], base_commit: string): Uint8Array<ArrayBuffer> {
+  return joinRecords(paths.map((path) => `0 ${"0".repeat(base_commit.length)}\t${path}`));
+}
+
+/** Whether a submodule's place is taken by files of the task. */
+function isTaken(gitlink: RawPath, added: readonly RawPath[]): boolean {
+  return added.some((path) => path === gitlink || path.startsWith(`${gitlink}/`) || gitlink.startsWith(`${path}/`));
+}
+
+/** Untracked files that no .gitignore excludes, those of nested repositories as plain files. */
+async function listOthers(git: Git, options: GitRunOptions & { repository: GitRepository }): Promise<RawPath[]> {
+  const { repository } = options;
+  const found: RawPath[] = [];
+  const pending: RawPath[] = [""];
+  for (let nested = 0; pending.length > 0; nested++) {
+    const prefix = pending.pop()!;
+    if (nested > MAX_NESTED) throw refusedNest(`it has more than ${MAX_NESTED} repositories in it`);
+    // One whose name cannot be passed on would be recorded as a submodule, and its files escape review.
+    if (!isUtf8(prefix)) throw refusedNest(`it has a repository below ${JSON.stringify(pathText(prefix))}`);
+    const inside: GitRepository = prefix === "" ? repository : {
+      git_dir: repository.git_dir,
+      work_tree: `${repository.work_tree}/${pathText(prefix).replace(/\/$/, "")}`,
+      index_file: `${repository.git_dir}/none.index`,
+    };
+    const { stdout } = await git.run(["ls-files", "-o", "-z", "--exclude-standard"], {
+      ...options,
+      repository: inside,
+    });
+    for (const path of splitRecords(stdout)) (path.endsWith("/") ? pending : found).push(`${prefix}${path}`);
+  }
+  return found;
+}
+
+function refusedNest(why: string): TaskdError {
+  return new TaskdError("invalid_request", `${ATTEMPTED} of this work tree: ${why}`, {
+    hint: "Run the task again; tell it not to make repositories of its own",
+  });
+}

@@ -1,0 +1,54 @@
+/**
+ * The diff that a person reads. It is for display alone: decisions rest on {@linkcode DiffFacts}.
+ *
+ * @module
+ */
+
+import type { Git } from "./git.ts";
+
+/** What to show. */
+export interface HumanDiffOptions {
+  git_dir: string;
+  /** Trees or commits. */
+  before: string;
+  after: string;
+  /** Bytes shown; by default {@linkcode MAX_DIFF_BYTES}. */
+  max_bytes?: number;
+  deadline_ms?: number;
+  signal?: AbortSignal;
+}
+
+/** A diff in the unified format. */
+export interface HumanDiff {
+  /** Bytes as git writes them: contents of files in any encoding, escape sequences included. Sanitise to show them. */
+  bytes: Uint8Array<ArrayBuffer>;
+  /** The change is longer than what is shown; the last line says so. */
+  truncated: boolean;
+}
+
+/** As much as a browser renders and a person might read. */
+export const MAX_DIFF_BYTES = 4 << 20;
+
+/** The unified diff between two trees, cut at a line after `max_bytes`. */
+export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<HumanDiff> {
+  const { git_dir, before, after, max_bytes = MAX_DIFF_BYTES, deadline_ms, signal } = options;
+  const { stdout, truncated } = await git.run(
+    ["diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index"]
+      .concat("--ignore-submodules=none", "--diff-algorithm=myers", before, after),
+    {
+      repository: { git_dir },
+      attempted: "Cannot show the changes",
+      max_bytes,
+      on_excess: "cut",
+      ...deadline_ms === undefined ? {} : { deadline_ms },
+      ...signal === undefined ? {} : { signal },
+    },
+  );
+  if (!truncated) return { bytes: stdout, truncated };
+  const note = new TextEncoder().encode(`\\ cut here: the diff is longer than ${max_bytes} bytes\n`);
+  const kept = stdout.subarray(0, stdout.lastIndexOf(10) + 1);
+  const bytes = new Uint8Array(kept.length + note.length);
+  bytes.set(kept);
+  bytes.set(note, kept.length);
+  return { bytes, truncated };
+}
