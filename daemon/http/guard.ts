@@ -44,6 +44,8 @@ export interface GuardedRequest {
   streaming(): void;
   /** The response has been handed over whole. */
   responseDone(): void;
+  /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
+  readonly gone: AbortSignal;
 }
 
 type Phase = "idle" | "head" | "body" | "response";
@@ -61,6 +63,7 @@ class Connection {
   #writing_since_ms: number | undefined;
   #closed = false;
   readonly #ended = Promise.withResolvers<void>();
+  readonly #gone = new AbortController();
 
   constructor(client: Deno.TcpConn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
     this.#client = client;
@@ -92,6 +95,7 @@ class Connection {
     this.#enter("body");
     this.#endless = false;
     return {
+      gone: this.#gone.signal,
       bodyDone: () => {
         if (this.#phase === "body") this.#enter("response");
       },
@@ -123,6 +127,7 @@ class Connection {
     if (this.#closed) return;
     this.#closed = true;
     this.#ended.resolve();
+    this.#gone.abort();
     for (const side of [this.#client, this.#server]) {
       try {
         side.close();
@@ -156,6 +161,7 @@ class Connection {
         }
         if (to === this.#client) this.#writing_since_ms = undefined;
       }
+      if (from === this.#client) this.#gone.abort();
       await to.closeWrite();
     } catch {
       // A side that is gone ends both: there is nobody to tell.

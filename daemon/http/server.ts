@@ -116,12 +116,8 @@ export class HttpServer {
     const guarded = this.#guard.requestBegan(info.remoteAddr.port);
     if (!guarded) return problem(403, "denied", "Connect to the public address");
     if (!request.body) guarded.bodyDone();
-    const gone = new AbortController();
-    info.completed.catch(() => {}).finally(() => {
-      guarded.responseDone();
-      gone.abort();
-    });
-    const response = await this.#route(request, guarded, gone.signal);
+    info.completed.catch(() => {}).finally(() => guarded.responseDone());
+    const response = await this.#route(request, guarded);
     guarded.bodyDone();
     return response;
   };
@@ -131,7 +127,7 @@ export class HttpServer {
     return problem(500, "internal", "The daemon met a defect of its own; its log has the details");
   };
 
-  async #route(request: Request, guarded: GuardedRequest, gone: AbortSignal): Promise<Response> {
+  async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/healthz") {
       return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
@@ -153,7 +149,7 @@ export class HttpServer {
       case "/debug/pprof/profile":
       case "/debug/pprof/heap":
       case "/debug/pprof/allocs":
-        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, gone));
+        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
       default:
         await drain(request);
         return problem(404, "not_found", "There is no such route");

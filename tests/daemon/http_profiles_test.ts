@@ -1,0 +1,73 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path/join";
+import { Place } from "./_daemon.ts";
+import { BEARER, HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
+
+/** What `go tool pprof -top` says of a profile. */
+async function pprof(place: Place, bytes: Uint8Array): Promise<string> {
+  const file = join(place.directory, "profile.pb.gz");
+  await Deno.writeFile(file, bytes);
+  const { success, stdout, stderr } = await new Deno.Command("go", {
+    args: ["tool", "pprof", "-top", "-nodecount=5", file],
+    env: { PPROF_TMPDIR: place.directory },
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+  return new TextDecoder().decode(stdout);
+}
+
+// conformance: 4.http.pprof
+Deno.test("profiles of the program itself, with its own permissions, are files that go tool pprof reads", async () => {
+  await using place = new Place();
+  await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
+  await serving.serving();
+  const get = (path: string) => fetch(`${serving.url}/debug/pprof/${path}`, { headers: BEARER });
+  for (const [path, type] of [["profile", "cpu"], ["heap", "inuse_space"], ["allocs", "inuse_space"]] as const) {
+    const response = await get(`${path}?seconds=0.3`);
+    assertEquals([response.status, response.headers.get("content-type")], [200, "application/octet-stream"]);
+    assertEquals(response.headers.get("content-disposition"), `attachment; filename="${path}.pb.gz"`);
+    assertMatch(await pprof(place, new Uint8Array(await response.arrayBuffer())), new RegExp(`Type: ${type}`));
+  }
+  const index = await (await get("")).text();
+  for (const path of ["profile?seconds=30", "heap", "allocs"]) assertStringIncludes(index, path);
+  assertEquals(await serving.stop(), 0);
+  assertEquals(serving.stderr.filter((line) => line.includes("defect")), []);
+});
+
+// conformance: 4.http.pprof
+Deno.test("a profile asks for seconds above 0, one at a time, and is cut off at the write budget", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { http: { timeouts: { write_ms: 6_000 } } });
+  for (const seconds of ["0", "-1", "x", "", "NaN", "Infinity"]) {
+    const response = await http.fetch(`/debug/pprof/profile?seconds=${seconds}`);
+    assertEquals([response.status, (await response.json()).code], [400, "invalid_request"], seconds);
+  }
+  const hour = http.fetch("/debug/pprof/profile?seconds=3600");
+  let second: Response;
+  do {
+    second = await http.fetch("/debug/pprof/heap?seconds=0.01");
+    await second.body?.cancel();
+  } while (second.status !== 409);
+  const first = await hour;
+  assertEquals(first.status, 200);
+  assertMatch(await pprof(place, new Uint8Array(await first.arrayBuffer())), /Duration: 1\.?\d*s/);
+});
+
+Deno.test("a client that goes away ends its profile, and a shutdown does not wait for one", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  const leave = new AbortController();
+  const left = http.fetch("/debug/pprof/profile?seconds=80", { signal: leave.signal }).catch(() => undefined);
+  const busy = async () => {
+    const response = await http.fetch("/debug/pprof/heap?seconds=0.01");
+    await response.body?.cancel();
+    return response.status === 409;
+  };
+  while (!await busy());
+  leave.abort();
+  await left;
+  while (await busy());
+  const cut = http.fetch("/debug/pprof/profile").then((response) => response.body?.cancel(), () => {});
+  while (!await busy());
+  assertEquals(await http.daemon.stop(), 0);
+  await cut;
+});
