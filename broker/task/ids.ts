@@ -1,0 +1,67 @@
+/**
+ * Task ids: 128 random bits in lower-case hex, minted by the broker alone. People may
+ * write any prefix that names one task; what names none or several is an error that
+ * says so, and never a guess.
+ *
+ * @module
+ */
+
+import { type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+
+/** Hex digits of an id: 128 bits, so that nobody has to look whether one is taken. */
+export const TASK_ID_DIGITS = 32;
+
+/** How many of the tasks that a prefix could mean are named in the error. */
+const NAMED_CANDIDATES = 4;
+
+/** A new id. */
+export function newTaskId(random: RandomBytes): string {
+  return randomHex(random, TASK_ID_DIGITS / 2);
+}
+
+/** Whether `text` is a whole id, as the broker writes them. */
+export function isTaskId(text: string): boolean {
+  return text.length === TASK_ID_DIGITS && /^[0-9a-f]+$/.test(text);
+}
+
+/**
+ * The one id among `ids` that begins with `prefix`; case does not matter.
+ *
+ * @throws {TaskdError} `usage` when `prefix` is no hex or begins several ids, `not_found` when it begins none.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ *
+ * const ids = ["a1".repeat(16), "b2".repeat(16)];
+ * assertEquals(resolveTaskId("b", ids), ids[1]);
+ * ```
+ */
+export function resolveTaskId(prefix: string, ids: Iterable<string>): string {
+  const wanted = prefix.toLowerCase();
+  const shown = JSON.stringify(sanitizeLine(prefix.slice(0, TASK_ID_DIGITS + 8)));
+  if (wanted.length > TASK_ID_DIGITS || !/^[0-9a-f]+$/.test(wanted)) {
+    throw new TaskdError("usage", `Cannot find the task ${shown}: it is not the beginning of a task id`, {
+      hint: `Ids are ${TASK_ID_DIGITS} hex digits; the first few are enough when no other task has them`,
+    });
+  }
+  const found: string[] = [];
+  let count = 0;
+  for (const id of ids) {
+    if (!id.startsWith(wanted)) continue;
+    count++;
+    if (found.length < NAMED_CANDIDATES) found.push(id);
+  }
+  if (count === 1) return found[0]!;
+  if (count === 0) {
+    throw new TaskdError("not_found", `Cannot find the task ${shown}: no task has an id that begins so`, {
+      hint: "`taskd tasks` lists what there is",
+    });
+  }
+  const more = count > found.length ? ` and ${count - found.length} more` : "";
+  throw new TaskdError("usage", `Cannot find the task ${shown}: ${count} tasks begin so: ${found.join(", ")}${more}`, {
+    hint: "Write more digits of the id",
+  });
+}

@@ -1,0 +1,217 @@
+/**
+ * The way of a task as one table: its stages, the moves between them, the outcomes it
+ * may end with from each, and what a broker does that finds a task there when it starts.
+ * The types of moves come from the table, so that a move which the table does not have
+ * does not compile; {@linkcode assertMove} says the same of rows that are read back.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+
+/** What a task may come to, with what that means. */
+export const OUTCOMES = {
+  pushed: "the change is on the code host",
+  no_diff: "the agent changed nothing",
+  denied: "the change was refused at the gate, by a person or by approval_timeout",
+  cancelled: "somebody ended the task",
+  timed_out: "the task ran longer than task_timeout",
+  setup_failed: "the task could not be prepared; the agent never ran",
+  agent_failed: "the agent, or what it ran in, failed",
+  policy_blocked: "the change breaks the diff policy",
+  push_failed: "the change was approved and could not be pushed",
+} as const;
+
+/** What a task came to. */
+export type Outcome = keyof typeof OUTCOMES;
+
+/** What a starting broker does with a task that it finds in a stage. */
+export type AtRestart =
+  /** What was under way is lost: the task ends so. */
+  | { kind: "fail"; outcome: "setup_failed" | "agent_failed" }
+  /** Nothing was under way: it stays as it is. */
+  | { kind: "keep" }
+  /** Whether it happened is known by looking at the remote. */
+  | { kind: "look" }
+  /** The watch goes on. */
+  | { kind: "resume" };
+
+interface StageRow {
+  /** What happens there. */
+  readonly meaning: string;
+  /** Who moves a task on. */
+  readonly moved_by: string;
+  /** Where it may go next, but for `done`. */
+  readonly next: readonly string[];
+  /** What it may end with from here. */
+  readonly ends: readonly Outcome[];
+  readonly at_restart: AtRestart;
+}
+
+/** Every stage. */
+export const STAGES = {
+  admission: {
+    meaning: "accepted, not begun",
+    moved_by: "broker",
+    next: ["staging"],
+    ends: ["setup_failed", "cancelled"],
+    at_restart: { kind: "fail", outcome: "setup_failed" },
+  },
+  staging: {
+    meaning: "the repository is being cloned",
+    moved_by: "broker",
+    next: ["setting_up", "running"],
+    ends: ["setup_failed", "cancelled", "timed_out"],
+    at_restart: { kind: "fail", outcome: "setup_failed" },
+  },
+  setting_up: {
+    meaning: "the commands of the repository's profile run",
+    moved_by: "broker",
+    next: ["running"],
+    ends: ["setup_failed", "cancelled", "timed_out"],
+    at_restart: { kind: "fail", outcome: "setup_failed" },
+  },
+  running: {
+    meaning: "the agent works",
+    moved_by: "broker",
+    next: ["collecting"],
+    ends: ["agent_failed", "cancelled", "timed_out"],
+    at_restart: { kind: "fail", outcome: "agent_failed" },
+  },
+  collecting: {
+    meaning: "the broker computes the change and holds it against the policy",
+    moved_by: "broker",
+    next: ["awaiting_approval", "pushing"],
+    ends: ["no_diff", "policy_blocked", "agent_failed", "cancelled", "timed_out"],
+    at_restart: { kind: "fail", outcome: "agent_failed" },
+  },
+  awaiting_approval: {
+    meaning: "a person has to approve or deny the change",
+    moved_by: "operator, or approval_timeout",
+    next: ["pushing"],
+    ends: ["denied", "cancelled"],
+    at_restart: { kind: "keep" },
+  },
+  pushing: {
+    meaning: "the approved change is being pushed",
+    moved_by: "broker",
+    next: ["awaiting_ci"],
+    ends: ["pushed", "push_failed"],
+    at_restart: { kind: "look" },
+  },
+  awaiting_ci: {
+    meaning: "the change is pushed and its checks are watched",
+    moved_by: "broker, by what the code host reports",
+    next: [],
+    ends: ["pushed"],
+    at_restart: { kind: "resume" },
+  },
+  done: {
+    meaning: "ended, with an outcome",
+    moved_by: "nobody",
+    next: [],
+    ends: [],
+    at_restart: { kind: "keep" },
+  },
+} as const satisfies Readonly<Record<string, StageRow>>;
+
+/** Where a task stands. */
+export type Stage = keyof typeof STAGES;
+
+/** What a person decides on at the gate. */
+export interface Gate {
+  /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
+  diff_sha256: string;
+  /** Categories that the approver has to acknowledge. */
+  second_look: string[];
+  /** Milliseconds until the task is denied by itself; 0 is never. */
+  timeout_ms: number;
+}
+
+/** A person's consent. */
+export interface Approval {
+  diff_sha256: string;
+  /** The categories that were acknowledged. */
+  acknowledged: string[];
+}
+
+/** What was pushed. */
+export interface Pushed {
+  branch: string;
+  commit: string;
+  /** URL of the pull request, when one was opened. */
+  pull_request?: string;
+}
+
+type Next<S extends Stage> = (typeof STAGES)[S]["next"][number];
+type Ending<S extends Stage> = (typeof STAGES)[S]["ends"][number];
+
+/** What a move has to carry. */
+type Cargo<S extends Stage, T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
+  : T extends "awaiting_ci" ? { pushed: Pushed }
+  : T extends "pushing" ? (S extends "awaiting_approval" ? { approval: Approval } : { diff_sha256: string })
+  : unknown;
+
+type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<S, T> : never;
+type End<S extends Stage, O extends Ending<S>> = O extends "pushed"
+  ? { from: S; to: "done"; outcome: O; reason: string; pushed: Pushed }
+  : O extends Outcome ? { from: S; to: "done"; outcome: O; reason: string }
+  : never;
+
+/** A move that the table allows. */
+export type Move = { [S in Stage]: Step<S, Next<S>> | End<S, Ending<S>> }[Stage];
+
+/** A move as it is read back: any of them, checked by {@linkcode assertMove}. */
+export interface LooseMove {
+  from: Stage;
+  to: Stage;
+  outcome?: Outcome | undefined;
+  reason?: string | undefined;
+  gate?: Gate | undefined;
+  approval?: Approval | undefined;
+  diff_sha256?: string | undefined;
+  pushed?: Pushed | undefined;
+}
+
+/** Whether `text` is a stage. */
+export function isStage(text: string): text is Stage {
+  return Object.hasOwn(STAGES, text);
+}
+
+/** The rule that `move` breaks, from a task that stands in `stage`; undefined when it breaks none. */
+export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
+  if (move.from !== stage) return `the task is in ${stage}, not in ${move.from}`;
+  const row: StageRow = STAGES[stage];
+  const wanted: Set<string> = new Set();
+  if (move.to === "done") {
+    if (move.outcome === undefined || !row.ends.includes(move.outcome)) {
+      return `a task in ${stage} cannot end as ${move.outcome ?? "nothing"}`;
+    }
+    wanted.add("outcome").add("reason");
+    if (move.outcome === "pushed") wanted.add("pushed");
+  } else {
+    if (!row.next.includes(move.to)) return `there is no way from ${stage} to ${move.to}`;
+    if (move.to === "awaiting_approval") wanted.add("gate");
+    if (move.to === "awaiting_ci") wanted.add("pushed");
+    if (move.to === "pushing") wanted.add(stage === "awaiting_approval" ? "approval" : "diff_sha256");
+  }
+  for (const name of ["outcome", "reason", "gate", "approval", "diff_sha256", "pushed"] as const) {
+    if ((move[name] !== undefined) !== wanted.has(name)) {
+      return `the move from ${stage} to ${move.to} ${wanted.has(name) ? "needs" : "takes no"} ${name}`;
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Refuses a move that the table does not have.
+ *
+ * @throws {TaskdError} `conflict`, naming the task's stage.
+ */
+export function assertMove(task_id: string, stage: Stage, move: LooseMove): void {
+  const problem = moveProblem(stage, move);
+  if (problem === undefined) return;
+  throw new TaskdError("conflict", `Cannot move the task ${task_id} to ${move.outcome ?? move.to}: ${problem}`, {
+    hint: `Look at it with \`taskd inspect ${task_id.slice(0, 12)}\``,
+  });
+}

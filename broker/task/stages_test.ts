@@ -1,0 +1,89 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import {
+  assertMove,
+  isStage,
+  type LooseMove,
+  type Move,
+  moveProblem,
+  type Outcome,
+  type Stage,
+  STAGES,
+} from "./stages.ts";
+
+const SHA = "0".repeat(64);
+const CARGO = {
+  gate: { diff_sha256: SHA, second_look: [], timeout_ms: 0 },
+  approval: { diff_sha256: SHA, acknowledged: [] },
+  pushed: { branch: "agent/1", commit: "c" },
+};
+const ALL = Object.keys(STAGES) as Stage[];
+
+/** Every move there could be, each with the cargo that the table wants of it. */
+function* moves(from: Stage): Generator<LooseMove> {
+  yield { from, to: "awaiting_approval", gate: CARGO.gate };
+  yield { from, to: "awaiting_ci", pushed: CARGO.pushed };
+  yield {
+    from,
+    to: "pushing",
+    ...(from === "awaiting_approval" ? { approval: CARGO.approval } : { diff_sha256: SHA }),
+  };
+  for (const to of ["admission", "staging", "setting_up", "running", "collecting"] as const) yield { from, to };
+  const outcomes: Outcome[] = ["no_diff", "denied", "cancelled", "timed_out", "setup_failed", "agent_failed"];
+  outcomes.push("policy_blocked", "push_failed");
+  for (const outcome of outcomes) yield { from, to: "done", outcome, reason: "r" };
+  yield { from, to: "done", outcome: "pushed", reason: "r", pushed: CARGO.pushed };
+}
+
+Deno.test("a task moves only where the table says", () => {
+  for (const from of ALL) {
+    const { next, ends }: { next: readonly string[]; ends: readonly string[] } = STAGES[from];
+    for (const move of moves(from)) {
+      const allowed = move.to === "done" ? ends.includes(move.outcome!) : next.includes(move.to);
+      assertEquals(moveProblem(from, move) === undefined, allowed, JSON.stringify(move));
+    }
+  }
+});
+
+Deno.test("every stage but the last leads to an end", () => {
+  const ends = (stage: Stage): boolean => {
+    const row: { next: readonly Stage[]; ends: readonly string[] } = STAGES[stage];
+    return row.ends.length > 0 && row.next.every(ends);
+  };
+  for (const stage of ALL) assertEquals(ends(stage), stage !== "done", stage);
+});
+
+Deno.test("a move without what it has to carry is refused, and so is one with more", () => {
+  const bad: LooseMove[] = [
+    { from: "collecting", to: "awaiting_approval" },
+    { from: "collecting", to: "pushing" },
+    { from: "awaiting_approval", to: "pushing", diff_sha256: SHA },
+    { from: "pushing", to: "awaiting_ci" },
+    { from: "pushing", to: "done", outcome: "pushed", reason: "r" },
+    { from: "running", to: "done", outcome: "timed_out" },
+    { from: "running", to: "collecting", outcome: "pushed" },
+    { from: "running", to: "done", reason: "r" },
+  ];
+  for (const move of bad) assertEquals(typeof moveProblem(move.from, move), "string", JSON.stringify(move));
+});
+
+Deno.test("a move from a stage that the task has left is a conflict that names the stage", () => {
+  const late: Move = { from: "awaiting_approval", to: "done", outcome: "denied", reason: "no" };
+  const error = assertThrows(() => assertMove("ab".repeat(16), "pushing", late), TaskdError);
+  assertEquals(error.code, "conflict");
+  assertEquals(error.message.endsWith("the task is in pushing, not in awaiting_approval"), true);
+});
+
+Deno.test("a move that the table does not have does not compile", () => {
+  // @ts-expect-error a running task has nothing to push
+  const skip: Move = { from: "running", to: "pushing", diff_sha256: SHA };
+  // @ts-expect-error the gate opens for a named diff only
+  const bare: Move = { from: "awaiting_approval", to: "pushing" };
+  // @ts-expect-error nothing was approved
+  const early: Move = { from: "staging", to: "done", outcome: "denied", reason: "r" };
+  for (const move of [skip, bare, early]) assertEquals(typeof moveProblem(move.from, move), "string");
+});
+
+Deno.test("isStage() does not take the names of Object's own members for stages", () => {
+  assertEquals(["running", "constructor", "__proto__", ""].map(isStage), [true, false, false, false]);
+});
