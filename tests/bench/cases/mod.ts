@@ -5,6 +5,7 @@
  */
 
 import type { BenchCase } from "../bench.ts";
+import { bucket } from "./bucket.ts";
 import { capture, commits } from "./capture.ts";
 import { checkout } from "./checkout.ts";
 import { idle, startup } from "./daemon.ts";
@@ -22,6 +23,7 @@ export const CASES: readonly BenchCase[] = [
   capture,
   commits,
   stored,
+  bucket,
   idle,
   startup,
   gateway,
