@@ -5,9 +5,8 @@
  * @module
  */
 
-// @ts-types="@types/picomatch"
-import picomatch from "picomatch";
 import { canonicalHost } from "../egress/host_name.ts";
+import { compileGlob } from "../policy/glob.ts";
 import { asList, asMap, asText, duration, fieldsOf, type Json, type Kind, MAX_WAIT, refuse, SWITCH } from "./kinds.ts";
 import type { Node } from "./nodes.ts";
 
@@ -28,9 +27,6 @@ export interface Profile {
   /** Whether the repository takes part in the dependency cache. */
   cache: boolean;
 }
-
-/** How patterns are matched; whoever evaluates a policy uses the same. */
-export const GLOB_OPTIONS = { dot: true, nonegate: true, strictBrackets: true } as const;
 
 const MAX_GLOBS = 1_000;
 const MAX_GLOB_LENGTH = 1_024;
@@ -63,7 +59,7 @@ function readGlob(node: Node): string {
     refuse(node, "must have no segment that is empty, . or ..: it matches nothing");
   }
   try {
-    picomatch.makeRe(glob, GLOB_OPTIONS);
+    compileGlob(glob);
   } catch {
     refuse(node, `${rule}, with its brackets closed`);
   }

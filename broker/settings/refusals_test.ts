@@ -153,7 +153,6 @@ Deno.test("each value of a group is held to its rule", async () => {
       "['a//b']",
       "['!secret']",
       "['[a']",
-      "['(a']",
       "[1]",
       "[[a]]",
       '["a\\0b"]',

@@ -1,0 +1,79 @@
+/**
+ * Globs of the diff policy: `*` and `?` stay within a path segment, `**` crosses segments, `[abc]` and `{a,b}` choose.
+ * Names that begin with a dot match like any other, and every other character stands for itself, parentheses too.
+ *
+ * @module
+ */
+
+// @ts-types="@types/picomatch"
+import picomatch from "picomatch";
+import { TaskdError } from "../../lib/errors.ts";
+
+/** How patterns are read. */
+export const GLOB_OPTIONS = {
+  dot: true,
+  nonegate: true,
+  noextglob: true,
+  // `[!a]` besides `[^a]`.
+  posix: true,
+  strictBrackets: true,
+  // `dir/**` is what lies below dir, not dir.
+  strictSlashes: true,
+  windows: false,
+  // `.` in what picomatch builds has to match newlines: otherwise a file with one in its name escapes `dir/**`.
+  flags: "s",
+} as const;
+
+/** Each of these doubles the number of expressions. */
+const MAX_INNER_GLOBSTARS = 4;
+
+/**
+ * Compiles a glob.
+ *
+ * @returns Whether a path, relative and with `/` between its segments, matches.
+ * @throws {TaskdError} `invalid_request` when the pattern cannot be read.
+ */
+export function compileGlob(glob: string): (path: string) => boolean {
+  if (glob === "" || glob.endsWith("/") || glob.startsWith("/")) refuse(glob, "it matches no path of a repository");
+  try {
+    const expressions = expand(glob.split("/").map(settle)).map((pattern) => picomatch.makeRe(pattern, GLOB_OPTIONS));
+    return (path) => expressions.some((expression) => expression.test(path));
+  } catch (error) {
+    if (error instanceof TaskdError) throw error;
+    refuse(glob, "its brackets are not closed");
+  }
+}
+
+/**
+ * Takes from characters what picomatch would read into them: `app/(group)/page` is a usual path. Classes and what is
+ * escaped already stay.
+ */
+function settle(segment: string): string {
+  return segment.replace(/\\.|\[[^\]]*\]|[()|$^+@!]/gs, (found) => found.length === 1 ? `\\${found}` : found)
+    .replace(/\*{3,}/g, "**");
+}
+
+/** `a**b` crosses segments, too: to picomatch, only a `**` between slashes does. */
+function expand(segments: string[]): string[] {
+  const inner = segments.filter((segment) => segment !== "**").join("/").split("**").length - 1;
+  if (inner > MAX_INNER_GLOBSTARS) {
+    refuse(segments.join("/"), `it has more than ${MAX_INNER_GLOBSTARS} times ** in names`);
+  }
+  return segments.reduce<string[]>((patterns, segment, at) => {
+    const choices = segment === "**" ? [segment] : widen(segment);
+    return patterns.flatMap((pattern) => choices.map((choice) => at === 0 ? choice : `${pattern}/${choice}`));
+  }, [""]);
+}
+
+function widen(segment: string): string[] {
+  const at = segment.indexOf("**");
+  if (at < 0) return [segment];
+  const [before, after] = [segment.slice(0, at), segment.slice(at + 2)];
+  return widen(after).flatMap((rest) => [`${before}*${rest}`, `${before}*/**/*${rest}`]);
+}
+
+function refuse(glob: string, why: string): never {
+  throw new TaskdError("invalid_request", `Cannot read the glob ${JSON.stringify(glob.slice(0, 200))}: ${why}`, {
+    hint: "Patterns are relative to the repository: dir/**, **/*.pem, docs/*.md",
+  });
+}
