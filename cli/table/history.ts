@@ -147,7 +147,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     uses: "stores",
     needs(plan) {
       const ends = [plan.positionals.source ?? "", plan.positionals.target ?? ""];
-      return ends.filter((end) => end.startsWith("/")).map(directoryNeeds).reduce(unionOf, bucketNeeds(plan));
+      return ends.filter((end) => !end.startsWith("s3:")).map(directoryNeeds).reduce(unionOf, bucketNeeds(plan));
     },
     load: () => import("../commands/copy_store.ts"),
   },
