@@ -49,13 +49,14 @@ function renderCommand(command: CommandSpec): string {
 /** What a call may touch, with words in the place of paths. */
 function permissions(command: CommandSpec): string {
   const told = (route: "store" | "socket") => {
-    const file = (name: string) => command.positionals.some((each) => each.name === name) ? { [name]: "FILE" } : {};
+    const named = command.positionals.filter(({ kind }) => kind === "file" || kind === "store");
+    const positionals = Object.fromEntries(named.map(({ name }) => [name, name.toUpperCase()]));
     const from = command.flags.some((flag) => flag.name === "from") ? { from: "FILE" } : {};
     const flags = { ...Object.fromEntries(command.flags.map((flag) => [flag.name, null])), ...from };
     const socket = "SOCKET";
     const plan = {
       command: command.name,
-      positionals: file("file"),
+      positionals,
       flags,
       store: "STORE",
       workspace: "STORE",
