@@ -274,7 +274,7 @@ export class CaptureSession {
   }
 
   #choreDue(): boolean {
-    return this.#pace.inPlaceDue() || this.#flushDue() || this.#takeoverDue();
+    return this.#pace.inPlaceDue() || this.#tail.pin_in_the_way || this.#flushDue() || this.#takeoverDue();
   }
 
   #flushDue(): boolean {
@@ -291,6 +291,7 @@ export class CaptureSession {
       this.#pace.lookedInPlace();
       this.#file.assertInPlace();
     }
+    this.#tail.leaveIdlePin();
     if (this.#flushDue()) {
       this.#next_flush_ms = this.#context.clock.monotonic() + this.#options.flush_every_ms;
       if (this.#tail.dirty || this.#rebase !== undefined) await this.#flush("auto").catch(() => {});
@@ -414,6 +415,8 @@ export class CaptureSession {
     if (this.#rebase === undefined) {
       this.#rebases++;
       this.#say(`starting over from a full copy: ${reason}`);
+      // At once, if there is a timer at all: until then the log cannot be folded.
+      this.#next_flush_ms = this.#context.clock.monotonic();
     }
     this.#rebase = reason;
   }

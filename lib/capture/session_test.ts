@@ -25,6 +25,7 @@ Deno.test("an explicit flush of nothing writes nothing and is told of; one for a
     assertEquals([events.map(({ type }) => type), uploads.length], [["flushed"], 0]);
   }));
 
+// conformance: 8.flush_every
 Deno.test("the timer flushes what is pending, and skips a tick when nothing is", () =>
   inSession(async (scene, session) => {
     await scene.pass(31_000);
@@ -37,6 +38,7 @@ Deno.test("the timer flushes what is pending, and skips a tick when nothing is",
     assertEquals(scene.types, "flushed");
   }, { flush_every_ms: 30_000 }));
 
+// conformance: 8.flush_every
 Deno.test("without a timer durability advances only when asked", () =>
   inSession(async (scene, session) => {
     insert(session, 1);
@@ -45,6 +47,7 @@ Deno.test("without a timer durability advances only when asked", () =>
     assertEquals(session.status().capture_lag_bytes, 0);
   }));
 
+// conformance: 8.snapshot_every
 Deno.test("after snapshot_every segments a snapshot follows, and the count begins anew", () =>
   inSession(async ({ store }, session) => {
     const kinds: string[] = [];
@@ -164,6 +167,7 @@ Deno.test("a flush that takes longer than a lease lasts keeps its lease", () =>
     assertEquals(await stored(scene.store, "app"), "1");
   }));
 
+// conformance: 6.type.fenced
 Deno.test("a session whose lease was taken over is fenced: it says so once, writes nothing more, and closes", () =>
   inSession(async (scene, session) => {
     insert(session, 1);

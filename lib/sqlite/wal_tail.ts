@@ -78,6 +78,8 @@ export class WalTail {
   /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
   #ghost: WalPosition | undefined;
   #pinned = false;
+  /** The pin was taken when the log had nothing that the main file lacked. */
+  #pin_is_idle = false;
   /** The write barrier is up until {@linkcode hold}'s answer is released. */
   #held = false;
 
@@ -235,6 +237,26 @@ export class WalTail {
    * newest commit, everything up to there is read, and only then the old pin is given up.
    */
   #movePin(): void {
+    this.#repin();
+    this.file.checkpointPassive(this.#barrier);
+  }
+
+  /**
+   * Moves a pin that was taken on a folded log onto the log, once that has content. SQLite keeps a reader of a folded log
+   * on the lock that holds off every checkpoint: each commit of an application whose log has passed its
+   * wal_autocheckpoint then sorts the whole log for a checkpoint that cannot be, which costs nine tenths of its
+   * rate. Not while an image is read: from here on the log may be folded up to the new pin.
+   */
+  leaveIdlePin(): void {
+    if (this.pin_in_the_way) this.#repin();
+  }
+
+  /** Whether {@linkcode leaveIdlePin} has something to do. */
+  get pin_in_the_way(): boolean {
+    return this.#pin_is_idle && !this.#held && this.log_bytes > 0;
+  }
+
+  #repin(): void {
     this.#barrier.pin();
     try {
       this.drain();
@@ -244,7 +266,7 @@ export class WalTail {
     }
     this.#reader.rollback();
     [this.#reader, this.#barrier] = [this.#barrier, this.#reader];
-    this.file.checkpointPassive(this.#barrier);
+    this.#pin_is_idle = false;
   }
 
   /**
@@ -252,7 +274,7 @@ export class WalTail {
    * All else may be done meanwhile.
    */
   hold(): { complete: boolean; release: () => void } {
-    this.#barrier.run("BEGIN IMMEDIATE");
+    this.#barrier.beginImmediate();
     this.#held = true;
     const release = () => {
       this.#held = false;
@@ -345,7 +367,7 @@ export class WalTail {
 
   #behindBarrier<T>(work: () => T): T {
     if (this.#held) return work();
-    this.#barrier.run("BEGIN IMMEDIATE");
+    this.#barrier.beginImmediate();
     try {
       return work();
     } finally {
@@ -393,6 +415,7 @@ export class WalTail {
   #pin(): void {
     this.#reader.pin();
     this.#pinned = true;
+    this.#pin_is_idle = this.#reset_allowed;
   }
 
   #unpin(): void {

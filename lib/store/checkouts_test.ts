@@ -18,6 +18,7 @@ function restamp(path: string, change: Partial<Sidecar>): void {
   Deno.writeTextFileSync(`${path}.sum`, JSON.stringify({ ...sidecar, ...change }));
 }
 
+// conformance: 8.stat_clean 2.files.sum
 Deno.test("a checkout is clean by size and time alone only if all of identity, size, time, counter and margin agree", async (t) => {
   const ns = (ms: number) => `${ms}000000`;
   const cases: [string, (path: string, sidecar: Sidecar) => void, boolean][] = [
@@ -131,6 +132,7 @@ Deno.test("an edit that was taken back is no edit", () =>
     assertEquals((await store.checkout(at("app"))).source, "kept");
   }));
 
+// conformance: 3.active 3.dirty 3.detached 3.idle 3.precedence 3.leased_and_edited 3.computed
 Deno.test("states: active before dirty before detached before idle", () =>
   withApp([1, 2], async ({ store, edit, clock }) => {
     const state = async () => (await store.status(at("app"))).state;
@@ -183,6 +185,7 @@ const onXfs = (name: string, work: (root: string) => Promise<void>) =>
 const pages = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) " +
   "INSERT INTO big SELECT randomblob(4000) FROM n";
 
+// conformance: 2.files.shadow
 onXfs(
   "with a shadow a checkpoint is a segment of what changed; without one it is a snapshot",
   (root) =>
@@ -211,6 +214,7 @@ onXfs(
     }, { parent: root }),
 );
 
+// conformance: 2.files.by_chain 8.by_chain_entries
 onXfs(
   "a checkout is a clone of an immutable entry, shared by all branches with the same chain",
   (root) =>
@@ -239,6 +243,7 @@ onXfs(
     }, { parent: root }),
 );
 
+// conformance: 8.by_chain_entries
 onXfs(
   "a database has at most 64 entries, the least used go first, and what was cloned from them stays",
   (root) =>
@@ -270,6 +275,7 @@ onXfs(
 
 for (const [where, run] of [["in a plain directory", undefined], ["where blocks are shared", withMount]] as const) {
   const ignore = run !== undefined && why !== "";
+  // conformance: 2.ro_path 2.last_used 2.no_clone
   Deno.test({
     name: `a read-only checkout is the same bytes however often it is rebuilt, ${where}${ignore ? why : ""}`,
     ignore,

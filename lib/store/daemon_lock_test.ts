@@ -143,6 +143,7 @@ Deno.test("clients that look neither take the lock nor keep a daemon from it", (
     );
   }));
 
+// conformance: 1.single_daemon
 Deno.test("of many daemons that start at once exactly one serves", () =>
   inDirectory(async (directory) => {
     const outcomes = await Promise.allSettled(

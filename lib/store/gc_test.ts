@@ -96,6 +96,7 @@ Deno.test("a grace of 0 deletes at the next pass, not at the same one", async ()
   });
 });
 
+// conformance: 8.storage_reclaim
 Deno.test("a destroyed parent's objects stay while a child resolves through them", async () => {
   await withStore(async (bench) => {
     const { store, backend } = bench;
@@ -147,6 +148,7 @@ Deno.test("what a branch may be writing stays, what a dead epoch left goes", asy
   });
 });
 
+// conformance: 8.gc_grace
 Deno.test("an object that is reached again loses its tombstone", async () => {
   await withStore(async ({ store, backend, gc }) => {
     await store.fork(MAIN, "side");
@@ -203,6 +205,7 @@ Deno.test("a dry run tells what a pass would do, and does nothing", async () => 
   });
 });
 
+// conformance: 7.gc_incomplete
 Deno.test("what cannot be understood fails the pass, and nothing is deleted", async (t) => {
   const damages: Record<string, (bench: Bench, lineage: string) => Promise<void>> = {
     "a ref that is not JSON": ({ backend }) => backend.put("refs/app/side.json", new Uint8Array([1, 2])),

@@ -160,6 +160,7 @@ Deno.test("a lease that was acquired under a lost answer is held, not refused to
     await lease.write(advance(4));
   }));
 
+// conformance: 7.under_destroy 7.under_reap
 Deno.test("a claim refuses with the contract's words", () =>
   onBranch(async (scene) => {
     const process = scene.process();

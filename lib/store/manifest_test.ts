@@ -41,6 +41,7 @@ Deno.test("a place with other data is not made a store", async () => {
   }
 });
 
+// conformance: 7.layout
 Deno.test("a manifest that is not ours is refused, and one of a later layout up front", async () => {
   const good = { format: "taskd-branch-store", layout_version: 2, store_id: "0".repeat(32), created_at: "" };
   for (
@@ -60,6 +61,7 @@ Deno.test("a manifest that is not ours is refused, and one of a later layout up 
   }
 });
 
+// conformance: 9.layout
 Deno.test("the layout is only ever raised, by whoever, through lost answers", async () => {
   const inner = new MemoryBackend();
   const { store_id } = await open(inner);

@@ -49,6 +49,7 @@ Deno.test("whatever passes for a name stays inside its folder and comes back fro
   );
 });
 
+// conformance: 2.address
 Deno.test("an address is read as it is written, and nothing else is an address", () => {
   assertEquals(parseAddress("app"), { db: "app", branch: "main" });
   for (const text of ["app@main", "app@b", "app@b@c", "constructor@__proto__@a..b".replace("..", ".")]) {

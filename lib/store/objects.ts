@@ -15,6 +15,12 @@ import type { Txid } from "./names.ts";
 import { NO_PREV, type ObjectHeader, ObjectWriter } from "./object_file.ts";
 import type { LongOptions, ObjectKind } from "./results.ts";
 
+/**
+ * A snapshot is written once and kept: larger blocks and a higher level make it a tenth smaller, at two thirds of the
+ * speed. A single page still costs no more than one block.
+ */
+const SNAPSHOT_WRITING = { level: 3, block_bytes: 1 << 20 };
+
 /** Pages are read from an image in runs of about this many bytes. */
 const RUN_BYTES = 256 << 10;
 
@@ -125,7 +131,7 @@ async function store(
   kind: ObjectKind,
   options: LongOptions = {},
 ): Promise<StoredObject> {
-  const writer = new ObjectWriter(header);
+  const writer = new ObjectWriter(header, header.kind === "segment" ? {} : SNAPSHOT_WRITING);
   const buffer = new Uint8Array(Math.max(RUN_BYTES, image.page_size));
   const total = header.kind === "segment" ? undefined : image.page_count * image.page_size;
   let stored_bytes = 0;

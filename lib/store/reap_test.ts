@@ -51,6 +51,7 @@ function diesAtDelete(): FaultPlan {
   };
 }
 
+// conformance: 1.janitor
 Deno.test("a branch is reaped when its time has passed, and not a moment before", async () => {
   await withStore(async ({ store, clock, there }) => {
     await flush(store, SIDE, 1);

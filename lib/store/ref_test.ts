@@ -37,6 +37,7 @@ const FULL: Ref = {
   nonce: "abcdef",
 };
 
+// conformance: 2.ref_fields
 Deno.test("a ref is read back as it was written", () => {
   assertEquals(decodeRef(encodeRef(FULL), "db@b"), FULL);
   const small: Ref = { schema: REF_SCHEMA, ...newRef(), nonce: "0123456789abcdef" };

@@ -44,6 +44,7 @@ const exists = (path: string) => {
   }
 };
 
+// conformance: 8.ro_cache_budget
 Deno.test("every entry counts at its file's size, sidecars and strangers do not", async () => {
   await withCache(async ({ workspace, entry }) => {
     assertEquals(roCacheBytes({ workspace }), 0);
@@ -76,6 +77,7 @@ Deno.test("the least recently used go first, until the rest fits, with all that 
   });
 });
 
+// conformance: 2.last_used
 Deno.test("the file's own time ranks an entry that was never hit, and no other", async () => {
   await withCache(async ({ entry, evict }) => {
     entry("checkouts-ro/app/main@hit.db", 100, 50, 1);
@@ -86,6 +88,7 @@ Deno.test("the file's own time ranks an entry that was never hit, and no other",
   });
 });
 
+// conformance: 4.evict_cache_only 2.files.checkout
 Deno.test("nothing under checkouts/ is ever removed, nor what a symbolic link leads to", async () => {
   await withCache(async ({ directory, entry, evict }) => {
     const writable = entry("checkouts/app/main.db", 5000, 1);
@@ -98,6 +101,7 @@ Deno.test("nothing under checkouts/ is ever removed, nor what a symbolic link le
   });
 });
 
+// conformance: 4.evicted_enoent
 Deno.test("a handle that is open on an evicted entry goes on working", async () => {
   await withCache(async ({ entry, evict }) => {
     using file = Deno.openSync(entry("checkouts-ro/app/main@one.db", 10, 2));

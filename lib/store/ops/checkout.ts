@@ -10,7 +10,7 @@ import { fileError, removeIfPresent } from "../../fs.ts";
 import { requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
 import { isEntry } from "../chain_cache.ts";
 import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
-import { withLease } from "../lease.ts";
+import { isLeased, refuseClaimed, withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress } from "../names.ts";
 import type { CheckoutResult, LongOptions } from "../results.ts";
@@ -25,13 +25,26 @@ export async function checkout(
   if (address.checkpoint !== undefined) {
     return await readOnly(context, await pointAt(context, address), options);
   }
-  return await withLease(context, address, async (lease) => {
-    return await refreshCheckout(
-      context,
-      await pointIn(context, address, lease.ref),
-      options,
-    );
-  });
+  return await keptCheckout(context, address, options) ??
+    await withLease(context, address, async (lease) => {
+      return await refreshCheckout(context, await pointIn(context, address, lease.ref), options);
+    });
+}
+
+/** The checkout as it is, when a look at it is enough: nothing is changed, so no lease is taken. */
+async function keptCheckout(
+  context: StoreContext,
+  address: Address,
+  options: { force?: boolean },
+): Promise<CheckoutResult | undefined> {
+  if (options.force) return undefined;
+  const point = await pointAt(context, address);
+  refuseClaimed(point.ref);
+  if (isLeased(point.ref, context)) return undefined;
+  const view = context.checkouts.look(targetOf(point));
+  if (view?.identity !== "current" || !view.stat_clean) return undefined;
+  const { db, branch } = address;
+  return { db, branch, path: view.path, txid: point.head.txid, read_only: false, source: "kept" };
 }
 
 /** The writable half, for a caller that holds the branch's lease. */

@@ -6,6 +6,7 @@ import type { BackendCall } from "../../backend/faulty.ts";
 const written = (calls: BackendCall[]) =>
   calls.filter(({ method }) => ["put", "create", "replace", "copy", "cloneIn"].includes(method)).map(({ key }) => key);
 
+// conformance: 2.mode_shared 2.shared_default
 Deno.test("a fork writes two small objects and reads no data", () =>
   withApp([1, 2], async ({ store, faults }) => {
     await store.fork(at("app"), "warm");
@@ -27,6 +28,7 @@ Deno.test("a fork writes two small objects and reads no data", () =>
     assert(bytes[0]! + bytes[1]! <= 450, `${bytes}`);
   }));
 
+// conformance: 9.layout 2.mode_materialized
 Deno.test("the first shared fork raises the store's layout to 2, before anything needs it; a full copy does not", () =>
   withApp([1], async ({ store, faults }) => {
     const layout = async () =>
@@ -51,6 +53,7 @@ Deno.test("forks of unchanged forks all point at the lineage that holds the data
     assertEquals(await stored(store, "app@f19"), "1");
   }));
 
+// conformance: 2.mode_shared
 Deno.test("branches diverge without a trace in each other", () =>
   withApp([1], async ({ store, edit }) => {
     await store.fork(at("app"), "b");

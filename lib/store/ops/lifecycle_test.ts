@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { at, fails, stored, withApp } from "../../../tests/support/stores.ts";
 import { STALE_CLAIM_MS } from "../lease.ts";
 
+// conformance: 2.files.shadow 8.storage_reclaim
 Deno.test("destroy() removes a branch with its checkouts, and nothing that others stand on", () =>
   withApp([1, 2], async ({ store, directory, edit }) => {
     await store.fork(at("app"), "child");

@@ -180,6 +180,7 @@ Deno.test("a rollback that fails or is interrupted leaves the branch and the lis
     assertEquals((await store.status(at("app"))).state, "idle");
   }));
 
+// conformance: 2.compact_materializes 2.mode_materialized
 Deno.test("compact() keeps content, checkpoints and the state of the checkout, and shortens the chain to one object", () =>
   withApp([1, 2, 3], async ({ store, edit }) => {
     const path = await edit("main");
@@ -198,6 +199,7 @@ Deno.test("compact() keeps content, checkpoints and the state of the checkout, a
     assertEquals(await stored(store, "app@main@c4"), "1,2,3,unsaved");
   }));
 
+// conformance: 2.depth_floor 2.materialize_flag
 Deno.test("everything materializes at the depth floor, and shares below it", () =>
   withApp([], async ({ store }) => {
     const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 100 });
