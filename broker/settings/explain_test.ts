@@ -1,0 +1,108 @@
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { load } from "../../tests/broker/settings/harness.ts";
+import { compareWithLive, explainTable, policyView, renderExplain, verdictLine } from "./explain.ts";
+import { canonicalJson } from "./load.ts";
+import { SETTING_PATHS } from "./settings.ts";
+
+Deno.test("the table has every setting with its value as it would be written, and its source", async () => {
+  const resolved = await load({
+    config: "task_timeout: 5400s\ncompat: { prices: { m: { input: 1, output: 2 } } }",
+    env: { TASKD_TASK_BUDGET_USD: "3.5" },
+  });
+  const rows = explainTable(resolved);
+  assertEquals(rows.map(({ setting }) => setting), [...SETTING_PATHS, "egress_config"]);
+  const row = (name: string) => rows.find(({ setting }) => setting === name);
+  assertEquals(row("task_timeout"), { setting: "task_timeout", value: "1h30m", source: "config.yaml" });
+  assertEquals(row("task_budget_usd"), {
+    setting: "task_budget_usd",
+    value: "3.5",
+    source: "env:TASKD_TASK_BUDGET_USD",
+  });
+  assertEquals(row("compat.prices")?.value, '{"m":{"input":1,"output":2}}');
+  assertEquals(row("default_model"), { setting: "default_model", value: '""', source: "default" });
+  assertEquals(row("aggregate_window")?.value, "24h");
+  assertEquals(row("approval_timeout")?.value, "0s");
+});
+
+Deno.test("the text begins with the columns' names and ends with the verdict", async () => {
+  const lines = renderExplain(compareWithLive(await load(), null)).split("\n");
+  assertEquals(lines[0]?.split(/ +/), ["SETTING", "VALUE", "SOURCE"]);
+  assertEquals(lines.length, SETTING_PATHS.length + 3);
+  assertEquals(lines.at(-1), "daemon: not reachable");
+});
+
+Deno.test("two resolutions of the same values are in sync, wherever the values come from", async () => {
+  const local = await load({ config: "task_budget_usd: 2.0\nci: { poll_interval: 0 }" });
+  const live = policyView(await load({ env: { TASKD_TASK_BUDGET_USD: "2", TASKD_CI_POLL_INTERVAL: "1m" } }));
+  const comparison = compareWithLive(local, live);
+  assertEquals(comparison.in_sync, true);
+  assertEquals(verdictLine(comparison), "daemon: in sync");
+});
+
+Deno.test("where the broker listens is no divergence", async () => {
+  const local = await load({ env: { BROKER_SOCKET: "/x.sock", BROKER_ADDR: "127.0.0.1:1", TMPDIR: "/var/tmp" } });
+  assertEquals(compareWithLive(local, policyView(await load())).in_sync, true);
+});
+
+Deno.test("every other setting is one, also of the groups, and the verdict names it", async () => {
+  const live = policyView(await load());
+  const table: [string, string][] = [
+    ["task_budget_usd: 5", "task_budget_usd"],
+    ["notifications: false", "notifications"],
+    [
+      "diff_policy: { max_files_changed: 1, blocked_paths: ['a/**'] }",
+      "diff_policy.max_files_changed, diff_policy.blocked_paths",
+    ],
+    ["profiles: { repos: { a.example/b/c: {} } }", "profiles.repos"],
+    ["compat: { model: m }", "compat.model"],
+    ["ci: { watch: true }", "ci.watch"],
+    ["upstreams: { vendor_a: http://localhost:1 }", "upstreams.vendor_a"],
+  ];
+  for (const [config, names] of table) {
+    const comparison = compareWithLive(await load({ config }), live);
+    assertEquals(comparison.in_sync, false);
+    assertEquals(verdictLine(comparison), `daemon: divergent: ${names} (start again to apply the configuration)`);
+  }
+});
+
+Deno.test("an egress list that changed since the broker started is a divergence", async () => {
+  const live = policyView(await load({ egress: "allow: [{ host: a.example }]" }));
+  const local = await load({ egress: "allow: [{ host: a.example, ports: [443, 80] }]" });
+  assertEquals(compareWithLive(local, live).in_sync, false);
+  const again = await load({ egress: "allow:\n- ports: [443]\n  host: A.example.\n" });
+  assertEquals(compareWithLive(again, live).in_sync, true);
+});
+
+Deno.test("a comparison survives JSON, and a broker of another version is divergent", async () => {
+  const local = await load({
+    config: "compat: { prices: { b: { input: 1, output: 2 }, a: { output: 1, input: 2 } } }",
+  });
+  const comparison = compareWithLive(local, JSON.parse(JSON.stringify(policyView(local))));
+  assertEquals(JSON.parse(JSON.stringify(comparison)).in_sync, true);
+  assertEquals(Object.keys(comparison), ["local", "live", "in_sync"]);
+  const other = { ...policyView(local), hash: "0".repeat(64) };
+  assertEquals(verdictLine(compareWithLive(local, other)).startsWith("daemon: divergent: "), true);
+  assertEquals(compareWithLive(local, null), { local: policyView(local), live: null, in_sync: null });
+});
+
+Deno.test("the hash does not depend on the order of keys, and does on every value", async () => {
+  const hash = async (config: string) => (await load({ config })).hash;
+  const [one, other] = ["a: { input: 1, output: 2 }", "b: { input: 3, output: 4 }"];
+  assertEquals(
+    await hash(`compat: { prices: { ${one}, ${other} } }`),
+    await hash(`compat: { prices: { ${other}, ${one} } }`),
+  );
+  assertNotEquals(
+    await hash("diff_policy: { blocked_paths: [a, b] }"),
+    await hash("diff_policy: { blocked_paths: [b, a] }"),
+  );
+  assertEquals(canonicalJson({ b: [{ d: 1, c: "x" }], a: true }), '{"a":true,"b":[{"c":"x","d":1}]}');
+  assert(/^[0-9a-f]{64}$/.test(await hash("")));
+});
+
+Deno.test("no key is explained: the table has the name of its variable", async () => {
+  const env = { VENDORA_API_KEY: "sk-secret-1", MY_KEY: "sk-secret-2", ANTHROPIC_API_KEY: "sk-secret-3" };
+  const resolved = await load({ config: "compat: { api_key_env: MY_KEY }", env });
+  const shown = renderExplain(compareWithLive(resolved, policyView(resolved))) + JSON.stringify(policyView(resolved));
+  assert(shown.includes("MY_KEY") && !shown.includes("sk-secret"));
+});

@@ -1,0 +1,206 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { oauthPath, Subscription, type SubscriptionLane } from "./oauth.ts";
+
+/** A vendor's token server on a port of its own: rotates, and refuses a refresh token that was used. */
+class Vendor implements AsyncDisposable {
+  readonly requests: Record<string, string>[] = [];
+  answer: (count: number) => Response = (count) =>
+    Response.json({ access_token: `access-${count}`, refresh_token: `refresh-${count}`, expires_in: 3600 });
+  rotates = true;
+  #valid = "refresh-0";
+  readonly #server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
+    const body = await request.json();
+    this.requests.push(body);
+    if (body.refresh_token !== this.#valid) return new Response("invalid_grant: sk-secret", { status: 400 });
+    const response = this.answer(this.requests.length);
+    if (response.ok && this.rotates) this.#valid = `refresh-${this.requests.length}`;
+    return response;
+  });
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.addr.port}/token`;
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.#server.shutdown();
+  }
+}
+
+const NOON = Date.parse("2030-01-01T12:00:00Z");
+const clockAt = (now: number): Clock => ({ now: () => now, monotonic: () => 0, sleep: () => Promise.resolve() });
+
+interface Stage {
+  home: string;
+  vendor: Vendor;
+  write(credential: Record<string, unknown>): void;
+  read(): Record<string, unknown>;
+  subscription(now?: number): Subscription;
+}
+
+async function stage(test: (stage: Stage) => Promise<void>, lane: SubscriptionLane = "vendor_a"): Promise<void> {
+  const home = await Deno.makeTempDir();
+  try {
+    await using vendor = new Vendor();
+    await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
+    const path = oauthPath(home, lane);
+    await test({
+      home,
+      vendor,
+      write: (credential) =>
+        Deno.writeTextFileSync(path, JSON.stringify({ token_url: vendor.url, ...credential }), { mode: 0o600 }),
+      read: () => JSON.parse(Deno.readTextFileSync(path)),
+      subscription: (now = NOON) => new Subscription(lane, { home, clock: clockAt(now) }),
+    });
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+}
+
+const TOKENS = { access_token: "access-0", refresh_token: "refresh-0" };
+const VALID = { ...TOKENS, expires_at: "2030-01-01T13:00:00Z" };
+const EXPIRED = { ...TOKENS, expires_at: "2030-01-01T12:01:00Z" };
+
+Deno.test("a token that is valid for a while is used as it is", () =>
+  stage(async ({ vendor, write, subscription }) => {
+    write(VALID);
+    assertEquals(await subscription().current(), {
+      secret: "access-0",
+      headers: { "anthropic-beta": "oauth-2025-04-20" },
+    });
+    assertEquals(vendor.requests.length, 0);
+  }));
+
+Deno.test("a token without an expiry is used until the vendor refuses it", () =>
+  stage(async ({ vendor, write, subscription }) => {
+    write(TOKENS);
+    const source = subscription();
+    assertEquals((await source.current()).secret, "access-0");
+    assertEquals((await source.renew({ secret: "access-0" })).secret, "access-1");
+    assertEquals(vendor.requests.length, 1);
+  }));
+
+Deno.test("a token about to expire is renewed, and the rotated one is on the disk as 0600 with all other fields", () =>
+  stage(async ({ home, vendor, write, read, subscription }) => {
+    write({ ...EXPIRED, account_id: "acct", note: "mine", client_id: "client-x" });
+    const bearer = await subscription().current();
+    assertEquals(bearer, { secret: "access-1", headers: { "chatgpt-account-id": "acct" } });
+    assertEquals(vendor.requests, [{ grant_type: "refresh_token", refresh_token: "refresh-0", client_id: "client-x" }]);
+    assertEquals(read(), {
+      token_url: vendor.url,
+      access_token: "access-1",
+      refresh_token: "refresh-1",
+      expires_at: "2030-01-01T13:00:00.000Z",
+      account_id: "acct",
+      note: "mine",
+      client_id: "client-x",
+    });
+    assertEquals((Deno.statSync(oauthPath(home, "vendor_b")).mode ?? 0) & 0o777, 0o600);
+    assertEquals([...Deno.readDirSync(`${home}/.taskd`)].length, 1);
+  }, "vendor_b"));
+
+Deno.test("fifty requests at once cause one renewal", () =>
+  stage(async ({ vendor, write, subscription }) => {
+    write(EXPIRED);
+    const source = subscription();
+    const bearers = await Promise.all(Array.from({ length: 50 }, () => source.current()));
+    assertEquals(new Set(bearers.map(({ secret }) => secret)), new Set(["access-1"]));
+    assertEquals(vendor.requests.length, 1);
+    // All fifty are refused: again one renewal, whichever of them asks first.
+    const renewed = await Promise.all(bearers.map((bearer) => source.renew(bearer)));
+    assertEquals(new Set(renewed.map(({ secret }) => secret)), new Set(["access-2"]));
+    assertEquals(vendor.requests.length, 2);
+  }));
+
+Deno.test("a credential that somebody else has renewed is taken from the file", () =>
+  stage(async ({ vendor, write, subscription }) => {
+    write({ ...VALID, access_token: "access-9" });
+    assertEquals((await subscription().renew({ secret: "access-0" })).secret, "access-9");
+    assertEquals(vendor.requests.length, 0);
+  }));
+
+Deno.test("a vendor that does not rotate leaves the refresh token as it was", () =>
+  stage(async ({ vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    vendor.rotates = false;
+    vendor.answer = () => Response.json({ access_token: "access-x" });
+    assertEquals((await subscription().current()).secret, "access-x");
+    assertEquals(read(), { token_url: vendor.url, access_token: "access-x", refresh_token: "refresh-0" });
+  }));
+
+Deno.test("a renewal that fails says so without a token, and leaves the file as it was", () =>
+  stage(async ({ vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    const before = read();
+    vendor.rotates = false;
+    const answers: [Response, string][] = [
+      [new Response("no: access-0 refresh-0", { status: 401 }), "answered 401"],
+      [new Response("refresh-0", { status: 500 }), "answered 500"],
+      [new Response("<html>refresh-0"), "not understood"],
+      [Response.json({ token: "refresh-0" }), "not understood"],
+      [Response.json({ access_token: "a\nb refresh-0" }), "not understood"],
+      [Response.json({ access_token: "a", expires_in: -1 }), "not understood"],
+      [new Response(null, { status: 302, headers: { location: "https://elsewhere.example/" } }), "cannot be reached"],
+      [new Response("x".repeat(300_000)), "too large"],
+    ];
+    for (const [answer, message] of answers) {
+      vendor.answer = () => answer;
+      const error = await assertRejects(() => subscription().current(), TaskdError, message);
+      const shown = `${error.message} ${error.hint} ${error.stack} ${Deno.inspect(error)}`;
+      assert(!/access-0|refresh-0/.test(shown), shown);
+      assertEquals(read(), before);
+    }
+  }));
+
+Deno.test("a vendor that cannot be reached, and a token that cannot be renewed, are told", () =>
+  stage(async ({ write, subscription }) => {
+    const closed = Deno.listen({ port: 0, hostname: "127.0.0.1" });
+    write({ ...EXPIRED, token_url: `http://127.0.0.1:${closed.addr.port}/` });
+    closed.close();
+    await assertRejects(() => subscription().current(), TaskdError, "cannot be reached");
+    write({ access_token: "a", expires_at: EXPIRED.expires_at });
+    const error = await assertRejects(() => subscription().current(), TaskdError, "has no refresh token");
+    assertEquals(error.hint, "Sign in again with claude and write the new credential into the file");
+  }));
+
+Deno.test("a rotated token that could not be written is written at the next occasion", () =>
+  stage(async ({ home, vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    const source = subscription();
+    const [path, aside] = [oauthPath(home, "vendor_a"), `${home}/aside.json`];
+    // A directory in the file's place makes the final rename fail, also for root.
+    vendor.answer = () => {
+      Deno.renameSync(path, aside);
+      Deno.mkdirSync(path);
+      return Response.json({ access_token: "access-1", refresh_token: "refresh-1", expires_in: 3600 });
+    };
+    await assertRejects(() => source.current(), TaskdError, "Cannot write");
+    Deno.removeSync(path);
+    Deno.renameSync(aside, path);
+    assertEquals((await source.current()).secret, "access-1");
+    assertEquals([read().refresh_token, vendor.requests.length], ["refresh-1", 1]);
+  }));
+
+Deno.test("a credential that is absent, open to others or malformed is refused", () =>
+  stage(async ({ home, write, subscription }) => {
+    const refused = (message: string) => assertRejects(() => subscription().current(), TaskdError, message);
+    assertEquals((await refused("there is no such file")).code, "not_found");
+    write(VALID);
+    Deno.chmodSync(oauthPath(home, "vendor_a"), 0o644);
+    assertEquals((await refused("other users can reach it")).hint, `Run: chmod 600 ${oauthPath(home, "vendor_a")}`);
+    Deno.chmodSync(oauthPath(home, "vendor_a"), 0o600);
+    write({ ...VALID, access_token: 5 });
+    await refused("access_token is missing or malformed");
+    write({ ...VALID, expires_at: "soon" });
+    await refused("expires_at is missing or malformed");
+    write({ ...VALID, access_token: "a\r\nX: y" });
+    await refused("access_token is missing or malformed");
+    for (const token_url of ["http://example.com/", "file:///etc/passwd", "", "https://u@example.com/"]) {
+      write({ ...EXPIRED, token_url });
+      await refused("token_url is not an https URL");
+    }
+    Deno.writeTextFileSync(oauthPath(home, "vendor_a"), '{"access_token": "sk-secret"');
+    const error = await refused("the file is missing or malformed");
+    assert(!Deno.inspect(error).includes("sk-secret"));
+  }));

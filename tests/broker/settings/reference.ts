@@ -1,0 +1,64 @@
+/**
+ * Writes docs/configuration.md from the table of settings.
+ * `deno run -A tests/broker/settings/reference.ts` brings the page up to date; a test
+ * fails while it is not.
+ *
+ * @module
+ */
+
+import {
+  GROUPS,
+  SETTING_PATHS,
+  type SettingPath,
+  type SettingRow,
+  SETTINGS,
+} from "../../../broker/settings/settings.ts";
+
+const BEGIN = "<!-- reference: written by tests/broker/settings/reference.ts -->";
+const END = "<!-- end of reference -->";
+
+/** The page. */
+export const PAGE = new URL("../../../docs/configuration.md", import.meta.url);
+
+/** The page with its reference brought up to date. */
+export function withReference(page: string): string {
+  const begin = page.indexOf(BEGIN);
+  const end = page.indexOf(END);
+  if (begin < 0 || end < begin) throw new Error("docs/configuration.md has lost the marks of its reference");
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
+}
+
+function renderReference(): string {
+  const plain = SETTING_PATHS.filter((path) => !path.includes("."));
+  const groups = GROUPS.map((group) => {
+    const paths = SETTING_PATHS.filter((path) => path.startsWith(`${group}.`));
+    return `### ${group}\n\n${table(paths)}${examples(paths, group)}`;
+  });
+  return [`### Top level\n\n${table(plain)}${examples(plain)}`, ...groups].join("\n\n");
+}
+
+function table(paths: readonly SettingPath[]): string {
+  const lines = paths.map((path) => {
+    const { kind, built_in, env, doc } = SETTINGS[path] as SettingRow<unknown>;
+    const variable = env === undefined ? "" : `\`${env}\``;
+    const shown = [`\`${path}\``, variable, code(built_in), kind.type, doc.replaceAll(/(<id>|\*\*?)/g, "`$1`")];
+    return `| ${shown.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  });
+  return ["| Setting | Variable | Default | Value | Meaning |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
+}
+
+function code(value: SettingRow<unknown>["built_in"]): string {
+  return value === "" ? "empty" : `\`${typeof value === "string" ? value : JSON.stringify(value)}\``;
+}
+
+function examples(paths: readonly SettingPath[], group?: string): string {
+  const lines = paths.flatMap((path) => (SETTINGS[path] as SettingRow<unknown>).example ?? []);
+  if (lines.length === 0) return "";
+  const shown = group === undefined ? lines : [`${group}:`, ...lines.map((line) => `  ${line}`)];
+  return `\n\n\`\`\`yaml\n${shown.join("\n")}\n\`\`\``;
+}
+
+if (import.meta.main) {
+  await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));
+  await new Deno.Command(Deno.execPath(), { args: ["fmt", "--quiet", PAGE.pathname] }).output();
+}
