@@ -25,6 +25,7 @@ Deno.test("pipelined requests are answered in order, ids echoed, each once", asy
   }
 });
 
+// conformance: 1.transports
 Deno.test("what is no request is answered with why, and the connection stays usable", async () => {
   await using server = await testServer({ databases });
   using client = await RawClient.connect(server.path);
@@ -116,6 +117,7 @@ Deno.test("a client that does not read its answers is closed by the deadline, an
   assertEquals((await other.ask('{"op":"lease","db":"app"}')).ok, true);
 });
 
+// conformance: 4.socket.subscribe
 Deno.test("the daemon reads nothing further on a subscribed connection and streams every event after the ack", async () => {
   let ran = 0;
   await using server = await testServer({ databases: () => (ran++, databases()) });

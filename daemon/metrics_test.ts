@@ -72,6 +72,7 @@ Deno.test("known combinations stand at 0 from the start", async () => {
   ) assertStringIncludes(text, `bstore_${line}\n`);
 });
 
+// conformance: 2.metrics.bstore_capture_lag_bytes 2.metrics.bstore_durable_age_seconds
 Deno.test("a branch without a live session is absent, not zero", async () => {
   const metrics = new Metrics("dev");
   const open = await metrics.render([session("a"), { db: "b", branch: "main", state: "pending" }]);

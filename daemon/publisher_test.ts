@@ -72,10 +72,12 @@ function txids(sink: StagedSink): (number | string)[] {
   return sink.seen.map((event) => event.detail.txid ?? event.type);
 }
 
+// conformance: 8.subscriber 6.buffer 6.write_deadline
 Deno.test("the contract's numbers: a buffer of 64 events, a deadline of 45 s", () => {
   assertEquals([SUBSCRIBER_BUFFER_EVENTS, WRITE_DEADLINE_MS], [64, 45_000]);
 });
 
+// conformance: 6.envelope.v 9.event_v
 Deno.test("an event carries the versioned envelope", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
@@ -106,6 +108,7 @@ Deno.test("events published between registration and start are delivered", async
   await publisher.close(1);
 });
 
+// conformance: 6.buffer 6.type.dropped_slow_consumer
 Deno.test("a subscriber that falls 64 events behind gets them, one drop event, and the end", async () => {
   const publisher = new Publisher({ clock: new VirtualClock() });
   const sink = new StagedSink();
@@ -123,6 +126,7 @@ Deno.test("a subscriber that falls 64 events behind gets them, one drop event, a
   assertEquals(sink.closed, 1);
 });
 
+// conformance: 6.write_deadline
 Deno.test("a write that stalls for 45 s ends the stream, and every write has its own 45 s", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });

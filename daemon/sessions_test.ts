@@ -72,6 +72,7 @@ async function codeOf(work: () => Promise<unknown>): Promise<string> {
   return (await assertRejects(work, TaskdError)).code;
 }
 
+// conformance: 3.pending 3.exclusive
 Deno.test("while a session is being opened it is pending, counts, and a second open is refused", async () => {
   const engine = new StagedEngine();
   const sessions = new Sessions(engine);

@@ -54,6 +54,7 @@ Deno.test("without a token one is generated, long and different each time", () =
   assert(!b.accepts(`Bearer ${a.generated}`));
 });
 
+// conformance: 8.token
 Deno.test("a fingerprint has 8 characters and is no part of the token", () => {
   const made = token("127.0.0.1:0");
   assertEquals(made.fingerprint.length, FINGERPRINT_CHARS);

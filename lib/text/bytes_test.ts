@@ -2,6 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../errors.ts";
 import { formatBytes, parseBytes } from "./bytes.ts";
 
+// conformance: 8.ro_cache_budget
 Deno.test("parseBytes() reads whole numbers and powers of 1024", () => {
   const table: [string, number][] = [
     ["0", 0],

@@ -75,6 +75,7 @@ Deno.test("checkpoint, rollback and promote move a branch and keep what was ther
   assertEquals((await place.json(["rollback", "shop", "--to", "nowhere"], 1)).code, "not_found");
 });
 
+// conformance: 2.shared_flag 2.compact_materializes
 Deno.test("fork starts at the head or at a checkpoint, and compact makes a branch stand alone", async () => {
   await using place = await makePlace();
   const path = await makeShop(place);
@@ -165,6 +166,7 @@ Deno.test("verify proves a branch whole, and fails when an object is damaged", a
   assertEquals((await place.json(["verify", "shop"], 1)).intact, false);
 });
 
+// conformance: 2.shared_flag 8.ro_cache_budget
 Deno.test("branches, databases, lease and status list what there is", async () => {
   await using place = await makePlace();
   assertEquals((await place.taskd("branches")).stdout, "There are no branches\n");

@@ -25,6 +25,7 @@ Deno.test("serve says where it serves, refuses a second daemon, and stops cleanl
   assertEquals((await place.json(["session", "status"], 1)).code, "daemon_unreachable");
 });
 
+// conformance: 1.operations 4.socket.flush 4.socket.close 4.socket.status
 Deno.test("a live session captures an application's writes, through every command of sessions", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);

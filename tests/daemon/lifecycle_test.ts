@@ -16,6 +16,7 @@ Deno.test("the daemon says what it serves, answers, and leaves nothing behind on
   await assertRejects(() => Deno.lstat(place.socket), Deno.errors.NotFound);
 });
 
+// conformance: 1.single_daemon
 Deno.test("a second daemon on the store, or on the socket, is refused", async () => {
   await using place = new Place();
   await using other = new Place();

@@ -42,6 +42,7 @@ Deno.test("what was committed before a fork, export, diff or verify of a live br
   assertEquals(verified.txid, (await client.call("status", {})).sessions[0]!.durable_txid);
 });
 
+// conformance: 4.socket.checkout_at
 Deno.test("a live checkpoint includes what was committed, and its read-only checkout shows it", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
@@ -116,6 +117,7 @@ Deno.test("after SIGKILL the branch opens at once and what was committed is capt
   assertEquals(await sqlite(file, "SELECT sum(n) FROM t"), "3");
 });
 
+// conformance: 6.type.flushed 8.flush_every
 Deno.test("the timer flushes by itself and its event says so", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, { flush_every_ms: 50 });
@@ -130,6 +132,7 @@ Deno.test("the timer flushes by itself and its event says so", async () => {
   assert(flushed.detail.txid > txid && flushed.detail.duration_seconds > 0);
 });
 
+// conformance: 3.active 3.dirty 3.idle 3.computed 3.pending 4.socket.branches
 Deno.test("branches tells active from dirty from idle, and looks into no checkout that is being opened", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
@@ -161,6 +164,7 @@ Deno.test("branches tells active from dirty from idle, and looks into no checkou
   await churn;
 });
 
+// conformance: 3.error 3.precedence 7.session_error 4.socket.status
 Deno.test("a session that can no longer see its checkout is in error until it is closed", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);

@@ -41,6 +41,7 @@ function isRight(type: string, value: unknown): boolean {
   return type.startsWith("integer") && typeof value === "number" && Number.isFinite(value);
 }
 
+// conformance: 1.operations
 Deno.test("every operation with every field missing, wrong, huge or unknown is refused by the field's name", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);

@@ -8,6 +8,7 @@ async function refusal<O extends CallableOp>(client: Client, op: O, args: OpArgs
   return await assertRejects(() => client.call(op, args), TaskdError, undefined, `${op} ${JSON.stringify(args)}`);
 }
 
+// conformance: 2.one_session 8.concurrency
 Deno.test("a branch has one session: the second open is refused and says who holds it", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
@@ -81,6 +82,7 @@ Deno.test("operations on a session need one", async () => {
   assertEquals((await client.call("status", {})).sessions, []);
 });
 
+// conformance: 6.type.session_opened 6.type.session_closed 6.same_events
 Deno.test("events tell a session's life in order, the same to every subscriber", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);

@@ -25,6 +25,7 @@ async function readAll(client: RawClient): Promise<DaemonEvent[]> {
 /** Events that more than fill the kernel's buffer of a connection (278 of them by default on Linux) and the subscriber's own. */
 const MANY = 480;
 
+// conformance: 6.never_blocks 6.buffer
 Deno.test("a subscriber that falls behind gets a gapless beginning and one drop event, and holds nobody up", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
@@ -42,6 +43,7 @@ Deno.test("a subscriber that falls behind gets a gapless beginning and one drop 
   assertEquals(seen, all.slice(0, seen.length));
 });
 
+// conformance: 6.write_deadline
 Deno.test("a subscriber that does not read at all is closed by the write deadline", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, { write_deadline_ms: 100 });

@@ -170,6 +170,7 @@ Deno.test("the checkouts directory as a link or a file is refused, and nothing i
   await store.audit();
 });
 
+// conformance: 2.files_rebuilt
 Deno.test("checkouts-ro and checkouts may be deleted at any time", async () => {
   const { bench: store, checkout } = await bench();
   await using _ = store;

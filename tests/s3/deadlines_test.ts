@@ -64,6 +64,7 @@ async function failure(promise: Promise<unknown>): Promise<BackendError> {
   return error;
 }
 
+// conformance: 8.object_store
 Deno.test("an answer that has not begun after 60 s is given up, and no earlier", async () => {
   await using stage = await staged();
   await stage.backend.put("k", new Uint8Array(10));
@@ -105,6 +106,7 @@ Deno.test("a write that took effect before its answer hung is a success once the
   assertEquals(await writing, (await stage.backend.get("k")).etag);
 });
 
+// conformance: 7.read_stalled 8.object_store
 Deno.test("a download without a byte for 60 s ends with `read stalled`", async () => {
   await using stage = await staged();
   await stage.backend.put("k", new Uint8Array(MIB));
@@ -125,6 +127,7 @@ Deno.test("a download without a byte for 60 s ends with `read stalled`", async (
   assertStringIncludes(error.message, "read stalled");
 });
 
+// conformance: 8.object_store
 Deno.test("a download that keeps moving has no deadline, however long it takes", async () => {
   await using stage = await staged();
   await stage.backend.put("k", new Uint8Array(4 * MIB));
@@ -137,6 +140,7 @@ Deno.test("a download that keeps moving has no deadline, however long it takes",
   assertEquals(got, 4 * MIB);
 });
 
+// conformance: 8.object_store
 Deno.test("while a body is sent only the call as a whole has a deadline: 15 min and a second for each MiB", async () => {
   await using stage = await staged();
   const seen = stage.befell({ kind: "deaf" }, ({ method }) => method === "PUT");
@@ -151,6 +155,7 @@ Deno.test("while a body is sent only the call as a whole has a deadline: 15 min 
   assertEquals((await writing).code, "ambiguous");
 });
 
+// conformance: 8.object_store
 Deno.test("each call of a multipart upload has its own 15 min", async () => {
   await using stage = await staged();
   let parts = 0;
