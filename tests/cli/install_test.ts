@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import config from "../../deno.json" with { type: "json" };
 import { launchFlags } from "../../cli/commands.ts";
+import { startMinio } from "../support/minio.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -64,20 +65,34 @@ Deno.test("the installed program has all its modules, and needs its registry no 
     assertMatch((await taskd("branches")).stdout, /shop@main/);
     assertEquals((await taskd("verify", "--all")).code, 0);
 
-    const daemon = new Deno.Command(`${base}/bin/taskd`, {
-      args: ["serve", "--json"],
-      env,
-      stdout: "piped",
-      stderr: "null",
-    }).spawn();
-    const reader = daemon.stdout.getReader();
-    const { value } = await reader.read();
-    assertMatch(new TextDecoder().decode(value), /^\{"ok":true/);
-    assertEquals((await taskd("session", "open", "shop")).code, 0);
-    daemon.kill("SIGTERM");
-    assertEquals((await daemon.status).code, 0);
-    await reader.cancel();
+    await serves(`${base}/bin/taskd`, env);
+
+    await using s3_server = await startMinio();
+    const { endpoint, bucket, credentials } = s3_server;
+    const s3 = {
+      ...env,
+      HOME: base,
+      BSTORE_STORE: `s3://${bucket}/installed`,
+      BSTORE_S3_ENDPOINT: endpoint,
+      AWS_ACCESS_KEY_ID: credentials.access_key_id,
+      AWS_SECRET_ACCESS_KEY: credentials.secret_access_key,
+    };
+    assertMatch((await run(`${base}/bin/taskd`, ["create", "shop"], s3)).stdout, /^Created shop@main/);
+    await serves(`${base}/bin/taskd`, s3);
   } finally {
     await Deno.remove(base, { recursive: true });
   }
 });
+
+/** Starts a daemon, opens a session of `shop` in it, and stops it. */
+async function serves(taskd: string, env: Record<string, string>): Promise<void> {
+  const command = new Deno.Command(taskd, { args: ["serve", "--json"], env, stdout: "piped", stderr: "null" });
+  const daemon = command.spawn();
+  const reader = daemon.stdout.getReader();
+  const { value } = await reader.read();
+  assertMatch(new TextDecoder().decode(value), /^\{"ok":true/);
+  assertEquals((await run(taskd, ["session", "open", "shop"], env)).code, 0);
+  daemon.kill("SIGTERM");
+  assertEquals((await daemon.status).code, 0);
+  await reader.cancel();
+}
