@@ -145,8 +145,10 @@ export class WorkerPool implements Engine {
       pool.#slots.push({ for_sessions: index % 2 === 0, sessions: new Map() });
     }
     try {
-      // One after the other: the store may have to be made.
-      for (const slot of pool.#slots.slice(0, 2)) pool.sqlite_version = await pool.#threadOf(slot).ready;
+      // Side by side: a worker that is started in a worker takes half a second. Should the store have to be made, its
+      // manifest is create-only, and whoever comes second opens it.
+      const first = pool.#slots.slice(0, 2).map((slot) => pool.#threadOf(slot).ready);
+      [pool.sqlite_version = ""] = await Promise.all(first);
     } catch (error) {
       await pool.close();
       throw error;
