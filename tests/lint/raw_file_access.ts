@@ -26,6 +26,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/store/workspace.ts": "sidecars beside a checkout, none of them a database",
   "broker/settings/private_file.ts": "configuration and credential files, none of them a database",
   "broker/egress/access_log.ts": "the egress proxy's log, which no database is",
+  "broker/task/": "traces of tasks and their index, none of them a database",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };
 

@@ -1,0 +1,196 @@
+/**
+ * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row held
+ * against the one before. Nothing is passed on from behind the first row that is not
+ * what was written. Lines at the end that nobody has acted on are told apart: a row
+ * without its newline was still being written when the machine or the broker stopped.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
+import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row, sha256Hex } from "./rows.ts";
+
+/** The most bytes of a trace: 1,000 requests and a long output take a tenth of it. */
+export const MAX_TRACE_BYTES = 67_108_864;
+
+const CHUNK_BYTES = 65_536;
+const NEWLINE = 0x0a;
+
+/** The end of a trace. */
+export interface TraceHead {
+  /** Number of its last row; 0 when it has none. */
+  seq: number;
+  /** SHA-256 of its last line. */
+  sha256: string;
+  /** Bytes of all its lines. */
+  bytes: number;
+}
+
+/** The head of a trace without rows. */
+export const EMPTY_HEAD: TraceHead = { seq: 0, sha256: NO_PREVIOUS, bytes: 0 };
+
+/** What is wrong with a trace, and where. */
+export interface TraceFault {
+  /** The row concerned: the first one of which it can be said. */
+  seq: number;
+  problem: "altered" | "missing" | "unreadable" | "too_large";
+  detail: string;
+}
+
+/** One line of a trace. */
+export interface TraceLine {
+  row: Row;
+  head: TraceHead;
+}
+
+/** Where a trace is kept. */
+export function tracePath(audit_root: string, id: string): string {
+  return `${audit_root}/${id}.jsonl`;
+}
+
+/** Thrown by {@linkcode scanTrace} at the first fault. */
+export class DamagedTrace extends TaskdError {
+  readonly fault: TraceFault;
+
+  constructor(path: string, fault: TraceFault) {
+    super("corrupt", `Cannot read ${path}: row ${fault.seq} is ${fault.problem} (${fault.detail})`, {
+      hint: "The record cannot be trusted from there on; keep the file and look at who could write to it",
+    });
+    this.fault = fault;
+  }
+}
+
+/** Bytes at the end of a trace that are no whole line: of a row that was being written. */
+export interface TornTail {
+  bytes: number;
+}
+
+/**
+ * Reads the rows after `after`, in order, each checked against its predecessor. Memory is one line.
+ *
+ * @param limits `end`: read up to this byte only; what lies behind may not be durable yet.
+ * @returns The bytes of a torn last line; 0 when there is none.
+ * @throws {DamagedTrace} at the first row that is not what was written.
+ * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
+ */
+export function* scanTrace(
+  path: string,
+  after: TraceHead = EMPTY_HEAD,
+  limits: { end?: number } = {},
+): Generator<TraceLine, TornTail> {
+  const end = Math.min(limits.end ?? Infinity, MAX_TRACE_BYTES);
+  using file = openForReading(path);
+  let head = after;
+  let pending: Uint8Array = new Uint8Array();
+  let at = after.bytes;
+  const chunk = new Uint8Array(CHUNK_BYTES);
+  file.seekSync(at, Deno.SeekMode.Start);
+  while (at < end) {
+    const count = readSome(file, chunk.subarray(0, Math.min(CHUNK_BYTES, end - at)), path);
+    if (count === 0) return { bytes: pending.length };
+    at += count;
+    let from = 0;
+    for (let to = chunk.indexOf(NEWLINE); to >= 0 && to < count; to = chunk.indexOf(NEWLINE, from)) {
+      const line = joined(pending, chunk.subarray(from, to + 1));
+      pending = new Uint8Array();
+      from = to + 1;
+      const next = follow(path, head, line);
+      head = next.head;
+      yield next;
+    }
+    pending = joined(pending, chunk.subarray(from, count));
+    if (pending.length > MAX_LINE_BYTES) {
+      throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: "the line does not end" });
+    }
+  }
+  if (limits.end === undefined && file.statSync().size > MAX_TRACE_BYTES) {
+    throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: `over ${MAX_TRACE_BYTES} bytes` });
+  }
+  return { bytes: pending.length };
+}
+
+/** The row in `line`, held against the one before. */
+function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
+  const seq = head.seq + 1;
+  const row = parseLine(line);
+  if (typeof row === "string") throw new DamagedTrace(path, { seq, problem: "altered", detail: row });
+  if (row.seq > seq) throw new DamagedTrace(path, { seq, problem: "missing", detail: `row ${row.seq} comes next` });
+  if (row.seq < seq) {
+    throw new DamagedTrace(path, { seq, problem: "altered", detail: `in its place is a row ${row.seq}` });
+  }
+  if (row.prev !== head.sha256) {
+    // Whoever changes a row changes its digest, and the next row gives it away.
+    const detail = `row ${seq} was written after another row ${head.seq}`;
+    throw new DamagedTrace(path, { seq: Math.max(1, head.seq), problem: "altered", detail });
+  }
+  return { row, head: { seq, sha256: sha256Hex(line), bytes: head.bytes + line.length } };
+}
+
+function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
+  if (a.length === 0) return b.slice();
+  const whole = new Uint8Array(a.length + b.length);
+  whole.set(a);
+  whole.set(b, a.length);
+  return whole;
+}
+
+function openForReading(path: string): Deno.FsFile {
+  try {
+    // Before the opening, which would wait at a pipe or follow a link.
+    if (!Deno.lstatSync(path).isFile) throw new TaskdError("denied", `Cannot read ${path}: it is not a regular file`);
+    return Deno.openSync(path);
+  } catch (error) {
+    throw fileError(error, `Cannot read ${path}`);
+  }
+}
+
+function readSome(file: Deno.FsFile, into: Uint8Array, path: string): number {
+  try {
+    return file.readSync(into) ?? 0;
+  } catch (error) {
+    throw fileError(error, `Cannot read ${path}`);
+  }
+}
+
+/** What {@linkcode verifyTrace} finds. */
+export type Verdict =
+  | { intact: true; head: TraceHead; torn_bytes: number }
+  | { intact: false; fault: TraceFault };
+
+/**
+ * Whether a trace is what was written.
+ *
+ * @param known A head that was noted elsewhere: only with one can it be seen that the last rows are missing, or that
+ * all from some row on were written anew.
+ * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
+ */
+export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
+  const path = tracePath(audit_root, id);
+  let head = EMPTY_HEAD;
+  const fault = (seq: number, problem: TraceFault["problem"], detail: string): Verdict => {
+    return { intact: false, fault: { seq, problem, detail } };
+  };
+  try {
+    const lines = scanTrace(path);
+    let step = lines.next();
+    for (; !step.done; step = lines.next()) {
+      const { row } = step.value;
+      head = step.value.head;
+      const created = row.type === "created";
+      if (created !== (row.seq === 1)) return fault(row.seq, "altered", "only the first row says what was asked for");
+      if (created && row.task.id !== id) return fault(1, "altered", `it is the trace of ${row.task.id}`);
+      if (head.seq === known?.seq && head.sha256 !== known.sha256) {
+        return fault(head.seq, "altered", "this row, or one before, is not the one that was noted");
+      }
+    }
+    if (known !== undefined && head.seq < known.seq) {
+      return fault(head.seq + 1, "missing", `there were ${known.seq} rows`);
+    }
+    if (head.seq === 0) return fault(1, "missing", "there is no row");
+    return { intact: true, head, torn_bytes: step.value.bytes };
+  } catch (error) {
+    if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
+    throw error;
+  }
+}

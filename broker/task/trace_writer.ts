@@ -1,0 +1,237 @@
+/**
+ * Writing a trace: only ever appended to, by one writer at a time (a lock of the
+ * operating system), 0600 from its first moment.
+ *
+ * The promise of {@linkcode TraceWriter.append}: when it resolves, the row is on the disk
+ * (written, fsynced; at creation the directory too). When it rejects, the row is not
+ * there, or, if even that cannot be said, the writer takes no more rows: whoever waits
+ * for a row before acting then does not act.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError, fsyncDirectory, isStillAt, writeAll } from "../../lib/fs.ts";
+import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
+import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
+
+/** From here on output is no longer written, so that there is always room for what decides. */
+export const MAX_OUTPUT_TRACE_BYTES = 50_331_648;
+
+interface Waiting {
+  encoded: EncodedRow;
+  resolve: (row: Row) => void;
+  reject: (error: unknown) => void;
+}
+
+/** What writing takes. */
+export interface TraceWriterOptions {
+  clock: Clock;
+  /** Called with each batch of rows once they are on the disk, before those who wait for them go on. */
+  onDurable?: (rows: Row[], head: TraceHead) => void;
+}
+
+/** Appends to one trace. */
+export class TraceWriter {
+  readonly path: string;
+  readonly #file: Deno.FsFile;
+  readonly #clock: Clock;
+  readonly #onDurable: (rows: Row[], head: TraceHead) => void;
+  /** On the disk for certain. */
+  #durable: TraceHead;
+  /** With what waits to be written. */
+  #next: TraceHead;
+  #waiting: Waiting[] = [];
+  #flushing: Promise<void> | undefined;
+  #broken: TaskdError | undefined;
+  #closed = false;
+
+  private constructor(path: string, file: Deno.FsFile, head: TraceHead, options: TraceWriterOptions) {
+    this.path = path;
+    this.#file = file;
+    this.#durable = this.#next = head;
+    this.#clock = options.clock;
+    this.#onDurable = options.onDurable ?? (() => {});
+  }
+
+  /**
+   * Makes the trace of a new task, with its first row.
+   *
+   * @throws {TaskdError} `already_exists`, `denied`, `no_space` or `unavailable`; there is then no trace.
+   */
+  static async create(
+    audit_root: string,
+    created: Extract<TaskEvent, { type: "created" }>,
+    options: TraceWriterOptions,
+  ): Promise<TraceWriter> {
+    const path = tracePath(audit_root, created.task.id);
+    // Refused before there is a file.
+    encodeRow(created, { seq: 1, now_ms: options.clock.now(), prev: NO_PREVIOUS });
+    const writer = new TraceWriter(path, openLocked(path, { createNew: true }), EMPTY_HEAD, options);
+    try {
+      await writer.append(created);
+      await fsyncDirectory(audit_root);
+      return writer;
+    } catch (error) {
+      await writer.close();
+      try {
+        Deno.removeSync(path);
+      } catch {
+        // What made the creation fail is the error to report.
+      }
+      throw fileError(error, `Cannot create ${path}`);
+    }
+  }
+
+  /**
+   * Goes on with a trace. A last line that a crash has torn is cut off, and a row says so; nobody has acted on it,
+   * since it was never reported as written.
+   *
+   * @param onRow Called with each row that is there.
+   * @throws {DamagedTrace} when it is not what was written.
+   * @throws {TaskdError} `busy` when somebody else writes it; `not_found`, `denied`, `no_space` or `unavailable`.
+   */
+  static async open(
+    audit_root: string,
+    id: string,
+    options: TraceWriterOptions & { onRow?: (row: Row) => void },
+  ): Promise<TraceWriter> {
+    const path = tracePath(audit_root, id);
+    const file = openLocked(path, {});
+    try {
+      let head = EMPTY_HEAD;
+      const lines = scanTrace(path);
+      let step = lines.next();
+      for (; !step.done; step = lines.next()) {
+        head = step.value.head;
+        options.onRow?.(step.value.row);
+      }
+      const torn = step.value.bytes;
+      if (head.seq === 0) {
+        throw new DamagedTrace(path, { seq: 1, problem: "missing", detail: `${torn} bytes of a first row` });
+      }
+      const writer = new TraceWriter(path, file, head, options);
+      if (torn > 0) {
+        file.truncateSync(head.bytes);
+        options.onRow?.(await writer.append({ type: "cut", bytes: torn }));
+      }
+      return writer;
+    } catch (error) {
+      file.close();
+      throw fileError(error, `Cannot open ${path}`);
+    }
+  }
+
+  /** The end of what is on the disk. */
+  get head(): TraceHead {
+    return this.#durable;
+  }
+
+  /**
+   * Writes a row down; see the module's promise. Rows of one turn share one fsync.
+   *
+   * @returns The row as it reads.
+   * @throws {TaskdError} `no_space`, `denied`, `unavailable`: it is not written. `invalid_request` or `too_large`: it
+   * breaks a limit.
+   */
+  append(event: TaskEvent): Promise<Row> {
+    try {
+      if (this.#broken !== undefined) throw this.#broken;
+      if (this.#closed) throw new TaskdError("stopping", `Cannot write to ${this.path}: it is closed`);
+      const { seq, sha256: prev, bytes } = this.#next;
+      const limit = event.type === "output" ? MAX_OUTPUT_TRACE_BYTES : MAX_TRACE_BYTES;
+      const encoded = encodeRow(event, { seq: seq + 1, now_ms: this.#clock.now(), prev });
+      if (bytes + encoded.line.length > limit) {
+        throw new TaskdError("too_large", `Cannot write to ${this.path}: it would have more than ${limit} bytes`);
+      }
+      this.#next = { seq: seq + 1, sha256: encoded.sha256, bytes: bytes + encoded.line.length };
+      const { promise, resolve, reject } = Promise.withResolvers<Row>();
+      this.#waiting.push({ encoded, resolve, reject });
+      this.#flushing ??= this.#flush();
+      return promise;
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Waits for what is being written and gives the lock up. May be called twice. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#flushing;
+    this.#file.close();
+  }
+
+  async #flush(): Promise<void> {
+    // One turn later, so that what is said in one turn is written at once.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0);
+      try {
+        await this.#write(batch);
+      } catch (error) {
+        // What was queued meanwhile is chained to what was not written.
+        for (const { reject } of [...batch, ...this.#waiting.splice(0)]) reject(error);
+        this.#next = this.#durable;
+        continue;
+      }
+      const last = batch.at(-1)!.encoded;
+      const bytes = batch.reduce((sum, { encoded }) => sum + encoded.line.length, this.#durable.bytes);
+      this.#durable = { seq: last.row.seq, sha256: last.sha256, bytes };
+      this.#onDurable(batch.map(({ encoded }) => encoded.row), this.#durable);
+      for (const { encoded, resolve } of batch) resolve(encoded.row);
+    }
+    this.#flushing = undefined;
+  }
+
+  async #write(batch: Waiting[]): Promise<void> {
+    const attempted = `Cannot write to ${this.path}`;
+    if (this.#broken !== undefined) throw this.#broken;
+    let written = false;
+    try {
+      // Rows in a file that has no name any more, or that somebody else has made longer, would be lost or torn.
+      if (!isStillAt(this.#file, this.path) || this.#file.statSync().size !== this.#durable.bytes) {
+        throw this.#broken = new TaskdError("fenced", `${attempted}: somebody else has changed or removed it`, {
+          hint: "Nothing but the broker may write below audit_root",
+        });
+      }
+      for (const { encoded } of batch) await writeAll(this.#file, encoded.line);
+      written = true;
+      await this.#file.sync();
+    } catch (error) {
+      const failure = fileError(error, attempted);
+      // After a failed fsync nobody knows what the disk has.
+      if (written) this.#broken ??= failure;
+      if (this.#broken === undefined) await this.#takeBack(failure);
+      throw failure;
+    }
+  }
+
+  /** Removes what a failed write has left of its rows. */
+  async #takeBack(failure: TaskdError): Promise<void> {
+    try {
+      this.#file.truncateSync(this.#durable.bytes);
+      await this.#file.sync();
+    } catch {
+      this.#broken = failure;
+    }
+  }
+}
+
+function openLocked(path: string, how: { createNew?: true }): Deno.FsFile {
+  const attempted = `Cannot open ${path}`;
+  try {
+    if (how.createNew === undefined && !Deno.lstatSync(path).isFile) {
+      throw new TaskdError("denied", `${attempted}: it is not a regular file`);
+    }
+    const file = Deno.openSync(path, { append: true, ...how, mode: 0o600 });
+    if (file.tryLockSync(true)) return file;
+    file.close();
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+  throw new TaskdError("busy", `${attempted}: another process writes it`, {
+    hint: "Another broker uses this audit_root: stop it first",
+  });
+}
