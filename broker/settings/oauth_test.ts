@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import type { TokenSource } from "../gateway/upstream.ts";
 import { oauthPath, Subscription, type SubscriptionLane } from "./oauth.ts";
 
 /** A vendor's token server on a port of its own: rotates, and refuses a refresh token that was used. */
@@ -36,7 +37,8 @@ interface Stage {
   vendor: Vendor;
   write(credential: Record<string, unknown>): void;
   read(): Record<string, unknown>;
-  subscription(now?: number): Subscription;
+  /** As the gateway takes it. */
+  subscription(now?: number): TokenSource;
 }
 
 async function stage(test: (stage: Stage) => Promise<void>, lane: SubscriptionLane = "vendor_a"): Promise<void> {
