@@ -1,0 +1,191 @@
+/**
+ * Pushing an approved commit to a new branch: `<commit>:refs/heads/agent/<id>` at the address that was pinned when the
+ * task was submitted.
+ *
+ * A branch that exists is never moved, not even forward: the push demands that the name is free. The commit is held to
+ * the approved tree before, and the code host is asked what it has after. A push whose answer was lost is repeated
+ * without harm, since the same commit under the same name is success.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { verifyCommit } from "./commit.ts";
+import type { GitCredentials } from "./credentials.ts";
+import { classifyGitFailure, gitError } from "./failure.ts";
+import type { Git } from "./git.ts";
+import type { ProcessResult } from "./process.ts";
+import type { RepoUrl } from "./repo_url.ts";
+import { listRemote, remoteOptions } from "./stage.ts";
+
+/** What to push, and how patiently. */
+export interface PushOptions {
+  url: RepoUrl;
+  git_dir: string;
+  commit: string;
+  /** The tree that was approved. */
+  tree: string;
+  /** The only parent of the commit. */
+  base_commit: string;
+  task_id: string;
+  credentials?: GitCredentials;
+  /** Transient failures that are tried again, over the whole push; `push_max_retries`. */
+  max_retries: number;
+  /** Milliseconds before the first repetition, doubled for each further one; `push_retry_backoff`. */
+  retry_backoff_ms: number;
+  /** Other branch names that are tried when one is taken; `push_fresh_branch_tries`. */
+  fresh_branch_tries: number;
+  /** Told of each repetition. */
+  onRetry?: (retry: PushRetry) => void;
+  /** Milliseconds for each call of git. */
+  deadline_ms?: number;
+  signal?: AbortSignal;
+}
+
+/** Why a push is repeated. */
+export interface PushRetry {
+  branch: string;
+  reason: "transient" | "name_taken";
+  /** What the code host or git said. */
+  message: string;
+  /** Until the next try. */
+  delay_ms: number;
+}
+
+/** A push that the code host was seen to have. */
+export interface PushResult {
+  /** Without `refs/heads/`. */
+  branch: string;
+  commit: string;
+  /** Calls of `git push`. */
+  attempts: number;
+}
+
+/** What one call of `git push` came to. */
+type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient"; error: TaskdError };
+
+/** Longest wait, whatever the exponent. */
+const MAX_DELAY_MS = 5 * 60_000;
+const NAME_TAKEN =
+  /stale info|already exists|fetch first|non-fast-forward|exists; cannot (create|lock)|cannot lock ref/;
+
+/**
+ * Pushes.
+ *
+ * @throws {TaskdError} `auth_failed`, `not_found`, `push_rejected` (a hook, a rule of the host), `already_exists` (every
+ * name is taken), `unavailable` (transient failures outlasted the retries), `corrupt` (the commit is not the approved
+ * change), `ambiguous` (the host says it has something else).
+ */
+export async function pushCommit(git: Git, options: PushOptions): Promise<PushResult> {
+  const { git_dir, commit, tree, base_commit, task_id, url } = options;
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(task_id) || /\.\.|\.lock$|\.$/.test(task_id)) {
+    throw new TaskdError("invalid_request", `Cannot push: ${JSON.stringify(task_id)} is no part of a branch name`);
+  }
+  await verifyCommit(git, { git_dir, commit, tree, base_commit });
+  let retries = 0;
+  let attempts = 0;
+  let taken: TaskdError | undefined;
+  for (let number = 1; number <= options.fresh_branch_tries + 1; number++) {
+    const branch = number === 1 ? `agent/${task_id}` : `agent/${task_id}-${number}`;
+    for (;;) {
+      attempts++;
+      const attempt = await tryPush(git, branch, options);
+      if (attempt.kind === "pushed") return { branch, commit, attempts };
+      if (attempt.kind === "name_taken") {
+        taken = attempt.error;
+        if (number <= options.fresh_branch_tries) tell(options, branch, "name_taken", taken, 0);
+        break;
+      }
+      if (retries >= options.max_retries) throw attempt.error;
+      const delay_ms = Math.min(options.retry_backoff_ms * 2 ** retries++, MAX_DELAY_MS);
+      tell(options, branch, "transient", attempt.error, delay_ms);
+      await git.clock.sleep(delay_ms, options.signal);
+    }
+  }
+  throw new TaskdError("already_exists", `Cannot push to ${url.canonical}: every branch name is taken`, {
+    cause: taken,
+    hint: "Remove old agent/ branches there (a branch named agent blocks them all), or raise push_fresh_branch_tries",
+  });
+}
+
+function tell(
+  { onRetry }: PushOptions,
+  branch: string,
+  reason: PushRetry["reason"],
+  { message }: TaskdError,
+  delay_ms: number,
+): void {
+  onRetry?.({ branch, reason, message, delay_ms });
+}
+
+async function tryPush(git: Git, branch: string, options: PushOptions): Promise<Attempt> {
+  const { url, git_dir, commit } = options;
+  const attempted = `Cannot push ${branch} to ${url.canonical}`;
+  const remote = remoteOptions(options, attempted);
+  const ref = `refs/heads/${branch}`;
+  try {
+    const result = await git.tryRun([
+      "push",
+      "--porcelain",
+      "--no-progress",
+      "--no-verify",
+      "--no-follow-tags",
+      "--no-signed",
+      "--recurse-submodules=no",
+      // The name has to be free at the very moment; nothing is ever overwritten or moved.
+      `--force-with-lease=${ref}:`,
+      "--",
+      url.clone_url,
+      `${commit}:${ref}`,
+    ], { ...remote, repository: { git_dir } });
+    const refusal = judge(result, ref, attempted);
+    if (refusal?.kind === "transient") return refusal;
+    const found = await remoteCommit(git, branch, options);
+    // Also when the name was said to be taken: by our own push, which the HTTP client had sent twice.
+    if (found === commit) return { kind: "pushed" };
+    if (refusal !== undefined) return refusal;
+    throw new TaskdError("ambiguous", `${attempted}: the code host has ${found ?? "no such branch"}, not ${commit}`, {
+      hint: "Look at the branch on the code host; somebody or something there changes new branches",
+    });
+  } catch (error) {
+    // After the push came a call to verify it; or git met its deadline. The push itself may have got through.
+    if (error instanceof TaskdError && (error.code === "unavailable" || error.code === "timed_out")) {
+      return { kind: "transient", error };
+    }
+    throw error;
+  }
+}
+
+/** Reads what `git push --porcelain` said of one ref; undefined when it was pushed. */
+function judge({ code, stdout, stderr }: ProcessResult, ref: string, attempted: string): Attempt | undefined {
+  const lines = new TextDecoder().decode(stdout).split("\n").map((line) => line.split("\t"));
+  const [flag, , summary = ""] = lines.find((fields) => fields[1]?.endsWith(`:${ref}`)) ?? [];
+  if (code === 0 && (flag === "*" || flag === "=")) return undefined;
+  const said = sanitizeLine(summary);
+  // What a lock's failure was about stands among the server's errors.
+  const why = said.includes("failed to update ref") ? `${said} ${stderr}` : said;
+  if (flag === "!" && NAME_TAKEN.test(why)) {
+    return { kind: "name_taken", error: new TaskdError("already_exists", `${attempted}: ${said}`) };
+  }
+  if (flag === "!" && said.startsWith("[remote rejected]")) throw rejected(attempted, said, stderr);
+  const error = gitError(attempted, stderr);
+  if (classifyGitFailure(stderr) === "network") return { kind: "transient", error };
+  throw error;
+}
+
+function rejected(attempted: string, said: string, stderr: string): TaskdError {
+  const remote = stderr.split("\n").filter((line) => line.startsWith("remote:")).map((line) => line.slice(7).trim());
+  const words = [said, ...remote.filter((line) => line !== "")].join("; ").slice(0, 600);
+  const hint = /hook declined/.test(said)
+    ? "A hook or rule of the code host refuses this change; its message says why"
+    : "The code host refuses this branch; look at its branch protection and the account's access";
+  return new TaskdError("push_rejected", `${attempted}: ${words}`, { hint });
+}
+
+async function remoteCommit(git: Git, branch: string, options: PushOptions): Promise<string | undefined> {
+  const { url } = options;
+  const attempted = `Cannot see whether ${branch} was pushed to ${url.canonical}`;
+  const { refs } = await listRemote(git, url, [`refs/heads/${branch}`], remoteOptions(options, attempted));
+  return refs.get(`refs/heads/${branch}`);
+}
