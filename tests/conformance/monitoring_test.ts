@@ -1,0 +1,67 @@
+import { assert, assertEquals } from "@std/assert";
+import { Metrics } from "../../daemon/metrics.ts";
+
+interface Panel {
+  id: number;
+  type: string;
+  title: string;
+  gridPos: { h: number; w: number; x: number; y: number };
+  targets?: { refId: string; expr: string }[];
+}
+
+function docs(name: string): Promise<string> {
+  return Deno.readTextFile(new URL(`../../docs/${name}`, import.meta.url));
+}
+
+/** The series that the daemon shows, with those that a histogram adds. */
+async function series(): Promise<{ families: Set<string>; names: Set<string> }> {
+  const text = await new Metrics("dev").render([]);
+  const families = new Set<string>();
+  const names = new Set<string>();
+  for (const [, name, type] of text.matchAll(/^# TYPE (\S+) (\S+)$/gm)) {
+    families.add(name!);
+    const suffixes = type === "histogram" ? ["_bucket", "_sum", "_count"] : [""];
+    for (const suffix of suffixes) names.add(name! + suffix);
+  }
+  return { families, names };
+}
+
+function metricsIn(text: string): string[] {
+  return [...text.matchAll(/bstore_[a-z_]+/g)].map((match) => match[0]);
+}
+
+// conformance: 9.names
+Deno.test("the dashboard shows all 21 families and nothing that does not exist", async () => {
+  const dashboard = JSON.parse(await docs("grafana-dashboard.json")) as { title: string; panels: Panel[] };
+  const { families, names } = await series();
+  const used = dashboard.panels.flatMap(({ targets = [] }) => targets.flatMap(({ expr }) => metricsIn(expr)));
+  assertEquals(used.filter((name) => !names.has(name)), []);
+  const shown = new Set(used.map((name) => name.replace(/_(bucket|sum|count)$/, "")));
+  assertEquals([...families].filter((name) => !shown.has(name)), []);
+  assertEquals(families.size, 21);
+});
+
+Deno.test("the dashboard's panels have ids of their own, queries that differ, and do not overlap", async () => {
+  const { panels } = JSON.parse(await docs("grafana-dashboard.json")) as { panels: Panel[] };
+  assertEquals(new Set(panels.map(({ id }) => id)).size, panels.length);
+  const taken = new Map<string, string>();
+  for (const { title, type, targets = [], gridPos: { h, w, x, y } } of panels) {
+    assert(type === "row" || targets.length > 0, title);
+    assertEquals(new Set(targets.map(({ refId }) => refId)).size, targets.length, title);
+    assert(x + w <= 24, title);
+    for (let row = y; row < y + h; row++) {
+      for (let column = x; column < x + w; column++) {
+        assertEquals(taken.get(`${row} ${column}`), undefined, title);
+        taken.set(`${row} ${column}`, title);
+      }
+    }
+  }
+});
+
+Deno.test("alerts and the operator's guide name no metric that does not exist", async () => {
+  const { families, names } = await series();
+  for (const page of ["alerts.yml", "operations.md"]) {
+    const unknown = metricsIn(await docs(page)).filter((name) => !names.has(name) && !families.has(name));
+    assertEquals(unknown, [], page);
+  }
+});
