@@ -1,0 +1,143 @@
+/**
+ * What is known of a task, derived from the rows of its trace and nothing else: every
+ * prefix of a trace gives the record as it was then. A row that could not have
+ * followed is `corrupt`, never overlooked.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import type { CiObservation, Json, PushAttempt, Row, SpendFigures, TaskOrder } from "./rows.ts";
+import { type Gate, moveProblem, type Outcome, type Pushed, type Stage } from "./stages.ts";
+
+/** What is known of a task. */
+export interface TaskRecord extends TaskOrder {
+  stage: Stage;
+  /** Present once it is done. */
+  outcome?: Outcome;
+  /** Why it ended so. */
+  reason?: string;
+  /** ISO 8601 UTC. */
+  created_at: string;
+  /** Of the last row. */
+  updated_at: string;
+  /** When it came to its stage. */
+  stage_since: string;
+  /** Metered by the broker; absent when nothing was metered. */
+  spend?: SpendFigures;
+  /** USD that the agent says it has spent: a claim, never added to anything. */
+  claimed_usd?: number;
+  /** Of the change that is or was at the gate, or went past without one. */
+  diff_sha256?: string;
+  /** What the gate asks for; stays after it was passed. */
+  gate?: Gate;
+  /** Categories that the approver has acknowledged; present once it was approved. */
+  acknowledgements?: string[];
+  /** Pushes that were begun, each of which may have arrived. */
+  push_attempts: PushAttempt[];
+  /** What is known to be pushed. */
+  pushed?: Pushed;
+  /** The last thing seen of the pushed change's checks. */
+  ci?: CiObservation;
+  /** Facts for the trust brief, by name; without a prototype. */
+  evidence: Record<string, Json>;
+  /** Number of its last row. */
+  seq: number;
+}
+
+/** The most pushes and facts that a record keeps. */
+const MAX_ENTRIES = 1_024;
+
+function impossible(row: Row, problem: string): TaskdError {
+  return new TaskdError("corrupt", `Cannot follow the trace at row ${row.seq}: ${problem}`, {
+    hint: "The record cannot be trusted from there on",
+  });
+}
+
+/**
+ * The record after `row`.
+ *
+ * @param record As it was before; undefined before the first row. It is not changed.
+ * @throws {TaskdError} `corrupt` when `row` cannot follow.
+ */
+export function foldRow(record: TaskRecord | undefined, row: Row): TaskRecord {
+  if (record === undefined) {
+    if (row.type !== "created") throw impossible(row, "it does not begin with what was asked for");
+    const since = { created_at: row.ts, updated_at: row.ts, stage_since: row.ts };
+    return { ...row.task, stage: "admission", ...since, push_attempts: [], evidence: noEvidence(), seq: row.seq };
+  }
+  if (row.seq !== record.seq + 1) throw impossible(row, `it follows row ${record.seq}`);
+  if (record.stage === "done" && row.type !== "cut") throw impossible(row, "the task has ended before");
+  return { ...record, ...changes(record, row), updated_at: row.ts, seq: row.seq };
+}
+
+function noEvidence(): Record<string, Json> {
+  // Without a prototype: `__proto__` is a name like any other.
+  return Object.create(null);
+}
+
+function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
+  switch (row.type) {
+    case "created":
+      throw impossible(row, "the task was created before");
+    case "stage": {
+      const problem = moveProblem(record.stage, row);
+      if (problem !== undefined) throw impossible(row, problem);
+      const { outcome, reason, gate, approval, pushed } = row;
+      const diff_sha256 = gate?.diff_sha256 ?? row.diff_sha256;
+      if (approval !== undefined && approval.diff_sha256 !== record.diff_sha256) {
+        throw impossible(row, "another diff was approved than the one at the gate");
+      }
+      return {
+        stage: row.to,
+        stage_since: row.ts,
+        ...(outcome === undefined ? {} : { outcome }),
+        ...(reason === undefined ? {} : { reason }),
+        ...(gate === undefined ? {} : { gate }),
+        ...(diff_sha256 === undefined ? {} : { diff_sha256 }),
+        ...(approval === undefined ? {} : { acknowledgements: approval.acknowledged }),
+        ...(pushed === undefined ? {} : { pushed }),
+      };
+    }
+    case "evidence": {
+      const evidence = Object.assign(noEvidence(), record.evidence);
+      Object.defineProperty(evidence, row.name, {
+        value: row.value,
+        enumerable: true,
+        writable: true,
+        configurable: true,
+      });
+      if (Object.keys(evidence).length > MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} facts`);
+      return { evidence };
+    }
+    case "push_attempt": {
+      if (record.stage !== "pushing") throw impossible(row, `nothing is pushed in ${record.stage}`);
+      if (record.push_attempts.length >= MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} pushes`);
+      const { remote, branch, commit } = row;
+      return { push_attempts: [...record.push_attempts, { remote, branch, commit }] };
+    }
+    case "spend":
+      return { spend: row.spend };
+    case "claimed":
+      return { claimed_usd: row.usd };
+    case "ci":
+      if (record.stage !== "awaiting_ci") throw impossible(row, `no checks are watched in ${record.stage}`);
+      return { ci: { state: row.state, ...(row.detail === undefined ? {} : { detail: row.detail }) } };
+    case "output":
+    case "note":
+    case "cut":
+      return {};
+  }
+}
+
+/**
+ * The record after all of `rows`, which begin with the first of the trace.
+ *
+ * @throws {TaskdError} `corrupt` when a row cannot follow, or when there is none.
+ */
+export function foldRows(rows: Iterable<Row>): TaskRecord {
+  let record: TaskRecord | undefined;
+  for (const row of rows) record = foldRow(record, row);
+  if (record === undefined) throw new TaskdError("corrupt", "Cannot follow the trace: it has no row");
+  return record;
+}
