@@ -5,7 +5,8 @@
  * @module
  */
 
-import { canonicalHost } from "../egress/host_name.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { parseRepo } from "../git/repo_url.ts";
 import { compileGlob } from "../policy/glob.ts";
 import { asList, asMap, asText, duration, fieldsOf, type Json, type Kind, MAX_WAIT, refuse, SWITCH } from "./kinds.ts";
 import type { Node } from "./nodes.ts";
@@ -53,17 +54,25 @@ function readGlob(node: Node): string {
     });
   }
   if (glob.startsWith("!")) {
-    refuse(node, "must say what to match, not what not to match", { hint: "For a name that begins with !, write [!]" });
+    refuse(node, "must say what to match, not what not to match", { hint: "For a name that begins with !, write \\!" });
   }
   if (glob.split("/").some((segment) => segment === ".." || segment === "." || segment === "")) {
     refuse(node, "must have no segment that is empty, . or ..: it matches nothing");
   }
-  try {
-    compileGlob(glob);
-  } catch {
-    refuse(node, `${rule}, with its brackets closed`);
-  }
+  const fault = faultOf(() => compileGlob(glob));
+  if (fault !== undefined) refuse(node, `${rule} that can be read`, { hint: fault.message });
   return glob;
+}
+
+/** What `parse` refuses with; undefined when it does not. */
+function faultOf(parse: () => unknown): TaskdError | undefined {
+  try {
+    parse();
+  } catch (error) {
+    if (error instanceof TaskdError) return error;
+    throw error;
+  }
+  return undefined;
 }
 
 /** Repositories and how their tasks are prepared. */
@@ -96,28 +105,20 @@ export const PROFILES: Kind<Record<string, Profile>> = {
 /** The contract's ten minutes for each command, also for 0. */
 const COMMAND_TIMEOUT = duration({ maximum: MAX_WAIT, zero_means: "10m" });
 
-/** An owner's or repository's name; `.github` is one. */
-const REPO_PART = /^(?!-|\.{1,2}$)[A-Za-z0-9._-]{1,100}$/;
-
 function checkRepoKey(node: Node): void {
   const rule = "must be a repository as host/owner/repo";
   const key = asText(node, rule);
-  const parts = key.split("/");
-  const [host = "", owner = "", repo = ""] = parts;
-  const parsed = canonicalHost(host);
-  const isCanonical = parts.length === 3 && typeof parsed !== "string" && parsed.host === host && host.includes(".") &&
-    REPO_PART.test(owner) && REPO_PART.test(repo) && !/\.git$/i.test(repo);
-  if (isCanonical) return;
+  // As an address of https it keeps a port, which alone would be read as the path of an ssh address.
+  if (canonicalRepo(/^[a-z]+:\/\//i.test(key) ? key : `https://${key}`) === key) return;
   const meant = canonicalRepo(key);
-  refuse(node, rule, meant === undefined || meant === key ? {} : { hint: `Write ${meant}`, secret: key.includes("@") });
+  refuse(node, rule, { secret: key.includes("@"), ...(meant === undefined ? {} : { hint: `Write ${meant}` }) });
 }
 
-/** What a clone URL means as a key; undefined when it is no clone URL. */
-function canonicalRepo(text: string): string | undefined {
-  const match = /^(?:[a-z+]+:\/\/)?(?:[^@/]*@)?([A-Za-z0-9.-]+)(?::\d+)?[/:]([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/i.exec(
-    text,
-  );
-  return match ? `${match[1]!.toLowerCase()}/${match[2]}/${match[3]}` : undefined;
+/** What a spelling of a repository means as a key; undefined when it is none. */
+function canonicalRepo(spelling: string): string | undefined {
+  let canonical: string | undefined;
+  faultOf(() => canonical = parseRepo(spelling).canonical);
+  return canonical;
 }
 
 const MAX_COMMANDS = 100;

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { parseRepo } from "../git/repo_url.ts";
 import { EGRESS, load, refusal } from "../../tests/broker/settings/harness.ts";
 
 Deno.test("a refusal names file, line, column, setting, value and rule", async () => {
@@ -153,6 +154,7 @@ Deno.test("each value of a group is held to its rule", async () => {
       "['a//b']",
       "['!secret']",
       "['[a']",
+      "['a**b**c**d**e**f']",
       "[1]",
       "[[a]]",
       '["a\\0b"]',
@@ -195,19 +197,36 @@ Deno.test("a profile's key is canonical or refused, with the canonical form wher
     ["git.example.com/owner/repo.git", "git.example.com/owner/repo"],
     ["owner/repo", undefined],
     ["git.example.com/owner", undefined],
-    ["git.example.com/a/b/c", undefined],
     ["git.example.com/../repo", undefined],
     ["git.example.com/owner/..", undefined],
     ["git.example.com./owner/repo", undefined],
-    ["127.0.0.1/owner/repo", undefined],
+    ["git.example.com/owner/repo?x", undefined],
     ["git.example.com/-o/repo", undefined],
-    ["/srv/git/repo", undefined],
+    ["/srv/git/repo.git", "file:///srv/git/repo.git"],
+    ["https://git.example.com:443/owner/repo", "git.example.com/owner/repo"],
+    ["ext::sh -c x", undefined],
     ["", undefined],
   ];
   for (const [key, meant] of table) {
     const error = await refusal({ config: `profiles:\n  repos:\n    ${JSON.stringify(key)}: {}\n` });
     assertEquals(error.place, { file: "/home/ada/.taskd/config.yaml", line: 3, column: 5 }, key);
     if (meant !== undefined) assertEquals(error.hint, `Write ${meant}`);
+  }
+});
+
+Deno.test("a profile's key is what a task's repository comes to, whatever its spelling", async () => {
+  for (
+    const spelling of [
+      "git@git.example.com:Owner/repo.git",
+      "https://git.example.com:8443/group/sub/repo",
+      "ssh://git@git.example.com:2222/owner/.github",
+      "http://127.0.0.1:3000/owner/repo",
+      "/srv/git/repo.git",
+    ]
+  ) {
+    const key = parseRepo(spelling).canonical;
+    const { settings } = await load({ config: `profiles: { repos: { ${JSON.stringify(key)}: { cache: true } } }` });
+    assertEquals(settings.profiles.repos[key]?.cache, true, key);
   }
 });
 
