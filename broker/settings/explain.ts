@@ -5,9 +5,10 @@
  * @module
  */
 
+import * as v from "valibot";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Json } from "./kinds.ts";
-import { canonicalJson, type Field, isCompared, type ResolvedSettings } from "./load.ts";
+import { canonicalJson, isCompared, type ResolvedSettings } from "./load.ts";
 
 /** A row of the table. */
 export interface ExplainRow {
@@ -16,10 +17,35 @@ export interface ExplainRow {
   source: string;
 }
 
+/** A setting as it travels; another version of the program may have others. */
+export interface PolicyField {
+  setting: string;
+  value: Json;
+  source: string;
+}
+
 /** A resolution as it travels: what the broker answers to `/admin/policy`. */
 export interface PolicyView {
-  fields: Field[];
+  fields: PolicyField[];
+  /** SHA-256 in hex over the compared fields. */
   hash: string;
+}
+
+const JSON_VALUE: v.GenericSchema<Json> = v.lazy(() =>
+  v.union([v.string(), v.number(), v.boolean(), v.array(JSON_VALUE), v.record(v.string(), JSON_VALUE)])
+);
+const VIEW: v.GenericSchema<unknown, PolicyView> = v.object({
+  fields: v.pipe(
+    v.array(v.object({ setting: v.string(), value: JSON_VALUE, source: v.string() })),
+    v.maxLength(10_000),
+  ),
+  hash: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
+});
+
+/** Takes what the broker answered; null when it is not understood: then nothing can be compared. */
+export function readPolicyView(answer: unknown): PolicyView | null {
+  const parsed = v.safeParse(VIEW, answer);
+  return parsed.success ? parsed.output : null;
 }
 
 /** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when nobody could be asked. */
@@ -30,9 +56,9 @@ export interface Comparison {
 }
 
 /** The rows of the table, safe to print. */
-export function explainTable(resolved: Pick<ResolvedSettings, "fields">): ExplainRow[] {
+export function explainTable(resolved: { fields(): PolicyField[] }): ExplainRow[] {
   return resolved.fields().map(({ setting, value, source }) => ({
-    setting,
+    setting: sanitizeLine(setting),
     value: showValue(value),
     source: sanitizeLine(source),
   }));
@@ -59,7 +85,7 @@ export function verdictLine({ local, live, in_sync }: Comparison): string {
   if (in_sync) return "daemon: in sync";
   const names = differingSettings(local, live);
   // Another version of the program may have settings that this one does not know.
-  const what = names.length === 0 ? "its settings are not those of this version" : names.map(sanitizeLine).join(", ");
+  const what = names.length === 0 ? "its settings are those of another version" : names.map(sanitizeLine).join(", ");
   return `daemon: divergent: ${what} (start again to apply the configuration)`;
 }
 

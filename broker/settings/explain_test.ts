@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { load } from "../../tests/broker/settings/harness.ts";
-import { compareWithLive, explainTable, policyView, renderExplain, verdictLine } from "./explain.ts";
+import { compareWithLive, explainTable, policyView, readPolicyView, renderExplain, verdictLine } from "./explain.ts";
 import { canonicalJson } from "./load.ts";
 import { SETTING_PATHS } from "./settings.ts";
 
@@ -77,12 +77,34 @@ Deno.test("a comparison survives JSON, and a broker of another version is diverg
   const local = await load({
     config: "compat: { prices: { b: { input: 1, output: 2 }, a: { output: 1, input: 2 } } }",
   });
-  const comparison = compareWithLive(local, JSON.parse(JSON.stringify(policyView(local))));
+  const comparison = compareWithLive(local, readPolicyView(JSON.parse(JSON.stringify(policyView(local)))));
   assertEquals(JSON.parse(JSON.stringify(comparison)).in_sync, true);
   assertEquals(Object.keys(comparison), ["local", "live", "in_sync"]);
   const other = { ...policyView(local), hash: "0".repeat(64) };
   assertEquals(verdictLine(compareWithLive(local, other)).startsWith("daemon: divergent: "), true);
   assertEquals(compareWithLive(local, null), { local: policyView(local), live: null, in_sync: null });
+});
+
+Deno.test("an answer that is not understood cannot be compared, and one with strange settings can", async () => {
+  const hash = "0".repeat(64);
+  for (
+    const answer of [
+      null,
+      "in sync",
+      {},
+      { fields: [], hash: "short" },
+      { fields: [{ setting: "a", value: null, source: "default" }], hash },
+      { fields: [{ setting: 1, value: 1, source: "default" }], hash },
+      { fields: {}, hash },
+    ]
+  ) assertEquals(readPolicyView(answer), null, JSON.stringify(answer));
+  const local = await load();
+  const strange = { setting: "\u001b[2J", value: { __proto__: [1] }, source: "default" };
+  const live = readPolicyView({ fields: [...local.fields(), strange], hash });
+  assertEquals(
+    verdictLine(compareWithLive(local, live)),
+    "daemon: divergent: \\x1b[2J (start again to apply the configuration)",
+  );
 });
 
 Deno.test("the hash does not depend on the order of keys, and does on every value", async () => {
