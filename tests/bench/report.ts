@@ -125,7 +125,8 @@ function mostly(figure: Figure): number {
 }
 
 function higherIsBetter({ unit, target }: Figure): boolean {
-  return unit === "MB/s" || unit === "tx/s" || unit === "requests/s" || target?.is === "at_least";
+  return unit === "MB/s" || unit === "tx/s" || unit === "requests/s" || unit === "events/s" ||
+    target?.is === "at_least";
 }
 
 function ratio(figure: Figure, figures: readonly Figure[]): string {

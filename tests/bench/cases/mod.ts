@@ -10,7 +10,9 @@ import { capture, commits } from "./capture.ts";
 import { checkout } from "./checkout.ts";
 import { idle, startup } from "./daemon.ts";
 import { fork } from "./fork.ts";
+import { garbage } from "./garbage.ts";
 import { gateway } from "./gateway.ts";
+import { events, sessions } from "./serving.ts";
 import { flush, open } from "./session.ts";
 import { stored } from "./stored.ts";
 
@@ -25,6 +27,9 @@ export const CASES: readonly BenchCase[] = [
   stored,
   bucket,
   idle,
+  sessions,
+  events,
+  garbage,
   startup,
   gateway,
 ];
