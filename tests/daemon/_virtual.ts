@@ -13,11 +13,14 @@ import { VirtualClock } from "../support/clock.ts";
 import { EventLog, type Place } from "./_daemon.ts";
 import { BEARER, Exposition, TOKEN } from "./_http.ts";
 
+/** Where a daemon works. */
+export type StorePlace = Pick<Place, "store" | "socket">;
+
 /** A daemon, a client, its subscriber, and the store beside it. */
 export class VirtualDaemon implements AsyncDisposable {
   readonly clock = new VirtualClock(Date.now());
   readonly log: string[] = [];
-  readonly place: Place;
+  readonly place: StorePlace;
   readonly #stack = new AsyncDisposableStack();
   #reap_every_ms = 60_000;
   #daemon!: RunningDaemon;
@@ -26,12 +29,12 @@ export class VirtualDaemon implements AsyncDisposable {
   /** The same store at rest, as another process would have it. */
   store!: Store;
 
-  private constructor(place: Place) {
+  private constructor(place: StorePlace) {
     this.place = place;
   }
 
   /** Starts one; without `reap_every_ms` it ticks at the contract's default of a minute. */
-  static async start(place: Place, options: Partial<ServeOptions> = {}): Promise<VirtualDaemon> {
+  static async start(place: StorePlace, options: Partial<ServeOptions> = {}): Promise<VirtualDaemon> {
     const virtual = new VirtualDaemon(place);
     const stack = virtual.#stack;
     virtual.#reap_every_ms = options.reap_every_ms ?? 60_000;

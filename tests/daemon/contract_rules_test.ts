@@ -4,10 +4,11 @@ import { join } from "@std/path/join";
 import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
 import { DEFAULT_FLUSH_EVERY_MS, DEFAULT_SNAPSHOT_EVERY } from "../../daemon/serve.ts";
 import { DEFAULT_DEPTH_FLOOR } from "../../lib/store/store.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import { DaemonProcess, Place } from "./_daemon.ts";
-import { ServeCommand, TOKEN } from "./_http.ts";
+import { HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
 
 // conformance: 1.serve_flags 8.flush_every 8.snapshot_every 8.reap_every 8.gc_grace 8.ro_cache_budget
 Deno.test("serve has the contract's flags with the contract's defaults", () => {
@@ -62,6 +63,37 @@ Deno.test("the daemon's depth floor is its -snapshot-every, which must be at lea
     "snapshot shared",
     "segment shared",
   ]);
+});
+
+// conformance: 6.type.fenced 6.type.flush_failed 3.error 3.precedence 7.session_error
+Deno.test("a session whose lease somebody took is fenced: events, state, gauge and the way out", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { flush_every_ms: 0 });
+  using client = await http.daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  const events = await http.events();
+  const db = new DatabaseSync(checkout);
+  db.exec("CREATE TABLE t(x)");
+  db.close();
+  using store = await openStore(place.store, { holder: "test" });
+  const lease = { holder: "other:0123456789abcdef:01234567", expires_at: "2099-01-01T00:00:00.000Z" };
+  await store.context.refs.update("app", "main", (ref) => ({ ...ref, epoch: ref.epoch + 1, lease }));
+  const error = await assertRejects(() => client.call("flush", { db: "app" }), TaskdError);
+  assertEquals(error.code, "fenced");
+  await events.of("flush_failed");
+  const fenced = await events.of("fenced");
+  assertEquals([fenced.db, fenced.branch, Object.keys(fenced.detail)], ["app", "main", ["cause"]]);
+  // Leased, edited, and failed: the first of the three that applies is told.
+  const { sessions, branch } = await client.call("status", { db: "app", branch: "main" });
+  assertEquals([sessions[0]?.state, sessions[0]?.error?.code, branch?.state], ["error", "fenced", "error"]);
+  assert(branch?.error !== undefined);
+  assertEquals((await client.call("branches", {})).branches.map(({ state }) => state), ["error"]);
+  assertEquals((await http.metrics()).value("sessions_open"), 1);
+  assertEquals((await client.call("close", { db: "app" })).error?.code, "fenced");
+  await events.of("session_closed");
+  assertEquals((await client.call("branches", {})).branches.map(({ state }) => state), ["active"]);
+  await events.cancel();
 });
 
 // conformance: 2.files.checkout 2.files.sum

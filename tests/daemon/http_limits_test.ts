@@ -76,6 +76,22 @@ Deno.test("heads and bodies that trickle in, and silence, are closed for real; o
   await filesBackTo(pid, before);
 });
 
+// conformance: 4.http.events
+Deno.test("a stream of events outlives the write deadline and the idle deadline", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { http: { timeouts: { write_ms: 300, idle_ms: 900 } } });
+  const events = await http.events();
+  using idle = await http.connect();
+  await idle.request("GET /healthz");
+  await idle.response();
+  // It began after the stream and its deadline is the longer one.
+  await idle.ended();
+  await http.rpc({ op: "create", db: "app" });
+  await http.rpc({ op: "open", db: "app" });
+  await events.of("session_opened");
+  await events.cancel();
+});
+
 // conformance: 8.http_timeouts
 Deno.test("readers that stall on /metrics are closed, and their memory comes back", async () => {
   await using place = new Place();

@@ -3,6 +3,7 @@ import { join } from "@std/path/join";
 import { DatabaseSync } from "node:sqlite";
 import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { Place } from "./_daemon.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 
@@ -140,6 +141,40 @@ Deno.test("over its budget the cache loses the least recently used first: stderr
   assert(metrics.value("ro_cache_bytes")! <= 300_000);
   assertEquals([...filesBelow(join(place.store, "checkouts"))].sort(), before);
   assertMatch(lines[0]!, /^taskd: janitor: ro-cache: evicted app@main@two \(\d+ bytes\)$/);
+});
+
+const why = await whyNotMountable("xfs");
+
+// conformance: 6.type.evicted 6.evicted_line 2.files.by_chain 2.files.checkout
+Deno.test({
+  name:
+    `an evicted copy of a whole chain is told of as ~by-chain and its id, and the checkout cloned from it stays${why}`,
+  ignore: why !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, async (root) => {
+      const place = { store: join(root, "store"), socket: join(root, "d.sock") };
+      await using daemon = await VirtualDaemon.start(place, { ro_cache_budget_bytes: 1 });
+      const { client } = daemon;
+      await client.call("create", { db: "app" });
+      await client.call("fork", { db: "app", new_branch: "dev" });
+      const { path } = await client.call("checkout", { db: "app", branch: "dev" });
+      const folder = join(place.store, "checkouts-ro/app/~by-chain");
+      const entries = [...filesBelow(folder)].filter((file) => file.endsWith(".db"));
+      assert(entries.length > 0);
+      const bytes = await Deno.readFile(path);
+      const metrics = await daemon.tick();
+      const evicted = daemon.events.seen.filter(({ type }) => type === "evicted");
+      assertEquals(evicted.map(({ branch }) => branch), entries.map(() => "~by-chain"));
+      for (const { detail } of evicted) {
+        const { checkpoint, bytes } = detail as { checkpoint: string; bytes: number };
+        assertMatch(checkpoint, /^[0-9a-f]{64}$/);
+        const line = `taskd: janitor: ro-cache: evicted app@~by-chain@${checkpoint} (${bytes} bytes)`;
+        assert(daemon.log.includes(line), daemon.log.join("\n"));
+      }
+      assertEquals(metrics.value("ro_cache_evictions_total"), entries.length);
+      assertEquals([...filesBelow(folder)], []);
+      assertEquals(await Deno.readFile(path), bytes);
+    }),
 });
 
 // conformance: 4.evicted_enoent 7.evicted_enoent 2.ro_path 2.files_rebuilt
