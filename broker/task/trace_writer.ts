@@ -30,6 +30,8 @@ export interface TraceWriterOptions {
   clock: Clock;
   /** Called with each batch of rows once they are on the disk, before those who wait for them go on. */
   onDurable?: (rows: Row[], head: TraceHead) => void;
+  /** Called when queued rows are given up, before those who wait for them are told. */
+  onGivenUp?: () => void;
 }
 
 /** Appends to one trace. */
@@ -38,6 +40,7 @@ export class TraceWriter {
   readonly #file: Deno.FsFile;
   readonly #clock: Clock;
   readonly #onDurable: (rows: Row[], head: TraceHead) => void;
+  readonly #onGivenUp: () => void;
   /** On the disk for certain. */
   #durable: TraceHead;
   /** With what waits to be written. */
@@ -53,6 +56,7 @@ export class TraceWriter {
     this.#durable = this.#next = head;
     this.#clock = options.clock;
     this.#onDurable = options.onDurable ?? (() => {});
+    this.#onGivenUp = options.onGivenUp ?? (() => {});
   }
 
   /**
@@ -131,11 +135,12 @@ export class TraceWriter {
   /**
    * Writes a row down; see the module's promise. Rows of one turn share one fsync.
    *
+   * @param check Called with the row before it is queued; what it throws keeps the row out.
    * @returns The row as it reads.
    * @throws {TaskdError} `no_space`, `denied`, `unavailable`: it is not written. `invalid_request` or `too_large`: it
-   * breaks a limit.
+   * breaks a limit. `fenced`: somebody else has changed the file.
    */
-  append(event: TaskEvent): Promise<Row> {
+  append(event: TaskEvent, check: (row: Row) => void = () => {}): Promise<Row> {
     try {
       if (this.#broken !== undefined) throw this.#broken;
       if (this.#closed) throw new TaskdError("stopping", `Cannot write to ${this.path}: it is closed`);
@@ -145,6 +150,7 @@ export class TraceWriter {
       if (bytes + encoded.line.length > limit) {
         throw new TaskdError("too_large", `Cannot write to ${this.path}: it would have more than ${limit} bytes`);
       }
+      check(encoded.row);
       this.#next = { seq: seq + 1, sha256: encoded.sha256, bytes: bytes + encoded.line.length };
       const { promise, resolve, reject } = Promise.withResolvers<Row>();
       this.#waiting.push({ encoded, resolve, reject });
@@ -172,8 +178,10 @@ export class TraceWriter {
         await this.#write(batch);
       } catch (error) {
         // What was queued meanwhile is chained to what was not written.
-        for (const { reject } of [...batch, ...this.#waiting.splice(0)]) reject(error);
+        const lost = [...batch, ...this.#waiting.splice(0)];
         this.#next = this.#durable;
+        this.#onGivenUp();
+        for (const { reject } of lost) reject(error);
         continue;
       }
       const last = batch.at(-1)!.encoded;

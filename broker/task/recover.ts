@@ -1,0 +1,125 @@
+/**
+ * What becomes of a task whose broker stopped: decided from its record alone, by the
+ * table of stages. What was under way has failed and says so; what waited for a person
+ * goes on waiting; what was being pushed is decided by looking at the remote, never by
+ * guessing; a watch goes on.
+ *
+ * @module
+ */
+
+import type { TaskRecord } from "./record.ts";
+import type { PushAttempt } from "./rows.ts";
+import { type Move, type Stage, STAGES } from "./stages.ts";
+import type { Task } from "./task.ts";
+
+/** What has to be done with a task. */
+export type Recovery =
+  /** It has ended. */
+  | { kind: "none" }
+  /** It waits for approval, as before. */
+  | { kind: "keep" }
+  /** What it was doing is lost. */
+  | { kind: "fail"; move: Move }
+  /** Any of these may have arrived; the last one is the likeliest. */
+  | { kind: "look"; attempts: PushAttempt[] }
+  /** Its checks are still to be watched. */
+  | { kind: "watch" };
+
+/** The spec's words for a watch that nobody goes on with. */
+export const NO_CI_CONCLUSION = "no CI conclusion was observed";
+
+function lostIn(from: Stage): string {
+  return `the broker stopped while the task was in ${from}: ${STAGES[from].meaning}`;
+}
+
+/** Decides what a starting broker does with the task of `record`. */
+export function recover(record: TaskRecord): Recovery {
+  const { stage } = record;
+  switch (stage) {
+    case "done":
+      return { kind: "none" };
+    case "awaiting_approval":
+      return { kind: "keep" };
+    case "awaiting_ci":
+      return { kind: "watch" };
+    case "pushing":
+      if (record.push_attempts.length > 0) return { kind: "look", attempts: record.push_attempts };
+      return { kind: "fail", move: { from: stage, to: "done", outcome: "push_failed", reason: lostIn(stage) } };
+    case "running":
+    case "collecting":
+    case "admission":
+    case "staging":
+    case "setting_up": {
+      const { outcome } = STAGES[stage].at_restart;
+      return { kind: "fail", move: { from: stage, to: "done", outcome, reason: lostIn(stage) } as Move };
+    }
+  }
+}
+
+/** What carrying a recovery out takes. */
+export interface RecoveryHooks {
+  /** Whether the remote has this very commit at this branch. Rejects when that cannot be known now. */
+  wasPushed(attempt: PushAttempt): Promise<boolean>;
+  /** Whether checks are watched, by the present configuration. */
+  watch_ci: boolean;
+}
+
+/** What came of a recovery. */
+export type Recovered =
+  | { kind: "ended" | "kept" | "watching" }
+  /** The remote could not be looked at: the task stays as it is, until somebody asks again. */
+  | { kind: "undecided"; cause: unknown };
+
+/**
+ * Does with a task what {@linkcode recover} says.
+ *
+ * @throws {TaskdError} when a row cannot be written; the task is then as it was.
+ */
+export async function recoverTask(task: Task, hooks: RecoveryHooks): Promise<Recovered> {
+  const recovery = recover(task.record);
+  switch (recovery.kind) {
+    case "none":
+      return { kind: "ended" };
+    case "keep":
+      return { kind: "kept" };
+    case "fail":
+      await task.move(recovery.move);
+      return { kind: "ended" };
+    case "watch":
+      return await watchOn(task, hooks);
+    case "look":
+      return await look(task, recovery.attempts, hooks);
+  }
+}
+
+async function watchOn(task: Task, hooks: RecoveryHooks): Promise<Recovered> {
+  if (hooks.watch_ci) return { kind: "watching" };
+  const { pushed } = task.record;
+  if (pushed === undefined) return { kind: "kept" };
+  await task.append({ type: "ci", state: "no_conclusion" });
+  await task.move({ from: "awaiting_ci", to: "done", outcome: "pushed", reason: NO_CI_CONCLUSION, pushed });
+  return { kind: "ended" };
+}
+
+async function look(task: Task, attempts: readonly PushAttempt[], hooks: RecoveryHooks): Promise<Recovered> {
+  for (const attempt of attempts.toReversed()) {
+    let arrived: boolean;
+    try {
+      arrived = await hooks.wasPushed(attempt);
+    } catch (cause) {
+      return { kind: "undecided", cause };
+    }
+    if (!arrived) continue;
+    const pushed = { branch: attempt.branch, commit: attempt.commit };
+    if (hooks.watch_ci) {
+      await task.move({ from: "pushing", to: "awaiting_ci", pushed });
+      return { kind: "watching" };
+    }
+    const reason = "the broker stopped while it pushed; the change had arrived";
+    await task.move({ from: "pushing", to: "done", outcome: "pushed", reason, pushed });
+    return { kind: "ended" };
+  }
+  const reason = "the broker stopped while it pushed; the change had not arrived";
+  await task.move({ from: "pushing", to: "done", outcome: "push_failed", reason });
+  return { kind: "ended" };
+}

@@ -1,0 +1,243 @@
+/**
+ * A task while its broker works on it: the record, and the only way to change it. A
+ * change is checked against everything said before, also what is still being
+ * written, so that of two people at the gate one comes first; it counts once its row
+ * is on the disk, and whoever makes a move acts on it only then.
+ *
+ * @module
+ */
+
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import {
+  type ApprovalRequest,
+  expiryMove,
+  type GateAnswer,
+  gateExpiresIn,
+  type GateTime,
+  judgeApproval,
+  judgeDenial,
+} from "./approval.ts";
+import { foldRow, type TaskRecord } from "./record.ts";
+import type { Row, TaskEvent, TaskOrder } from "./rows.ts";
+import { assertMove, type Move } from "./stages.ts";
+import type { TraceHead } from "./trace.ts";
+import { TraceWriter, type TraceWriterOptions } from "./trace_writer.ts";
+
+/** What can be written down besides moves. */
+export type TaskNote = Exclude<TaskEvent, { type: "created" | "stage" | "cut" }>;
+
+/** What a change of a task looks like from outside. */
+export interface TaskChange {
+  record: TaskRecord;
+  /** Rows that are new, all on the disk. */
+  rows: readonly Row[];
+  head: TraceHead;
+}
+
+/** What {@linkcode Task.create} and {@linkcode Task.open} accept. */
+export interface TaskOptions {
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Called with every change, once it is on the disk. */
+  onChange?: (change: TaskChange) => void;
+}
+
+/** At most this long a gate is not looked at: the wall clock may be set forward, and timers end at 2^31 ms. */
+const LOOK_AT_GATE_MS = 60_000;
+
+/** One task, open for writing. */
+export class Task {
+  readonly #clock: Clock;
+  readonly #writer: TraceWriter;
+  readonly #state: State;
+
+  private constructor(clock: Clock, writer: TraceWriter, state: State) {
+    this.#clock = clock;
+    this.#writer = writer;
+    this.#state = state;
+  }
+
+  /**
+   * Begins a task: when it resolves, the task is on the disk.
+   *
+   * @throws {TaskdError} `already_exists`, `invalid_request`, `denied`, `no_space` or `unavailable`; there is then none.
+   */
+  static async create(audit_root: string, order: TaskOrder, options: TaskOptions = {}): Promise<Task> {
+    const { clock = systemClock } = options;
+    const state = new State(clock, options.onChange);
+    const writer = await TraceWriter.create(audit_root, { type: "created", task: order }, state.writing());
+    return new Task(clock, writer, state);
+  }
+
+  /**
+   * Goes on with a task that an earlier broker left.
+   *
+   * @throws {TaskdError} `corrupt` when its trace is not what was written; `busy`, `not_found`, `denied`, `no_space` or
+   * `unavailable`.
+   */
+  static async open(audit_root: string, id: string, options: TaskOptions = {}): Promise<Task> {
+    const { clock = systemClock } = options;
+    const state = new State(clock, options.onChange);
+    const writer = await TraceWriter.open(audit_root, id, { ...state.writing(), onRow: (row) => state.replay(row) });
+    try {
+      if (state.record.id !== id) {
+        throw new TaskdError("corrupt", `Cannot open the task ${id}: its trace is that of ${state.record.id}`);
+      }
+    } catch (error) {
+      await writer.close();
+      throw error;
+    }
+    return new Task(clock, writer, state);
+  }
+
+  /** Its id. */
+  get id(): string {
+    return this.record.id;
+  }
+
+  /** What is on the disk. Not to be changed. */
+  get record(): TaskRecord {
+    return this.#state.record;
+  }
+
+  /** The end of its trace on the disk. */
+  get head(): TraceHead {
+    return this.#writer.head;
+  }
+
+  /**
+   * Writes something down.
+   *
+   * @returns The record with it, and perhaps with what was written together with it.
+   * @throws {TaskdError} `conflict` when the task has ended or stands elsewhere; `invalid_request` or `too_large` for the
+   * event; `no_space`, `denied`, `unavailable` or `fenced`: it is not written.
+   */
+  append(event: TaskNote): Promise<TaskRecord> {
+    return this.#append(event);
+  }
+
+  /**
+   * Moves the task on.
+   *
+   * @throws {TaskdError} As {@linkcode append}; of two moves from one stage the second is `conflict`.
+   */
+  move(move: Move): Promise<TaskRecord> {
+    return this.#append({ type: "stage", ...move });
+  }
+
+  async #append(event: TaskEvent): Promise<TaskRecord> {
+    await this.#writer.append(event, (row) => {
+      if (row.type === "stage") assertMove(this.id, this.#state.pending.stage, row);
+      this.#state.queue(row);
+    });
+    return this.record;
+  }
+
+  /** Approves what is at the gate; 204 means that the row is on the disk. */
+  approve(request: ApprovalRequest): Promise<GateAnswer> {
+    return this.#answer(() => judgeApproval(this.#state.pending, request, this.#gateTime()));
+  }
+
+  /** Denies what is at the gate. */
+  deny(reason: string): Promise<GateAnswer> {
+    return this.#answer(() => judgeDenial(this.#state.pending, reason, this.#gateTime()));
+  }
+
+  async #answer(judge: () => GateAnswer): Promise<GateAnswer> {
+    const answer = judge();
+    if (answer.status === 204) await this.move(answer.move);
+    return answer;
+  }
+
+  /**
+   * Stays with a task at the gate and denies it when its time is over.
+   *
+   * @returns Whether it was denied so; false when it left the gate otherwise, or on `signal`.
+   * @throws {TaskdError} `no_space`, `denied`, `unavailable` or `fenced`: the denial could not be written. The gate is shut
+   * all the same.
+   */
+  async denyWhenExpired(signal: AbortSignal): Promise<boolean> {
+    while (!signal.aborted) {
+      const left_ms = gateExpiresIn(this.#state.pending, this.#gateTime());
+      if (left_ms === undefined) return false;
+      if (left_ms <= 0) {
+        await this.move(expiryMove(this.record));
+        return true;
+      }
+      try {
+        await this.#clock.sleep(Math.min(left_ms, LOOK_AT_GATE_MS), signal);
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    }
+    return false;
+  }
+
+  #gateTime(): GateTime {
+    return { now_ms: this.#clock.now(), waited_ms: this.#clock.monotonic() - this.#state.stage_seen_ms };
+  }
+
+  /** Waits for what is being written, then lets go of the trace. */
+  close(): Promise<void> {
+    return this.#writer.close();
+  }
+}
+
+/** The record, on the disk and as it will be. */
+class State {
+  readonly #clock: Clock;
+  readonly #onChange: (change: TaskChange) => void;
+  #durable: TaskRecord | undefined;
+  #pending: TaskRecord | undefined;
+  /** Monotonic milliseconds at which the task came to its stage, or was opened in it. */
+  stage_seen_ms: number;
+
+  constructor(clock: Clock, onChange: ((change: TaskChange) => void) | undefined) {
+    this.#clock = clock;
+    this.#onChange = onChange ?? (() => {});
+    this.stage_seen_ms = clock.monotonic();
+  }
+
+  get record(): TaskRecord {
+    if (this.#durable === undefined) {
+      throw new TaskdError("internal", "A task was used before its first row was written");
+    }
+    return this.#durable;
+  }
+
+  get pending(): TaskRecord {
+    return this.#pending ?? this.record;
+  }
+
+  writing(): TraceWriterOptions {
+    return {
+      clock: this.#clock,
+      onDurable: (rows, head) => {
+        const before = this.#durable?.stage;
+        for (const row of rows) this.#durable = foldRow(this.#durable, row);
+        // What is still being written keeps its own record.
+        if (this.#pending?.seq === this.record.seq) this.#pending = undefined;
+        if (this.record.stage !== before) this.stage_seen_ms = this.#clock.monotonic();
+        this.#onChange({ record: this.record, rows, head });
+      },
+      onGivenUp: () => this.#pending = undefined,
+    };
+  }
+
+  /** Takes a row that was there before; the note of a cut comes here after it was written. */
+  replay(row: Row): void {
+    if (row.seq === this.#durable?.seq) return;
+    this.#durable = foldRow(this.#durable, row);
+  }
+
+  queue(row: Row): void {
+    try {
+      this.#pending = foldRow(this.pending, row);
+    } catch (error) {
+      if (!hasCode(error, "corrupt")) throw error;
+      const attempted = `Cannot write a ${row.type} row for the task ${this.pending.id}`;
+      throw new TaskdError("conflict", `${attempted}, which is in ${this.pending.stage}`, { cause: error });
+    }
+  }
+}

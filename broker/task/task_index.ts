@@ -1,0 +1,199 @@
+/**
+ * The tasks of an audit directory, found fast: `index.jsonl` (0600) holds what lists
+ * show of each trace, with the size and time that the trace's file had then and the
+ * head that it ended with. An entry counts only while its file has that size and time;
+ * whatever else is in the directory is read anew. So the index may be old, damaged or
+ * gone at any time, and nothing is lost with it but time.
+ *
+ * Its heads are a second witness besides the traces: the last rows of a trace, or a chain
+ * that was forged as a whole, cannot be told from the true ones without.
+ *
+ * @module
+ */
+
+import { nextTurn } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
+import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
+import { isTaskId } from "./ids.ts";
+import { foldRow, type TaskRecord } from "./record.ts";
+import { sha256Hex } from "./rows.ts";
+import { isStage } from "./stages.ts";
+import { summarize, type TaskSummary } from "./summary.ts";
+import { DamagedTrace, EMPTY_HEAD, scanTrace, type TraceFault, type TraceHead, tracePath } from "./trace.ts";
+
+/** The most bytes of an index that are read: a million tasks. */
+const MAX_INDEX_BYTES = 1_073_741_824;
+/** Traces between two turns of the event loop: a millisecond's worth of what is indexed, and twenty of what is not. */
+const PER_TURN = 100;
+const VERSION = 1;
+
+/** What is known of one trace. */
+export interface TraceEntry {
+  head: TraceHead;
+  /** Bytes of the file, a torn last line included. */
+  size: number;
+  /** Milliseconds since 1970. */
+  mtime_ms: number;
+  summary: TaskSummary;
+}
+
+/** A trace that cannot be followed. */
+export interface DamagedTask {
+  id: string;
+  fault: TraceFault;
+}
+
+/** Everything in an audit directory. */
+export interface Survey {
+  /** By id. */
+  entries: Map<string, TraceEntry>;
+  /** By id. */
+  damaged: Map<string, DamagedTask>;
+  /** Traces that had to be read, because the index did not have them as they are. */
+  read: number;
+  /** Whether the index differs from what was found. */
+  stale: boolean;
+}
+
+const encoder = new TextEncoder();
+
+/** Where the index is kept. */
+export function indexPath(audit_root: string): string {
+  return `${audit_root}/index.jsonl`;
+}
+
+/**
+ * Writes the index.
+ *
+ * @throws {TaskdError} `denied`, `no_space` or `unavailable`; the old one is then as it was.
+ */
+export async function saveIndex(audit_root: string, entries: ReadonlyMap<string, TraceEntry>): Promise<void> {
+  const lines: string[] = [];
+  for (const { head, size, mtime_ms, summary } of entries.values()) {
+    lines.push(`${JSON.stringify([head.seq, head.sha256, head.bytes, size, mtime_ms, summary])}\n`);
+  }
+  const body = encoder.encode(lines.join(""));
+  const first = encoder.encode(`${JSON.stringify({ v: VERSION, sha256: sha256Hex(body) })}\n`);
+  const whole = new Uint8Array(first.length + body.length);
+  whole.set(first);
+  whole.set(body, first.length);
+  await writeFileAtomic(indexPath(audit_root), whole, 0o600);
+}
+
+/** The index, when it is there and whole; otherwise nothing, and everything is read anew. */
+function loadIndex(audit_root: string): Map<string, TraceEntry> {
+  const entries = new Map<string, TraceEntry>();
+  try {
+    const { isFile, size } = Deno.lstatSync(indexPath(audit_root));
+    if (!isFile || size > MAX_INDEX_BYTES) return entries;
+    const bytes = Deno.readFileSync(indexPath(audit_root));
+    const split = bytes.indexOf(0x0a) + 1;
+    const first = JSON.parse(new TextDecoder().decode(bytes.subarray(0, split)));
+    const body = bytes.subarray(split);
+    if (first?.v !== VERSION || first.sha256 !== sha256Hex(body)) return entries;
+    for (const line of new TextDecoder().decode(body).split("\n")) {
+      if (line === "") continue;
+      const [seq, sha256, length, size, mtime_ms, summary]: [number, string, number, number, number, TaskSummary] = JSON
+        .parse(line);
+      // Its digest says that this program wrote it; another version of it may know stages that this one does not.
+      if (!isTaskId(summary.id) || !isStage(summary.stage)) continue;
+      entries.set(summary.id, { head: { seq, sha256, bytes: length }, size, mtime_ms, summary });
+    }
+    return entries;
+  } catch {
+    // It is a cache: whatever is wrong with it, the traces have it all.
+    return new Map();
+  }
+}
+
+/**
+ * Follows a trace from its first row.
+ *
+ * @param known A head that it is known to have had.
+ * @throws {DamagedTrace} when it cannot be followed, or never had that head.
+ */
+export function readRecord(audit_root: string, id: string, known?: TraceHead): { record: TaskRecord; head: TraceHead } {
+  const path = tracePath(audit_root, id);
+  let record: TaskRecord | undefined;
+  let head = EMPTY_HEAD;
+  for (const { row, head: next } of scanTrace(path)) {
+    try {
+      record = foldRow(record, row);
+    } catch (error) {
+      if (!hasCode(error, "corrupt")) throw error;
+      throw new DamagedTrace(path, { seq: row.seq, problem: "altered", detail: error.message });
+    }
+    head = next;
+    if (head.seq === known?.seq && head.sha256 !== known.sha256) {
+      const detail = "this row, or one before, is not the one that was noted";
+      throw new DamagedTrace(path, { seq: head.seq, problem: "altered", detail });
+    }
+  }
+  if (record === undefined || head.seq < (known?.seq ?? 0)) {
+    const detail = known === undefined ? "there is no whole row" : `there were ${known.seq} rows`;
+    throw new DamagedTrace(path, { seq: head.seq + 1, problem: "missing", detail });
+  }
+  if (record.id !== id) {
+    throw new DamagedTrace(path, { seq: 1, problem: "altered", detail: `it is the trace of ${record.id}` });
+  }
+  return { record, head };
+}
+
+/** Size and time of a file; undefined when it is gone. */
+export function stamp(path: string): { size: number; mtime_ms: number } | undefined {
+  try {
+    const { size, mtime } = Deno.lstatSync(path);
+    return { size, mtime_ms: mtime?.getTime() ?? 0 };
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return undefined;
+    throw fileError(error, `Cannot look at ${path}`);
+  }
+}
+
+/**
+ * Finds every task. Needs no daemon, writes nothing.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`; a directory that is not there has no tasks.
+ */
+export async function surveyTraces(audit_root: string): Promise<Survey> {
+  const known = loadIndex(audit_root);
+  const survey: Survey = { entries: new Map(), damaged: new Map(), read: 0, stale: false };
+  let count = 0;
+  for (const id of traceIds(audit_root)) {
+    if (++count % PER_TURN === 0) await nextTurn();
+    const entry = known.get(id);
+    // Before the reading: what is written meanwhile makes the entry old, not wrong.
+    const now = stamp(tracePath(audit_root, id));
+    if (now === undefined) continue;
+    if (entry !== undefined && entry.size === now.size && entry.mtime_ms === now.mtime_ms) {
+      survey.entries.set(id, entry);
+      continue;
+    }
+    survey.read++;
+    try {
+      const { record, head } = readRecord(audit_root, id, entry?.head);
+      survey.entries.set(id, { head, ...now, summary: summarize(record) });
+    } catch (error) {
+      if (hasCode(error, "not_found")) continue;
+      const fault: TraceFault = error instanceof DamagedTrace
+        ? error.fault
+        : { seq: 1, problem: "unreadable", detail: error instanceof Error ? error.message : String(error) };
+      survey.damaged.set(id, { id, fault });
+    }
+  }
+  survey.stale = survey.read > survey.damaged.size || survey.entries.size !== known.size;
+  return survey;
+}
+
+function traceIds(audit_root: string): string[] {
+  const ids: string[] = [];
+  try {
+    for (const { name } of Deno.readDirSync(audit_root)) {
+      const id = name.slice(0, -".jsonl".length);
+      if (name.endsWith(".jsonl") && isTaskId(id)) ids.push(id);
+    }
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot read ${audit_root}`);
+  }
+  return ids;
+}
