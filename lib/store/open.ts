@@ -65,7 +65,7 @@ export interface S3StoreOptions {
 }
 
 /** What {@linkcode openStore} accepts. */
-export interface OpenStoreOptions extends Omit<StoreOptions, "backend" | "workspace"> {
+export interface OpenStoreOptions extends Omit<StoreOptions, "backend" | "workspace" | "separate_workspace"> {
   /** Directory of checkouts and caches of a store in S3; default `~/.taskd/workspaces/<hash>`. */
   workspace?: string;
   /** Used for `s3:` locations. */
@@ -105,7 +105,7 @@ export async function openStore(location: string, options: OpenStoreOptions = {}
   const backend = await openBackend(location, options);
   if (!isS3Location(location)) return await Store.open({ ...rest, backend, workspace: storeDirectory(location) });
   const directory = workspace === undefined ? workspaceAtHome(location, s3?.endpoint) : resolve(workspace);
-  return await Store.open({ ...rest, backend, workspace: directory });
+  return await Store.open({ ...rest, backend, workspace: directory, separate_workspace: true });
 }
 
 function workspaceAtHome(location: string, endpoint: string | undefined): string {

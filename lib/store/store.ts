@@ -59,6 +59,8 @@ export interface StoreOptions {
   backend: Backend;
   /** Directory of checkouts and caches; for a local store, the store's own. */
   workspace: string;
+  /** The workspace is apart from the store: it is marked as this store's, and refused when it is another's. */
+  separate_workspace?: boolean;
   /** Time; default the system's. */
   clock?: Clock;
   /** Randomness; default the system's. */
@@ -98,6 +100,7 @@ export class Store {
     const manifest = await openManifest(backend, { now: clock.now(), random });
     makeDirectory(options.workspace, options.workspace);
     const workspace = new Workspace(options.workspace, random);
+    if (options.separate_workspace) workspace.claim(manifest.store_id);
     const cache = new ChainCache(workspace, backend, clock);
     return new Store({
       backend,

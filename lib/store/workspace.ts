@@ -14,8 +14,9 @@ import { join } from "@std/path/join";
 import * as v from "valibot";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, removeIfPresent } from "../fs.ts";
+import { fileError, removeIfPresent, writeAllSync } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
+import { MANIFEST_KEY } from "./keys.ts";
 
 /** What {@linkcode Workspace.beside} names, and what lies beside such a file. */
 const TEMPORARY = /^\.[0-9a-f]{16}\.tmp/;
@@ -72,6 +73,9 @@ export interface RecordedHead {
   mark: WalMark | null;
 }
 
+/** What says whose a workspace is. */
+const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
+
 const WalMarkSchema = v.object({
   salt1: v.number(),
   salt2: v.number(),
@@ -104,6 +108,43 @@ export class Workspace {
   constructor(root: string, random: RandomBytes) {
     this.root = root;
     this.#random = random;
+  }
+
+  /**
+   * Makes the directory the workspace of one store, for good: a checkout does not tell of which store it is, and another
+   * with a branch of that name would take it for its own. Only for workspaces apart from their store.
+   *
+   * @throws {TaskdError} `usage` when it is another store's.
+   */
+  claim(store_id: string): void {
+    const path = join(this.root, "workspace.json");
+    const temporary = this.beside(path);
+    try {
+      if (isThere(join(this.root, MANIFEST_KEY))) throw this.#taken("it is a store itself");
+      if (!isThere(path)) {
+        using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
+        try {
+          writeAllSync(file, new TextEncoder().encode(JSON.stringify({ store_id })));
+          // One that a power failure left empty would be nobody's for ever.
+          file.syncSync();
+          // Of two at once, one.
+          Deno.linkSync(temporary, path);
+        } catch (error) {
+          if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+        } finally {
+          removeIfPresent(temporary);
+        }
+      }
+    } catch (error) {
+      throw fileError(error, `Cannot use the workspace ${this.root}`);
+    }
+    if (readJson(path, WorkspaceSchema)?.store_id !== store_id) throw this.#taken("it is another store's");
+  }
+
+  #taken(why: string): TaskdError {
+    return new TaskdError("usage", `Cannot use ${this.root} as a workspace: ${why}`, {
+      hint: "Name another directory, or none",
+    });
   }
 
   /** A branch's writable checkout. */
@@ -215,6 +256,16 @@ export function* filesBelow(directory: string, depth: number): Generator<string>
   for (const { name, isFile, isDirectory } of entries) {
     if (isFile) yield join(directory, name);
     else if (isDirectory && depth > 0) yield* filesBelow(join(directory, name), depth - 1);
+  }
+}
+
+function isThere(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
   }
 }
 

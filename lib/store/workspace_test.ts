@@ -33,6 +33,21 @@ Deno.test("sidecars are read back as written, and count as missing when they are
     return Promise.resolve();
   }));
 
+Deno.test("a workspace that was claimed for a store is refused to every other, and a store's own directory to all", () =>
+  withDirectory((directory) => {
+    const workspace = new Workspace(directory, new SeededRandom(1).bytes);
+    workspace.claim("a");
+    workspace.claim("a");
+    for (const text of [undefined, "{", ""]) {
+      if (text !== undefined) Deno.writeTextFileSync(`${directory}/workspace.json`, text);
+      assertThrows(() => workspace.claim("b"), TaskdError, "it is another store's");
+    }
+    assertEquals([...Deno.readDirSync(directory)].map(({ name }) => name), ["workspace.json"]);
+    Deno.writeTextFileSync(`${directory}/bstore.json`, "");
+    assertThrows(() => workspace.claim("a"), TaskdError, "it is a store itself");
+    return Promise.resolve();
+  }));
+
 Deno.test("a sidecar that cannot be written is an error that leaves nothing half done", () =>
   withDirectory((directory) => {
     const workspace = new Workspace(directory, new SeededRandom(1).bytes);

@@ -70,6 +70,10 @@ Deno.test("-workspace names the directory of checkouts, and with it who meets wh
     `${place.base}/here/checkouts/shop/main.db`,
   );
   assertEquals([...Deno.readDirSync(place.base)].map(({ name }) => name).toSorted(), ["here"]);
+  // The checkouts there are those of one store, whatever its branches are called.
+  const other = ["-store", newLocation(minio), "-workspace", "here"];
+  const { code, error } = await place.json(["create", "shop", ...other], 2);
+  assertEquals([code, String(error).endsWith("it is another store's")], ["usage", true]);
 });
 
 Deno.test("what does not reach a store is told in words of its own, and never with a secret", async () => {
