@@ -50,6 +50,7 @@ export const ERROR_CODES = {
   push_rejected: "the code host refused the push",
   git_failed: "git failed in a way that is not told apart further",
   timed_out: "a program took longer than its deadline",
+  sandbox_failed: "a sandbox or its runtime does not work",
   internal: "a defect in this program",
 } as const;
 

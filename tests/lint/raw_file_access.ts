@@ -25,6 +25,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/store/chain_cache.ts": "clones of its own immutable entries, to names that nobody has open yet",
   "lib/store/workspace.ts": "sidecars beside a checkout, none of them a database",
   "broker/settings/private_file.ts": "configuration and credential files, none of them a database",
+  "broker/agent/work_tree.ts": "files of a task's work folder, read and written in the sandbox's own process",
   "broker/egress/access_log.ts": "the egress proxy's log, which no database is",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",

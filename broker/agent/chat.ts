@@ -1,0 +1,114 @@
+/**
+ * The part of the chat/completions format that the built-in agent uses, and a reader that believes nothing: endpoints
+ * that call themselves compatible leave out, add and bend fields.
+ *
+ * @module
+ */
+
+/** A call that the model wants. */
+export interface ToolCall {
+  id: string;
+  name: string;
+  /** JSON text, as the model wrote it. */
+  arguments: string;
+}
+
+/** A message of the conversation, in the format's own spelling. */
+export type ChatMessage =
+  | { role: "system" | "user"; content: string }
+  | { role: "assistant"; content: string | null; tool_calls?: WireToolCall[] }
+  | { role: "tool"; tool_call_id: string; content: string };
+
+/** A call in the format's spelling. */
+export interface WireToolCall {
+  id: string;
+  type: "function";
+  function: { name: string; arguments: string };
+}
+
+/** What the model answered. */
+export interface Completion {
+  /** What it said; may be empty. */
+  text: string;
+  calls: ToolCall[];
+  /** Calls beyond {@linkcode MAX_CALLS}, which were dropped. */
+  dropped_calls: number;
+  /** It was cut off by the endpoint's limit of output. */
+  cut: boolean;
+}
+
+/** Calls of one answer that are done. */
+export const MAX_CALLS = 32;
+/** The longest text of an answer that is kept, in UTF-16 units. */
+const MAX_TEXT = 64 << 10;
+
+/** Reads the body of an answer; undefined when it is no chat completion. */
+export function parseCompletion(body: unknown): Completion | undefined {
+  const choices = field(body, "choices");
+  const choice = Array.isArray(choices) ? choices[0] : undefined;
+  const message = field(choice, "message");
+  if (typeof message !== "object" || message === null) return undefined;
+  const content = field(message, "content");
+  const raw = field(message, "tool_calls");
+  const calls: ToolCall[] = [];
+  const listed = Array.isArray(raw) ? raw : [];
+  for (const [index, call] of listed.slice(0, MAX_CALLS).entries()) {
+    const wanted = field(call, "function");
+    const id = field(call, "id");
+    const args = field(wanted, "arguments");
+    calls.push({
+      id: typeof id === "string" && id !== "" && id.length <= 256 ? id : `call_${index}`,
+      name: textOf(field(wanted, "name")).slice(0, 256),
+      // Some endpoints send the object itself.
+      arguments: typeof args === "object" && args !== null ? JSON.stringify(args) : textOf(args),
+    });
+  }
+  return {
+    text: readContent(content).slice(0, MAX_TEXT),
+    calls,
+    dropped_calls: Math.max(0, listed.length - MAX_CALLS),
+    cut: field(choice, "finish_reason") === "length",
+  };
+}
+
+/** The answer as the message that goes back into the conversation. */
+export function assistantMessage({ text, calls }: Completion, max_arguments: number): ChatMessage {
+  return {
+    role: "assistant",
+    content: text === "" ? null : text,
+    ...(calls.length === 0 ? {} : {
+      tool_calls: calls.map((call) => ({
+        id: call.id,
+        type: "function" as const,
+        // Arguments that are not JSON, or are huge, would make the endpoint refuse the whole conversation.
+        function: { name: call.name || "unknown", arguments: returnable(call.arguments, max_arguments) },
+      })),
+    }),
+  };
+}
+
+function returnable(json: string, max: number): string {
+  if (json.length > max) return "{}";
+  try {
+    JSON.parse(json);
+    return json;
+  } catch {
+    return "{}";
+  }
+}
+
+function readContent(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content.map((part) => textOf(field(part, "text"))).join("");
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, name)
+    ? (value as Record<string, unknown>)[name]
+    : undefined;
+}

@@ -1,0 +1,64 @@
+/**
+ * What the built-in agent is told when it starts: one line of JSON on its standard input, so that the token is neither
+ * in an environment nor in an argument. The input then stays open; its end means that the broker is gone.
+ *
+ * Everything the agent's process imports lies in this folder or in lib/: it runs without packages and without a network
+ * but the gateway's.
+ *
+ * @module
+ */
+
+/** What the agent needs to know. */
+export interface AgentConfig {
+  /** `http://host:port` of the gateway, without a path. */
+  gateway_url: string;
+  /** The task's token. */
+  token: string;
+  model: string;
+  instruction: string;
+  /** The work folder, absolute and without links. */
+  work_dir: string;
+  /** Model turns after which the agent ends. */
+  max_turns: number;
+  /** Symbolic links of the work tree that were put aside, for the prompt. */
+  links: number;
+}
+
+/** The longest line of configuration, in UTF-16 units. */
+export const MAX_CONFIG_LENGTH = 1 << 20;
+
+/** Turns when nothing else is said. */
+export const DEFAULT_MAX_TURNS = 100;
+
+/** `config` as the line that the agent reads. */
+export function encodeConfig(config: AgentConfig): string {
+  return `${JSON.stringify(config)}\n`;
+}
+
+/** Reads the line; throws a plain error that names the field. */
+export function parseConfig(line: string): AgentConfig {
+  const value: unknown = JSON.parse(line);
+  if (typeof value !== "object" || value === null) throw new Error("the configuration is not an object");
+  const fields = value as Record<string, unknown>;
+  const text = (name: keyof AgentConfig) => {
+    const field = fields[name];
+    if (typeof field !== "string" || field === "") throw new Error(`the configuration lacks ${name}`);
+    return field;
+  };
+  const count = (name: keyof AgentConfig) => {
+    const field = fields[name];
+    if (typeof field !== "number" || !Number.isSafeInteger(field) || field < 0) {
+      throw new Error(`the configuration's ${name} is not a count`);
+    }
+    return field;
+  };
+  return {
+    gateway_url: text("gateway_url"),
+    token: text("token"),
+    model: text("model"),
+    instruction: text("instruction"),
+    work_dir: text("work_dir"),
+    max_turns: count("max_turns"),
+    links: count("links"),
+  };
+}

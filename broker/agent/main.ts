@@ -1,0 +1,42 @@
+/**
+ * The built-in agent's process. The broker starts it under Deno's permissions (its work folder, the gateway, nothing
+ * else), gives it its configuration on the standard input and reads its progress from the standard output. When the
+ * input ends, the broker is gone, and so is the agent.
+ *
+ * @module
+ */
+
+import { systemClock } from "../../lib/clock.ts";
+import { MAX_CONFIG_LENGTH, parseConfig } from "./config.ts";
+import { runAgent } from "./loop.ts";
+import { ModelClient } from "./model.ts";
+import { encodeProgress, OUTCOMES, type Progress } from "./progress.ts";
+
+const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
+
+async function readFirstLine(): Promise<string> {
+  let text = "";
+  while (!text.includes("\n")) {
+    const { value, done } = await input.read();
+    if (done) throw new Error("the standard input ended before the configuration");
+    text += value;
+    if (text.length > MAX_CONFIG_LENGTH) throw new Error("the configuration is too long");
+  }
+  return text.slice(0, text.indexOf("\n"));
+}
+
+async function exitWithBroker(): Promise<never> {
+  while (!(await input.read()).done);
+  Deno.exit(OUTCOMES.failed);
+}
+
+function print(row: Progress): void {
+  const bytes = new TextEncoder().encode(encodeProgress(row));
+  for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
+}
+
+const config = parseConfig(await readFirstLine());
+exitWithBroker();
+const { gateway_url, token, model } = config;
+const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress: print });
+Deno.exit(OUTCOMES[await runAgent({ config, model: client, clock: systemClock, onProgress: print })]);

@@ -1,0 +1,163 @@
+/**
+ * Asks the gateway for chat completions, without streaming: usage is then part of every answer, and what is spent can
+ * be metered. Answers that ask for patience are waited for within bounds; every other ends the run with an outcome
+ * that says whose affair it is.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { type ChatMessage, type Completion, parseCompletion } from "./chat.ts";
+import type { AgentOutcome, Progress } from "./progress.ts";
+
+/** The largest answer that is read. */
+const MAX_ANSWER_BYTES = 8 << 20;
+/** Milliseconds one request may take: slow local models need minutes. */
+const REQUEST_MS = 10 * 60_000;
+/** Requests for one completion. */
+const MAX_ATTEMPTS = 6;
+/** The longest that one Retry-After is obeyed; a longer one is the end of the run, not of the night. */
+const MAX_WAIT_MS = 120_000;
+/** First wait after a failure without Retry-After; doubles. */
+const BACKOFF_MS = 1_000;
+
+/** Why no completion could be had. */
+export class ModelFailure extends Error {
+  /** Its name in stack traces. */
+  override name = "ModelFailure";
+  readonly outcome: AgentOutcome;
+
+  /** Ends the run with `outcome`. */
+  constructor(outcome: AgentOutcome, message: string) {
+    super(message);
+    this.outcome = outcome;
+  }
+}
+
+/** What a client needs. */
+export interface ModelClientOptions {
+  /** `http://host:port` of the gateway. */
+  gateway_url: string;
+  token: string;
+  model: string;
+  clock: Clock;
+  fetch: typeof fetch;
+  /** Told when it waits. */
+  onProgress(row: Progress): void;
+}
+
+/** Answers that another attempt may better. */
+const TRANSIENT = new Set([408, 409, 425, 500, 502, 503, 504, 529]);
+
+/** Answers that end the run. */
+const FINAL: Readonly<Record<number, [AgentOutcome, string]>> = {
+  401: ["token_refused", "the gateway does not know the task's token; the task has ended"],
+  402: ["budget_exhausted", "the task's budget is spent"],
+};
+
+/** A client of one task. */
+export class ModelClient {
+  readonly #options: ModelClientOptions;
+  /** Requests that were sent. */
+  requests = 0;
+
+  constructor(options: ModelClientOptions) {
+    this.#options = options;
+  }
+
+  /** The model's answer to a conversation; throws {@linkcode ModelFailure}. */
+  async complete(messages: readonly ChatMessage[], tools: readonly unknown[]): Promise<Completion> {
+    const { model, clock, onProgress } = this.#options;
+    const body = JSON.stringify({ model, messages, tools, tool_choice: "auto", stream: false });
+    for (let attempt = 1;; attempt++) {
+      const answer = await this.#ask(body);
+      if ("completion" in answer) return answer.completion;
+      const wait_ms = answer.wait_ms ?? BACKOFF_MS * 2 ** (attempt - 1);
+      if (attempt === MAX_ATTEMPTS || wait_ms > MAX_WAIT_MS) {
+        throw new ModelFailure("model_unavailable", `No answer after ${attempt} attempts: ${answer.why}`);
+      }
+      onProgress({ type: "waiting", wait_ms, summary: answer.why });
+      await clock.sleep(wait_ms);
+    }
+  }
+
+  async #ask(body: string): Promise<{ completion: Completion } | { why: string; wait_ms?: number }> {
+    const { gateway_url, token } = this.#options;
+    this.requests++;
+    const signal = AbortSignal.timeout(REQUEST_MS);
+    let response: Response;
+    let text: string | undefined;
+    try {
+      response = await this.#options.fetch(`${gateway_url}/v1/chat/completions`, {
+        method: "POST",
+        headers: {
+          "authorization": `Bearer ${token}`,
+          "content-type": "application/json",
+          "accept-encoding": "identity",
+        },
+        body,
+        // The gateway redirects nowhere; what does is not the gateway.
+        redirect: "error",
+        signal,
+      });
+      text = await readBounded(response);
+    } catch (error) {
+      return { why: `the gateway cannot be reached (${error instanceof Error ? error.name : "unknown"})` };
+    }
+    if (response.ok) {
+      const completion = text === undefined ? undefined : parseCompletion(parseJson(text));
+      if (completion !== undefined) return { completion };
+      throw new ModelFailure("bad_model_output", "The endpoint's answer is not a chat completion");
+    }
+    const { status } = response;
+    const why = `the answer was ${status}${describe(parseJson(text ?? ""))}`;
+    const wait_ms = retryAfter(response.headers.get("retry-after"), this.#options.clock);
+    if (status === 429) {
+      if (wait_ms === undefined || response.headers.get("x-should-retry") === "false") {
+        throw new ModelFailure("request_cap", `No more requests: ${why}`);
+      }
+      return { why, wait_ms };
+    }
+    if (TRANSIENT.has(status)) return { why, ...(wait_ms === undefined ? {} : { wait_ms }) };
+    const [outcome, meaning] = FINAL[status] ?? ["request_refused", "the request was refused"];
+    throw new ModelFailure(outcome, `The run ends: ${meaning}; ${why}`);
+  }
+}
+
+/** Milliseconds that a Retry-After header asks for. */
+function retryAfter(header: string | null, clock: Clock): number | undefined {
+  if (header === null) return undefined;
+  if (/^\d{1,9}(\.\d+)?$/.test(header)) return Number(header) * 1_000;
+  const at = Date.parse(header);
+  return Number.isNaN(at) ? undefined : Math.max(0, at - clock.now());
+}
+
+/** The answer's text; undefined when it is too large. */
+async function readBounded(response: Response): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let length = 0;
+  for await (const chunk of response.body ?? []) {
+    length += chunk.length;
+    // Leaving the loop cancels the body.
+    if (length > MAX_ANSWER_BYTES) return undefined;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What an error body says: RFC 9457's detail, or the vendors' error.message. */
+function describe(body: unknown): string {
+  if (typeof body !== "object" || body === null) return "";
+  const { detail, error } = body as { detail?: unknown; error?: { message?: unknown } | null };
+  const text = typeof detail === "string" ? detail : error?.message;
+  return typeof text === "string" ? `: ${text.slice(0, 500)}` : "";
+}

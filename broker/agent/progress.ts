@@ -1,0 +1,63 @@
+/**
+ * What the built-in agent says about its work: JSON, one row per line, on its standard output. The last row is the
+ * result. Texts are short, on one line, and free of control characters; who reads them checks that again.
+ *
+ * @module
+ */
+
+import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
+
+/** How an agent's run can end, with the process's exit code. */
+export const OUTCOMES = {
+  /** It called `finish`, or had nothing more to say. */
+  finished: 0,
+  /** Something that no other outcome names. */
+  failed: 1,
+  /** The turns were used up. */
+  turn_limit: 3,
+  /** The gateway answered 402. */
+  budget_exhausted: 4,
+  /** The gateway answered 429 for good. */
+  request_cap: 5,
+  /** The gateway answered 401: the task has ended. */
+  token_refused: 6,
+  /** The gateway or the endpoint refused the request. */
+  request_refused: 7,
+  /** Neither answered, after all attempts. */
+  model_unavailable: 8,
+  /** What the endpoint answers is not a chat completion. */
+  bad_model_output: 9,
+} as const;
+
+/** A name in {@linkcode OUTCOMES}. */
+export type AgentOutcome = keyof typeof OUTCOMES;
+
+/** One row. */
+export type Progress =
+  /** The agent asks the model. */
+  | { type: "turn"; turn: number }
+  /** What the model said beside its calls. */
+  | { type: "said"; turn: number; text: string }
+  /** A tool was called. */
+  | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }
+  /** The gateway or the endpoint asked for patience. */
+  | { type: "waiting"; wait_ms: number; summary: string }
+  /** The end. */
+  | { type: "result"; outcome: AgentOutcome; summary: string; turns: number; requests: number };
+
+/** The longest text of a row, in UTF-16 units. */
+export const MAX_PROGRESS_TEXT = 2_000;
+
+/** `text` on one line, safe to show, and not longer than `max`. */
+export function shortLine(text: string, max = MAX_PROGRESS_TEXT): string {
+  const line = sanitizeLine(text.slice(0, max + 1).replaceAll(/\s+/g, " ").trim());
+  return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
+}
+
+/** `row` as its line. */
+export function encodeProgress(row: Progress): string {
+  const safe = Object.fromEntries(
+    Object.entries(row).map(([key, value]) => [key, typeof value === "string" ? shortLine(value) : value]),
+  );
+  return `${escapeJson(JSON.stringify(safe))}\n`;
+}

@@ -1,0 +1,246 @@
+/**
+ * The files of one work folder, for an agent whose every path may be hostile.
+ *
+ * Paths are relative and stay inside; no component may be a symbolic link, a device, a FIFO or git's own folder.
+ * Deno's permissions alone do not hold this: they compare paths as written and follow links. What is opened is
+ * compared with what was looked at, and a file that has a second name is never written, since that name may be outside.
+ *
+ * @module
+ */
+
+/** A call that cannot be done; the model reads the message. */
+export class ToolError extends Error {
+  /** Its name in stack traces. */
+  override name = "ToolError";
+}
+
+/** The largest file that is read, searched, written or edited. */
+export const MAX_FILE_BYTES = 1 << 20;
+/** Entries of one folder that are listed. */
+export const MAX_LISTED = 1_000;
+/** Entries a walk looks at. */
+const MAX_WALKED = 100_000;
+/** Linux: 255 bytes per name, 4096 per path. */
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 2_048;
+
+/** Characters that some file systems ignore in a name, so that `.g\u200cit` would be `.git`. */
+const IGNORABLE = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g;
+
+/** An entry of a folder. */
+export interface ListedEntry {
+  name: string;
+  kind: "file" | "folder" | "link" | "other";
+  /** Size of a file. */
+  size_bytes?: number;
+}
+
+/** Whether `name` is git's folder in one of the spellings that a file system may take for it. */
+function isGitName(name: string): boolean {
+  const plain = name.replaceAll(IGNORABLE, "").toLowerCase().replace(/[. ]+$/, "").replace(/:.*$/, "");
+  return plain === ".git" || /^git~\d+$/.test(plain);
+}
+
+/** The components of `path`; throws {@linkcode ToolError} for what may not be named. */
+export function parsePath(path: string): string[] {
+  const shown = JSON.stringify(path.slice(0, 80));
+  const refuse = (why: string): never => {
+    throw new ToolError(`The path ${shown} is refused: ${why}`);
+  };
+  const bytes = (text: string) => new TextEncoder().encode(text).length;
+  if (path.includes("\0")) refuse("it has a NUL character");
+  if (!path.isWellFormed()) refuse("it is not valid Unicode");
+  if (path.startsWith("/")) refuse("give it relative to the work folder, without a leading /");
+  if (path.length > MAX_PATH_BYTES || bytes(path) > MAX_PATH_BYTES) refuse(`it has more than ${MAX_PATH_BYTES} bytes`);
+  const parts = path.split("/").filter((part) => part !== "" && part !== ".");
+  for (const part of parts) {
+    if (part === "..") refuse("it has .. in it; nothing outside the work folder can be reached");
+    if (bytes(part) > MAX_NAME_BYTES) refuse(`a name in it has more than ${MAX_NAME_BYTES} bytes`);
+    if (isGitName(part)) refuse("git's own folder is off limits");
+  }
+  return parts;
+}
+
+/** One work folder. */
+export class WorkTree {
+  readonly #root: string;
+
+  /** Of the folder at `root`, absolute and without links. */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** A file's text; a file that is too large, or not UTF-8, is refused. */
+  async read(path: string): Promise<string> {
+    const found = await this.#file(path);
+    if (found === undefined) throw new ToolError(`There is no file ${JSON.stringify(path)}`);
+    const file = await openSame(found, { read: true });
+    try {
+      return await readText(file, path);
+    } finally {
+      file.close();
+    }
+  }
+
+  /** Writes a whole file, making its folders; says whether it is new. */
+  async write(path: string, text: string): Promise<"created" | "replaced"> {
+    const bytes = new TextEncoder().encode(text);
+    if (bytes.length > MAX_FILE_BYTES) throw new ToolError(`A file may have at most ${MAX_FILE_BYTES} bytes`);
+    const parts = parsePath(path);
+    if (parts.length === 0) throw new ToolError("Give the path of a file");
+    const found = await this.#file(path);
+    if (found !== undefined && found.info.nlink !== null && found.info.nlink > 1) {
+      throw new ToolError(`${JSON.stringify(path)} has a second name (a hard link) and is not written`);
+    }
+    if (found === undefined) {
+      const folder = [this.#root, ...parts.slice(0, -1)].join("/");
+      await system(path, () => Deno.mkdir(folder, { recursive: true }));
+      // createNew: what appeared in the meantime, a link among it, is not followed.
+      const file = await system(
+        path,
+        () => Deno.open([this.#root, ...parts].join("/"), { write: true, createNew: true }),
+      );
+      await overwrite(file, bytes);
+      return "created";
+    }
+    await overwrite(await openSame(found, { write: true }), bytes);
+    return "replaced";
+  }
+
+  /** The entries of a folder, sorted by name, at most {@linkcode MAX_LISTED}; `more` when there were others. */
+  async list(path: string): Promise<{ entries: ListedEntry[]; more: boolean }> {
+    const { folder } = await this.#folder(path);
+    const names: Deno.DirEntry[] = [];
+    await system(path, async () => {
+      for await (const entry of Deno.readDir(folder)) {
+        if (!isGitName(entry.name)) names.push(entry);
+        if (names.length > MAX_WALKED) break;
+      }
+    });
+    names.sort((a, b) => a.name < b.name ? -1 : 1);
+    const entries: ListedEntry[] = [];
+    for (const { name } of names.slice(0, MAX_LISTED)) {
+      const info = await system(path, () => Deno.lstat(`${folder}/${name}`));
+      const kind = info.isSymlink ? "link" : info.isDirectory ? "folder" : info.isFile ? "file" : "other";
+      entries.push({ name, kind, ...(kind === "file" ? { size_bytes: info.size } : {}) });
+    }
+    return { entries, more: names.length > MAX_LISTED };
+  }
+
+  /** Paths of the regular files below a folder (or the file itself), folders in the order of their names. */
+  async *files(path: string): AsyncGenerator<string> {
+    const parts = parsePath(path);
+    const { info } = await this.#look(parts, path);
+    if (info?.isFile) return yield parts.join("/");
+    const folders = [(await this.#folder(path)).parts.join("/")];
+    let walked = 0;
+    for (let at = folders.pop(); at !== undefined; at = folders.pop()) {
+      const entries: Deno.DirEntry[] = [];
+      for await (const entry of Deno.readDir(`${this.#root}/${at}`)) {
+        if (++walked > MAX_WALKED) return;
+        if (!isGitName(entry.name)) entries.push(entry);
+      }
+      entries.sort((a, b) => a.name < b.name ? -1 : 1);
+      const below: string[] = [];
+      for (const entry of entries) {
+        const full = at === "" ? entry.name : `${at}/${entry.name}`;
+        if (entry.isFile) yield full;
+        if (entry.isDirectory) below.push(full);
+      }
+      folders.push(...below.reverse());
+    }
+  }
+
+  async #folder(path: string): Promise<{ folder: string; parts: string[] }> {
+    const parts = parsePath(path);
+    const { full, info } = await this.#look(parts, path);
+    if (info === undefined) throw new ToolError(`There is no folder ${JSON.stringify(path)}`);
+    if (!info.isDirectory) throw new ToolError(`${JSON.stringify(path)} is not a folder`);
+    return { folder: full, parts };
+  }
+
+  async #file(path: string): Promise<Found | undefined> {
+    const { full, info } = await this.#look(parsePath(path), path);
+    if (info === undefined) return undefined;
+    if (info.isDirectory) throw new ToolError(`${JSON.stringify(path)} is a folder`);
+    if (!info.isFile) throw new ToolError(`${JSON.stringify(path)} is not a regular file`);
+    return { full, info, path };
+  }
+
+  /** Looks at every component on the way, following none. */
+  async #look(parts: string[], path: string): Promise<{ full: string; info: Deno.FileInfo | undefined }> {
+    let full = this.#root;
+    let info: Deno.FileInfo | undefined = await Deno.lstat(full);
+    for (const part of parts) {
+      if (info === undefined) return { full: [this.#root, ...parts].join("/"), info };
+      if (!info.isDirectory) throw new ToolError(`${JSON.stringify(path)} goes through something that is no folder`);
+      full = `${full}/${part}`;
+      info = await lstatIfThere(full, path);
+      if (info?.isSymlink) throw new ToolError(`${JSON.stringify(path)} is or goes through a symbolic link`);
+    }
+    return { full, info };
+  }
+}
+
+interface Found {
+  full: string;
+  info: Deno.FileInfo;
+  path: string;
+}
+
+async function lstatIfThere(full: string, path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.lstat(full);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw asToolError(error, path);
+  }
+}
+
+/** Opens what was looked at, and not what was put in its place since. */
+async function openSame({ full, info, path }: Found, options: Deno.OpenOptions): Promise<Deno.FsFile> {
+  const file = await system(path, () => Deno.open(full, options));
+  const opened = await file.stat();
+  if (opened.ino === info.ino && opened.dev === info.dev && opened.isFile) return file;
+  file.close();
+  throw new ToolError(`${JSON.stringify(path)} was exchanged while it was opened`);
+}
+
+async function readText(file: Deno.FsFile, path: string): Promise<string> {
+  const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
+  let length = 0;
+  for (let count; length < bytes.length; length += count) {
+    count = await file.read(bytes.subarray(length)) ?? 0;
+    if (count === 0) break;
+  }
+  if (length > MAX_FILE_BYTES) throw new ToolError(`${JSON.stringify(path)} has more than ${MAX_FILE_BYTES} bytes`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes.subarray(0, length));
+  } catch {
+    throw new ToolError(`${JSON.stringify(path)} is not UTF-8 text`);
+  }
+}
+
+async function overwrite(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  try {
+    await file.truncate(0);
+    for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+  } finally {
+    file.close();
+  }
+}
+
+async function system<T>(path: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw asToolError(error, path);
+  }
+}
+
+function asToolError(error: unknown, path: string): ToolError {
+  if (error instanceof ToolError) return error;
+  return new ToolError(`${JSON.stringify(path)} cannot be used: ${error instanceof Error ? error.name : "it failed"}`, {
+    cause: error,
+  });
+}

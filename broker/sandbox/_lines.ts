@@ -1,0 +1,56 @@
+/**
+ * Output of unknown origin as lines that are safe to show: invalid UTF-8 is replaced, control characters are escaped,
+ * a long line is cut, and after a total nothing is passed on, though all of it is read.
+ *
+ * @module
+ */
+
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+
+/** The longest line that is passed on, in UTF-16 units; a row of the built-in agent is far below it. */
+export const MAX_LINE_LENGTH = 16 << 10;
+
+/** A count of bytes that several streams share. */
+export interface OutputBudget {
+  left_bytes: number;
+  truncated: boolean;
+}
+
+/** Reads `stream` to its end and tells `onLine` each line. */
+export async function readLines(
+  stream: ReadableStream<Uint8Array>,
+  budget: OutputBudget,
+  onLine: (text: string) => void,
+): Promise<void> {
+  const decoder = new TextDecoder();
+  let line = "";
+  let cut = false;
+  const take = (text: string) => {
+    line += text;
+    if (line.length <= MAX_LINE_LENGTH) return;
+    line = line.slice(0, MAX_LINE_LENGTH);
+    cut = true;
+  };
+  const end = () => {
+    onLine(sanitizeLine(line.replace(/\r$/, "")) + (cut ? " [line cut]" : ""));
+    line = "";
+    cut = false;
+  };
+  const consume = (text: string) => {
+    const parts = text.split("\n");
+    const rest = parts.pop()!;
+    for (const part of parts) {
+      take(part);
+      end();
+    }
+    take(rest);
+  };
+  for await (const chunk of stream) {
+    const part = chunk.subarray(0, budget.left_bytes);
+    budget.left_bytes -= part.length;
+    if (part.length < chunk.length) budget.truncated = true;
+    if (part.length > 0) consume(decoder.decode(part, { stream: true }));
+  }
+  consume(decoder.decode());
+  if (line !== "") end();
+}

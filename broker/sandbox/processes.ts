@@ -1,0 +1,65 @@
+/**
+ * The machine's processes, as far as a broker has to know them again after its own crash.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+
+/** A running process. */
+export interface RunningProcess {
+  pid: number;
+  /** Its process group. */
+  group: number;
+  /** Its command line, arguments separated by spaces. */
+  command_line: string;
+}
+
+/** Lists processes. */
+export type ProcessLister = () => Promise<RunningProcess[]>;
+
+/** Reads what `ps -axww -o pid=,pgid=,args=` prints. */
+export function parseProcesses(text: string): RunningProcess[] {
+  const found: RunningProcess[] = [];
+  for (const line of text.split("\n")) {
+    const [, pid, group, command_line] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
+    if (command_line !== undefined) found.push({ pid: Number(pid), group: Number(group), command_line });
+  }
+  return found;
+}
+
+/** Lists processes with the program at `path`; Linux and macOS have it. Not /proc, which only an unrestricted Deno may read. */
+export function psLister(path = "/bin/ps"): ProcessLister {
+  return async () => {
+    const attempted = "Cannot list the running processes";
+    let output: Deno.CommandOutput;
+    try {
+      output = await new Deno.Command(path, {
+        args: ["-axww", "-o", "pid=,pgid=,args="],
+        clearEnv: true,
+        env: { LC_ALL: "C" },
+        stdin: "null",
+      }).output();
+    } catch (cause) {
+      throw new TaskdError("sandbox_failed", `${attempted}: ${path} cannot be started`, {
+        cause,
+        hint: "Install ps (Debian: the package procps); without it, sandboxes of a crashed broker cannot be found",
+      });
+    }
+    if (!output.success) throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${output.code}`);
+    return parseProcesses(new TextDecoder().decode(output.stdout));
+  };
+}
+
+/** Sends a signal to a process (or, negative, a group); false when there is none, or none of this user's. */
+export function signalProcess(pid: number, signal: Deno.Signal): boolean {
+  try {
+    Deno.kill(pid, signal);
+    return true;
+  } catch (error) {
+    const code = (error as { code?: string }).code;
+    const gone = error instanceof Deno.errors.NotFound || error instanceof Deno.errors.PermissionDenied;
+    if (gone || code === "ESRCH" || code === "EPERM") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * What a sandbox is to the rest of the broker, whichever runtime keeps it: one task's work folder, the gateway, a wall
+ * clock, an end. Runtimes differ in what they can run; each refuses, before anything is started, what it cannot.
+ *
+ * A sandbox that was started ends exactly once, and {@linkcode Sandbox.wait} says how. What a crashed broker left
+ * behind is found again by the task ids it was started with and ended by {@linkcode SandboxRuntime.sweep}.
+ *
+ * @module
+ */
+
+/** The runtimes there can be; `deno` is embedded and needs nothing installed. */
+export type SandboxRuntimeName = "podman" | "docker" | "container" | "deno";
+
+/** The broker's own agent, which edits files and cannot run programs. */
+export interface BuiltInAgentWorkload {
+  kind: "built_in_agent";
+  /** `http://host:port` of the gateway, without a path. */
+  gateway_url: string;
+  /** The task's token for the gateway. */
+  token: string;
+  /** Model id that is asked for. */
+  model: string;
+  /** What the agent is to do. */
+  instruction: string;
+  /** Conversation turns after which it is ended; the agent's own default when absent. */
+  max_turns?: number;
+}
+
+/** A program in a container image. */
+export interface CommandWorkload {
+  kind: "command";
+  image: string;
+  /** Program and arguments. */
+  command: readonly string[];
+  /** Its whole environment. */
+  env: Readonly<Record<string, string>>;
+  /** What it sees of the host beside the work folder; both paths absolute. */
+  mounts: readonly { source: string; target: string; writable: boolean }[];
+  /** Name of the network that has the gateway and the proxy and nothing else. */
+  network: string;
+  /** Processes and threads it may have. */
+  max_pids: number;
+}
+
+/** What runs in a sandbox. */
+export type Workload = BuiltInAgentWorkload | CommandWorkload;
+
+/** A line that came out of a sandbox, safe to show and of bounded length. */
+export interface OutputLine {
+  stream: "stdout" | "stderr";
+  text: string;
+}
+
+/** How a sandbox is started. */
+export interface SandboxSpec {
+  /** The task's id: 32 hexadecimal digits. */
+  task_id: string;
+  /** The only folder of the host that it can change, absolute. */
+  work_dir: string;
+  workload: Workload;
+  /** Memory it may use. */
+  memory_bytes: number;
+  /** Milliseconds after which it is ended. */
+  timeout_ms: number;
+  /** Bytes of output that are passed on; what follows is discarded. */
+  max_output_bytes: number;
+  /** Told each line as it comes. */
+  onOutput(line: OutputLine): void;
+}
+
+/** How a sandbox ended. */
+export interface SandboxEnd {
+  /** `exited` by itself, `timed_out` at its deadline, `stopped` because {@linkcode Sandbox.stop} was called. */
+  reason: "exited" | "timed_out" | "stopped";
+  /** Exit code; 128 + n after signal n. */
+  code: number;
+  /** The signal that ended it. */
+  signal?: string;
+  /** Some of the output was discarded. */
+  output_truncated: boolean;
+}
+
+/** A running sandbox. */
+export interface Sandbox {
+  /** Resolves when nothing of it runs any more and its last line was told. */
+  wait(): Promise<SandboxEnd>;
+  /** Ends it, by force after a short grace; resolves as {@linkcode Sandbox.wait} does. */
+  stop(): Promise<SandboxEnd>;
+}
+
+/** Something that keeps sandboxes. */
+export interface SandboxRuntime {
+  readonly name: SandboxRuntimeName;
+  /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */
+  version(): Promise<string>;
+  /** Starts a sandbox; throws `invalid_config` for a workload it cannot run, `sandbox_failed` when starting fails. */
+  start(spec: SandboxSpec): Promise<Sandbox>;
+  /**
+   * Ends the sandboxes of this broker that an earlier process of it left behind, but those of the tasks in `keep`.
+   *
+   * @returns The tasks whose sandboxes were ended.
+   */
+  sweep(keep: ReadonlySet<string>): Promise<string[]>;
+}
