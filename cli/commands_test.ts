@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { S3_ENV } from "../lib/backend/s3_permissions.ts";
 import { GROUPS, type Plan } from "./command.ts";
-import { COMMANDS, environmentNames, GLOBAL_FLAGS, launchFlags } from "./commands.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
+import { environmentNames, launchFlags } from "./launch_flags.ts";
 import { commandHelp, commandsMarkdown, overview } from "./help.ts";
 import { parseCall } from "./parse.ts";
 import { branchNeeds, NO_PERMISSIONS, toDenoPermissions } from "./permissions.ts";

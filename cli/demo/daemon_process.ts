@@ -6,7 +6,7 @@
 
 import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { launchFlags } from "../commands.ts";
+import { launchFlags } from "../launch_flags.ts";
 
 /** Where the daemon works. */
 export interface DaemonOptions {

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS, findCommand, launchFlags } from "../../cli/commands.ts";
+import { COMMANDS, findCommand } from "../../cli/commands.ts";
+import { launchFlags } from "../../cli/launch_flags.ts";
 import type { CommandSpec, PositionalSpec } from "../../cli/command.ts";
 import type { ProbeReport } from "./support/probe.ts";
 

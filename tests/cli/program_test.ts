@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/completion.ts";
-import { COMMANDS, launchFlags } from "../../cli/commands.ts";
+import { COMMANDS } from "../../cli/commands.ts";
+import { launchFlags } from "../../cli/launch_flags.ts";
 import { makePlace } from "./support/taskd.ts";
 
 Deno.test("taskd version says which build runs on what", async () => {

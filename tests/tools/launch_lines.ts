@@ -8,7 +8,7 @@
  */
 
 import { join } from "@std/path/join";
-import { launchFlags } from "../../cli/commands.ts";
+import { launchFlags } from "../../cli/launch_flags.ts";
 
 /** The lines, by where they stand. */
 export interface LaunchLines {
