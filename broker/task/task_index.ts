@@ -41,6 +41,8 @@ export interface TraceEntry {
 export interface DamagedTask {
   id: string;
   fault: TraceFault;
+  /** What the index has noted of it: kept, or a forged trace would be believed the next time. */
+  noted?: TraceEntry;
 }
 
 /** Everything in an audit directory. */
@@ -178,10 +180,11 @@ export async function surveyTraces(audit_root: string): Promise<Survey> {
       const fault: TraceFault = error instanceof DamagedTrace
         ? error.fault
         : { seq: 1, problem: "unreadable", detail: error instanceof Error ? error.message : String(error) };
-      survey.damaged.set(id, { id, fault });
+      survey.damaged.set(id, { id, fault, ...(entry === undefined ? {} : { noted: entry }) });
     }
   }
-  survey.stale = survey.read > survey.damaged.size || survey.entries.size !== known.size;
+  const noted = [...survey.damaged.values()].filter((task) => task.noted !== undefined).length;
+  survey.stale = survey.read > survey.damaged.size || survey.entries.size + noted !== known.size;
   return survey;
 }
 

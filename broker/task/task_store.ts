@@ -270,6 +270,7 @@ export class TaskStore {
       if (now === undefined || (entry.size < 0 && now.size !== entry.head.bytes)) continue;
       entries.set(id, { ...entry, size: now.size, mtime_ms: now.mtime_ms });
     }
+    for (const { id, noted } of this.#damaged.values()) if (noted !== undefined) entries.set(id, noted);
     try {
       await saveIndex(this.audit_root, entries);
       this.#stale = false;

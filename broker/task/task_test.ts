@@ -75,7 +75,7 @@ Deno.test("approval_timeout denies by the given clock; approving afterwards is 4
     await task.close();
   }));
 
-Deno.test("a clock step neither holds a gate open nor shuts it for good before a restart", () =>
+Deno.test("a wall clock that is set back while a task waits does not hold its gate open", () =>
   withRoot(async (root, clock) => {
     const task = await atTheGate(root, clock);
     clock.jump(-86_400_000);
