@@ -1,0 +1,291 @@
+/**
+ * The embedded runtime: the built-in agent in a Deno process of its own, held by Deno's permissions.
+ *
+ * The process may read and write the task's work folder and connect to the gateway's address and port. It has no
+ * environment, no subprocesses, no system information, no native code, no imports but the agent's own modules, and a
+ * bounded heap. Its configuration goes through its standard input, whose end is its own. It is the leader of a process
+ * group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside while it runs, because
+ * permissions follow them.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
+import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
+import { type OutputBudget, readLines } from "./_lines.ts";
+import { type ParkedLink, parkLinks, restoreLinks } from "./_links.ts";
+import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
+import type {
+  BuiltInAgentWorkload,
+  Sandbox,
+  SandboxEnd,
+  SandboxRuntime,
+  SandboxRuntimeName,
+  SandboxSpec,
+} from "./runtime.ts";
+// Makes the agent part of the program, so that whatever caches or packs it has it.
+import type {} from "../agent/main.ts";
+
+/** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
+const GRACE_MS = 1_000;
+/** Milliseconds between looks at whether swept processes are gone, and how often one looks. */
+const SWEEP_LOOK_MS = 50;
+const SWEEP_LOOKS = 100;
+/** V8 does not start with less. */
+const MIN_HEAP_MIB = 32;
+
+/** The argument by which a process is known again; see {@linkcode DenoRuntime.sweep}. */
+const MARKER = "--taskd-sandbox=";
+
+/** How the runtime is made. */
+export interface DenoRuntimeOptions {
+  /** The deno program, absolute. */
+  deno_path: string;
+  /** Deno's cache (DENO_DIR), absolute; the agent cannot read it, the runtime below it does. */
+  cache_dir: string;
+  /** Tells this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  owner: string;
+  clock: Clock;
+  /** Lists the machine's processes; `ps` when absent. */
+  listProcesses?: ProcessLister;
+  /** URL of the agent's module; a test may put another in its place. */
+  agent_module?: string;
+}
+
+/** Keeps sandboxes by Deno's permissions alone. */
+export class DenoRuntime implements SandboxRuntime {
+  readonly name: SandboxRuntimeName = "deno";
+  readonly #options: DenoRuntimeOptions;
+  readonly #listProcesses: ProcessLister;
+
+  /** Throws `usage` when `owner` is not hexadecimal. */
+  constructor(options: DenoRuntimeOptions) {
+    if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
+    this.#options = options;
+    this.#listProcesses = options.listProcesses ?? psLister();
+  }
+
+  /** The version of the deno program. */
+  async version(): Promise<string> {
+    const { deno_path } = this.#options;
+    const attempted = "Cannot learn the embedded runtime's version";
+    const command = new Deno.Command(deno_path, {
+      args: ["--version"],
+      env: this.#env(),
+      clearEnv: true,
+      stdin: "null",
+    });
+    const { success, stdout } = await command.output().catch((cause) => {
+      throw failed(`${attempted}: ${deno_path} cannot be started`, cause);
+    });
+    const version = /^deno (\d+\.\d+\.\d+\S*)/.exec(new TextDecoder().decode(stdout))?.[1];
+    if (!success || version === undefined) throw failed(`${attempted}: ${deno_path} is not deno`);
+    return version;
+  }
+
+  /** Starts the built-in agent; refuses every other workload. */
+  async start(spec: SandboxSpec): Promise<Sandbox> {
+    const attempted = `Cannot start the sandbox of task ${spec.task_id.slice(0, 64)}`;
+    const { workload } = spec;
+    if (workload.kind !== "built_in_agent") {
+      throw new TaskdError("invalid_config", `${attempted}: the embedded runtime runs no programs`, {
+        hint: "Use agent_d, whose built-in client needs none, without setup commands; or install podman",
+      });
+    }
+    if (!/^[0-9a-f]{32}$/.test(spec.task_id)) throw new TaskdError("usage", `${attempted}: that is no task id`);
+    const gateway = gatewayAddress(workload, attempted);
+    const work_dir = await realFolder(spec.work_dir, attempted);
+    const links = await parkLinks(work_dir);
+    let child: Deno.ChildProcess;
+    try {
+      child = new Deno.Command(this.#options.deno_path, {
+        args: this.#args(spec, gateway),
+        cwd: work_dir,
+        env: this.#env(),
+        clearEnv: true,
+        detached: true,
+        stdin: "piped",
+        stdout: "piped",
+        stderr: "piped",
+      }).spawn();
+    } catch (cause) {
+      await restoreLinks(links);
+      throw failed(`${attempted}: ${this.#options.deno_path} cannot be started`, cause);
+    }
+    const config = encodeConfig({
+      gateway_url: workload.gateway_url,
+      token: workload.token,
+      model: workload.model,
+      instruction: workload.instruction,
+      work_dir,
+      max_turns: workload.max_turns ?? DEFAULT_MAX_TURNS,
+      links: links.length,
+    });
+    return new DenoSandbox(child, { spec, config, links, clock: this.#options.clock });
+  }
+
+  /**
+   * Ends what an earlier process of this broker left. A process is known by its whole command line: this deno program
+   * first, the marker with this owner and a task id last; and it is looked at again right before it is killed.
+   */
+  async sweep(keep: ReadonlySet<string>): Promise<string[]> {
+    const swept = new Set<string>();
+    for (let look = 0; look < SWEEP_LOOKS; look++) {
+      const orphans = (await this.#listProcesses()).flatMap((process) => {
+        const task_id = this.#taskOf(process);
+        return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
+      });
+      if (orphans.length === 0) return [...swept];
+      for (const { pid, group, task_id } of orphans) {
+        // The leader of its group, unless somebody else started it.
+        if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) swept.add(task_id);
+      }
+      await this.#options.clock.sleep(SWEEP_LOOK_MS);
+    }
+    throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
+      hint: `Look for processes with ${MARKER}${this.#options.owner} and end them`,
+    });
+  }
+
+  #taskOf({ command_line }: RunningProcess): string | undefined {
+    const { deno_path, owner } = this.#options;
+    if (!command_line.startsWith(`${deno_path} run --no-prompt `)) return undefined;
+    const last = command_line.slice(command_line.lastIndexOf(" ") + 1);
+    const start = `${MARKER}${owner}:`;
+    const task_id = last.startsWith(start) ? last.slice(start.length) : "";
+    return /^[0-9a-f]{32}$/.test(task_id) ? task_id : undefined;
+  }
+
+  #args({ task_id, memory_bytes }: SandboxSpec, gateway: string): string[] {
+    const { agent_module, owner } = this.#options;
+    const heap_mib = Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20)));
+    const module = agent_module ?? import.meta.resolve("../agent/main.ts");
+    return [
+      "run",
+      "--no-prompt",
+      "--no-config",
+      "--no-lock",
+      "--no-npm",
+      "--cached-only",
+      "--no-check",
+      ...(module.startsWith("file:") ? ["--no-remote"] : []),
+      `--v8-flags=--max-old-space-size=${heap_mib}`,
+      // The work folder, where the process starts. By its name it could not be granted if that has a comma.
+      "--allow-read=.",
+      "--allow-write=.",
+      `--allow-net=${gateway}`,
+      "--deny-env",
+      "--deny-run",
+      "--deny-sys",
+      "--deny-ffi",
+      "--deny-import",
+      module,
+      `${MARKER}${owner}:${task_id}`,
+    ];
+  }
+
+  /** Deno itself reads these; the agent may read none. */
+  #env(): Record<string, string> {
+    return { DENO_DIR: this.#options.cache_dir, DENO_NO_UPDATE_CHECK: "1", DENO_NO_PACKAGE_JSON: "1", NO_COLOR: "1" };
+  }
+}
+
+interface SandboxParts {
+  spec: SandboxSpec;
+  config: string;
+  links: readonly ParkedLink[];
+  clock: Clock;
+}
+
+class DenoSandbox implements Sandbox {
+  readonly #child: Deno.ChildProcess;
+  readonly #parts: SandboxParts;
+  readonly #end: Promise<SandboxEnd>;
+  readonly #over = new AbortController();
+  #reason: SandboxEnd["reason"] = "exited";
+
+  constructor(child: Deno.ChildProcess, parts: SandboxParts) {
+    this.#child = child;
+    this.#parts = parts;
+    this.#end = this.#run();
+    // Whoever waits is told; nobody has to.
+    this.#end.catch(() => {});
+  }
+
+  wait(): Promise<SandboxEnd> {
+    return this.#end;
+  }
+
+  stop(): Promise<SandboxEnd> {
+    this.#terminate("stopped");
+    return this.#end;
+  }
+
+  async #run(): Promise<SandboxEnd> {
+    const { spec, links, clock } = this.#parts;
+    const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
+    const tell = (stream: "stdout" | "stderr") => (text: string) => spec.onOutput({ stream, text });
+    const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
+    const output = Promise.allSettled([
+      readLines(this.#child.stdout, budget, tell("stdout")),
+      readLines(this.#child.stderr, budget, tell("stderr")),
+    ]);
+    const writer = this.#child.stdin.getWriter();
+    // It may end before it has read everything; its exit code says why.
+    const fed = writer.write(new TextEncoder().encode(this.#parts.config)).catch(() => {});
+    try {
+      const { code, signal } = await this.#child.status;
+      // Whatever else is in the group ends with its leader.
+      signalProcess(-this.#child.pid, "SIGKILL");
+      const failures = (await output).filter((result) => result.status === "rejected");
+      if (failures[0] !== undefined) throw failures[0].reason;
+      return {
+        reason: this.#reason,
+        code,
+        ...(signal === null ? {} : { signal }),
+        output_truncated: budget.truncated,
+      };
+    } finally {
+      this.#over.abort();
+      await deadline;
+      await fed;
+      await writer.close().catch(() => {});
+      await restoreLinks(links);
+    }
+  }
+
+  #terminate(reason: SandboxEnd["reason"]): void {
+    if (this.#over.signal.aborted || this.#reason !== "exited") return;
+    this.#reason = reason;
+    signalProcess(-this.#child.pid, "SIGTERM");
+    this.#parts.clock.sleep(GRACE_MS, this.#over.signal).then(
+      () => signalProcess(-this.#child.pid, "SIGKILL"),
+      () => {},
+    );
+  }
+}
+
+/** `host:port` for the permission. */
+function gatewayAddress({ gateway_url }: BuiltInAgentWorkload, attempted: string): string {
+  const url = URL.parse(gateway_url);
+  if (url === null || url.protocol !== "http:" || url.pathname !== "/" || url.search !== "" || url.username !== "") {
+    throw new TaskdError("usage", `${attempted}: the gateway's address is not http://host:port`);
+  }
+  return `${url.hostname}:${url.port === "" ? 80 : url.port}`;
+}
+
+async function realFolder(path: string, attempted: string): Promise<string> {
+  try {
+    const real = await Deno.realPath(path);
+    if ((await Deno.stat(real)).isDirectory && real !== "/") return real;
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+  throw new TaskdError("usage", `${attempted}: the work folder ${path} is not a folder`);
+}
+
+function failed(message: string, cause?: unknown): TaskdError {
+  return new TaskdError("sandbox_failed", message, { cause, hint: "Check that deno is installed and can be executed" });
+}
