@@ -6,7 +6,7 @@
  */
 
 import { nextTurn } from "../../lib/clock.ts";
-import { isUtf8, pathText, type RawPath } from "./_records.ts";
+import { isAscii, isUtf8, pathText, type RawPath } from "./_records.ts";
 import type { RawChange } from "./facts.ts";
 import type { ChangeDetails } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
@@ -46,7 +46,7 @@ export async function readDetails(
 async function readSizes(git: Git, changes: readonly RawChange[], run: GitRunOptions): Promise<number[]> {
   if (changes.length === 0) return [];
   const stdin = new TextEncoder().encode(changes.map(({ change }) => `${change.oid_after}\n`).join(""));
-  const text = await git.text(["cat-file", "--batch-check=%(objectsize)"], { ...run, stdin });
+  const text = await git.text(["cat-file", "--buffer", "--batch-check=%(objectsize)"], { ...run, stdin });
   return text.split("\n").map(Number);
 }
 
@@ -61,7 +61,7 @@ async function readLinks(
   ).slice(0, MAX_LINKS);
   if (links.length === 0) return;
   const stdin = new TextEncoder().encode(links.map(({ change }) => `${change.oid_after}\n`).join(""));
-  const { stdout } = await git.run(["cat-file", "--batch=%(objectsize)"], { ...run, stdin });
+  const { stdout } = await git.run(["cat-file", "--buffer", "--batch=%(objectsize)"], { ...run, stdin });
   let at = 0;
   for (const { path } of links) {
     const size = details.get(path)!.size!;
@@ -93,9 +93,6 @@ function findTwins(paths: readonly RawPath[]): Map<string, RawPath[]> {
   return by_fold;
 }
 
-// deno-lint-ignore no-control-regex
-const ASCII = /^[\u0000-\u007f]*$/;
-
 function fold(path: RawPath): string {
-  return ASCII.test(path) ? path.toLowerCase() : pathText(path).normalize("NFC").toLowerCase();
+  return isAscii(path) ? path.toLowerCase() : pathText(path).normalize("NFC").toLowerCase();
 }

@@ -24,16 +24,26 @@ export function binary(bytes: Uint8Array): string {
 
 /** The bytes of raw text. */
 export function bytesOf(raw: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(Buffer.from(raw, "latin1"));
+  return new Uint8Array(Buffer.from(raw, "latin1"));
+}
+
+// deno-lint-ignore no-control-regex
+const ASCII = /^[\u0000-\u007f]*$/;
+
+/** Whether raw text is ASCII, which nearly every path is: the short way round decoding. */
+export function isAscii(raw: string): boolean {
+  return ASCII.test(raw);
 }
 
 /** The path as text; bytes that are no UTF-8 become U+FFFD. */
 export function pathText(raw: RawPath): string {
+  if (isAscii(raw)) return raw;
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytesOf(raw));
 }
 
 /** Whether a path is UTF-8: only such paths can be handed to the file system here. */
 export function isUtf8(raw: RawPath): boolean {
+  if (isAscii(raw)) return true;
   try {
     new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(raw));
     return true;
@@ -62,6 +72,7 @@ export function isGitName(name: string): boolean {
 
 /** Whether git would refuse this path, or a checkout of it would write into somebody's git directory. */
 export function hasGitComponent(raw: RawPath): boolean {
+  if (isAscii(raw) && !/git/i.test(raw)) return false;
   // A backslash parts names on Windows.
   return pathText(raw).split(/[/\\]/).some(isGitName);
 }

@@ -122,7 +122,8 @@ async function collect(stream: ReadableStream<Uint8Array>, max: number, onExcess
     if (length >= max && chunk.length > 0) onExcess();
     const part = chunk.subarray(0, Math.max(0, max - length));
     if (part.length < chunk.length) onExcess();
-    chunks.push(part);
+    // A copy: a chunk of two bytes keeps the whole buffer alive that it was read into.
+    chunks.push(part.slice());
     length += part.length;
   }
   return joined(chunks, length);
@@ -132,7 +133,7 @@ async function collectTail(stream: ReadableStream<Uint8Array>, max: number) {
   let chunks: Uint8Array[] = [];
   let length = 0;
   for await (const chunk of stream) {
-    chunks.push(chunk);
+    chunks.push(chunk.slice());
     length += chunk.length;
     if (length > 2 * max) {
       chunks = [joined(chunks, length).subarray(length - max)];
