@@ -62,7 +62,8 @@ export const SECTIONS: readonly Section[] = [
     compact_materializes: "Compact always materializes.",
     materialize_flag: "`--materialize` makes promote and rollback materialize.",
     depth_floor: "Everything materializes at the depth floor: `-snapshot-every` in the daemon, 16 at rest.",
-    fork_paths: "A fork's copy path is fast (objects shared or copied whole) or slow (materialized and encoded anew).",
+    fork_paths:
+      "A fork's copy path is fast (objects shared, cloned, or copied by the server) or slow (materialized and encoded anew).",
     "files.checkout": "`checkouts/<db>/<branch>.db` is the writable checkout and never evicted.",
     "files.sum": "Its `.sum` has `chain_id`, `size`, `mtime_ns`, `change_counter`, `stamped_ns`, `shadow`.",
     "files.shadow":
@@ -194,6 +195,7 @@ export const SECTIONS: readonly Section[] = [
     token: "16 characters at least; a fingerprint of 8.",
     object_store:
       "60 s for an answer to begin; 15 min and more by size for calls; 60 s without progress for downloads.",
+    multipart_copy: "Copies inside a bucket of objects over 5 GiB are made in parts.",
     multipart_cleanup: "Abandoned multipart uploads are the operator's to clean, by a rule of the bucket.",
     storage_reclaim: "Destroy removes the ref; what children need stays. Objects are counted, not lineages.",
     concurrency: "One session for a branch.",

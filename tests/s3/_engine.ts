@@ -170,6 +170,7 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     assertEquals((await hosts[0]!.branches("shop")).length, 5);
   });
 
+  // conformance: 2.fork_paths
   promise("a database of several parts survives the way there and back", async (bucket) => {
     const store = await bucket.host();
     // Random bytes, which no codec makes smaller, beyond two parts of an upload.
@@ -234,6 +235,7 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     assertEquals(await dumpDigest((await elsewhere.checkout(at("shop@kept"))).path), digest);
   });
 
+  // conformance: 8.multipart_copy 2.fork_paths
   Deno.test(`${name}: an object above the limit of one copy request is copied in parts, whole`, async () => {
     await using bucket = await emptyS3(place(), { single_copy_bytes: 5 * MIB, part_bytes: 5 * MIB });
     const { backend } = bucket;

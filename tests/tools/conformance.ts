@@ -46,7 +46,10 @@ function* testFiles(directory: string): Generator<string> {
   for (const entry of Deno.readDirSync(directory)) {
     const path = `${directory}/${entry.name}`;
     if (entry.isDirectory) yield* testFiles(path);
-    else if (entry.name.endsWith("_test.ts")) yield path;
+    // Helpers under tests/ hold suites that several servers or file systems run.
+    else if (entry.name.endsWith("_test.ts") || (entry.name.endsWith(".ts") && path.startsWith(`${ROOT}tests/`))) {
+      yield path;
+    }
   }
 }
 
@@ -56,7 +59,7 @@ function nameBelow(lines: string[], where: string): string {
   const name = match?.[1] ?? match?.[2];
   if (name === undefined) throw new Error(`${where}: no test stands below the marker`);
   // What a template adds says which tool is missing, or which case it is.
-  return name.replace(/\$\{[^}]*\}/g, "").trim();
+  return name.replace(/\$\{[^}]*\}/g, "").replace(/^[:, ]+/, "").trim();
 }
 
 /** The page's text. */
