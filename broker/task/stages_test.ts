@@ -87,3 +87,12 @@ Deno.test("a move that the table does not have does not compile", () => {
 Deno.test("isStage() does not take the names of Object's own members for stages", () => {
   assertEquals(["running", "constructor", "__proto__", ""].map(isStage), [true, false, false, false]);
 });
+
+Deno.test("docs/tasks.md has the table of stages as it is", async () => {
+  const document = await Deno.readTextFile(new URL("../../docs/tasks.md", import.meta.url));
+  const words = (cell: string) => [...cell.matchAll(/`(\w+)`/g)].map((match) => match[1]!);
+  const documented = document.split("\n").map((line) => line.split("|").slice(1, -1)).filter((cells) => {
+    return cells.length === 4 && isStage(words(cells[0]!)[0] ?? "");
+  }).map(([stage, _, next, ends]) => [words(stage!)[0]!, words(next!), words(ends!)]);
+  assertEquals(documented, ALL.map((stage) => [stage, [...STAGES[stage].next], [...STAGES[stage].ends]]));
+});

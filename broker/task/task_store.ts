@@ -17,7 +17,7 @@ import type { Stage } from "./stages.ts";
 import { summarize, type TaskSummary } from "./summary.ts";
 import { Task, type TaskChange } from "./task.ts";
 import { type DamagedTask, readRecord, saveIndex, stamp, surveyTraces, type TraceEntry } from "./task_index.ts";
-import { EMPTY_HEAD, scanTrace, tracePath, type Verdict, verifyTrace } from "./trace.ts";
+import { DamagedTrace, EMPTY_HEAD, scanTrace, tracePath, type Verdict, verifyTrace } from "./trace.ts";
 
 /** What {@linkcode TaskStore.open} accepts. */
 export interface TaskStoreOptions {
@@ -203,10 +203,19 @@ export class TaskStore {
     return this.#open.get(id)?.record ?? readRecord(this.audit_root, id, this.#entries.get(id)?.head).record;
   }
 
-  /** Whether the trace of a task is what was written, by itself and by the head that was noted. */
+  /** Whether the trace of a task is what was written, by itself and by the head that was noted, and makes sense. */
   verify(id: string): Verdict {
     this.#assertId(id);
-    return verifyTrace(this.audit_root, id, this.#open.get(id)?.head ?? this.#entries.get(id)?.head);
+    const noted = this.#open.get(id)?.head ?? this.#entries.get(id)?.head ?? this.#damaged.get(id)?.noted?.head;
+    const verdict = verifyTrace(this.audit_root, id, noted);
+    if (!verdict.intact) return verdict;
+    try {
+      readRecord(this.audit_root, id);
+      return verdict;
+    } catch (error) {
+      if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
+      throw error;
+    }
   }
 
   #assertId(id: string): void {

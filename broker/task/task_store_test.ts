@@ -189,6 +189,20 @@ Deno.test("a damaged trace is shown, followed up to its damage, not continued, a
     await store.close();
   }));
 
+Deno.test("a trace whose chain holds and whose moves are impossible is damaged: nobody approved what it pushed", () =>
+  withRoot(async (root) => {
+    Deno.mkdirSync(root);
+    const id = newTaskId(random.bytes);
+    const pushed = { branch: "b", commit: "c" };
+    const push: TaskEvent = staged({ from: "pushing", to: "done", outcome: "pushed", reason: "r", pushed });
+    plantTrace(root, [created(id), ...TO_THE_GATE.map(staged), push]);
+    const store = await TaskStore.open(root, options);
+    assertEquals(store.damaged().map(({ id, fault }) => [id, fault.seq]), [[id, 6]]);
+    const verdict = store.verify(id);
+    assertEquals(!verdict.intact && verdict.fault.detail.includes("not in pushing"), true);
+    await store.close();
+  }));
+
 Deno.test("a follower gets every row once, those of the past and those to come, and an end", () =>
   withRoot(async (root) => {
     const store = await TaskStore.open(root, options);

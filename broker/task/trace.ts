@@ -84,10 +84,11 @@ export function* scanTrace(
   let head = after;
   let pending: Uint8Array = new Uint8Array();
   let at = after.bytes;
-  const chunk = new Uint8Array(CHUNK_BYTES);
-  file.seekSync(at, Deno.SeekMode.Start);
+  // Most traces are smaller than a chunk, and a survey reads very many.
+  const chunk = new Uint8Array(Math.min(CHUNK_BYTES, Math.max(1, file.statSync().size - at)));
+  if (at > 0) file.seekSync(at, Deno.SeekMode.Start);
   while (at < end) {
-    const count = readSome(file, chunk.subarray(0, Math.min(CHUNK_BYTES, end - at)), path);
+    const count = readSome(file, chunk.subarray(0, Math.min(chunk.length, end - at)), path);
     if (count === 0) return { bytes: pending.length };
     at += count;
     let from = 0;

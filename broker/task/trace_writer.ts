@@ -18,6 +18,8 @@ import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, t
 
 /** From here on output is no longer written, so that there is always room for what decides. */
 export const MAX_OUTPUT_TRACE_BYTES = 50_331_648;
+/** Output is refused while this much waits for the disk: who produces it has to wait for it to be written. */
+export const MAX_QUEUED_OUTPUT_BYTES = 4_194_304;
 
 interface Waiting {
   encoded: EncodedRow;
@@ -138,13 +140,16 @@ export class TraceWriter {
    * @param check Called with the row before it is queued; what it throws keeps the row out.
    * @returns The row as it reads.
    * @throws {TaskdError} `no_space`, `denied`, `unavailable`: it is not written. `invalid_request` or `too_large`: it
-   * breaks a limit. `fenced`: somebody else has changed the file.
+   * breaks a limit. `overloaded`: too much output waits already. `fenced`: somebody else has changed the file.
    */
   append(event: TaskEvent, check: (row: Row) => void = () => {}): Promise<Row> {
     try {
       if (this.#broken !== undefined) throw this.#broken;
       if (this.#closed) throw new TaskdError("stopping", `Cannot write to ${this.path}: it is closed`);
       const { seq, sha256: prev, bytes } = this.#next;
+      if (event.type === "output" && bytes - this.#durable.bytes > MAX_QUEUED_OUTPUT_BYTES) {
+        throw new TaskdError("overloaded", `Cannot write to ${this.path}: the disk does not keep up with the output`);
+      }
       const limit = event.type === "output" ? MAX_OUTPUT_TRACE_BYTES : MAX_TRACE_BYTES;
       const encoded = encodeRow(event, { seq: seq + 1, now_ms: this.#clock.now(), prev });
       if (bytes + encoded.line.length > limit) {

@@ -114,6 +114,20 @@ Deno.test("a file that somebody else appends to, or removes, takes no more rows"
     }
   }));
 
+Deno.test("output that comes faster than the disk is refused; what decides is not", () =>
+  withRoot(async (root) => {
+    const writer = await TraceWriter.create(root, CREATED, { clock });
+    const output = { type: "output", channel: "stdout", text: "x".repeat(16_000) } as const;
+    const flood = Promise.allSettled(Array.from({ length: 1_000 }, () => writer.append(output)));
+    const move = writer.append(staged(TO_THE_GATE[0]!));
+    const refusals = (await flood).filter(({ status }) => status === "rejected").length;
+    assertEquals(refusals > 700 && refusals < 750, true);
+    assertEquals((await move).seq, 1_002 - refusals);
+    assertEquals((await writer.append(output)).type, "output");
+    await writer.close();
+    assertEquals(verifyTrace(root, ID).intact, true);
+  }));
+
 Deno.test("a row that breaks a limit is refused and the next one follows on", () =>
   withRoot(async (root) => {
     const writer = await TraceWriter.create(root, CREATED, { clock });
