@@ -51,6 +51,12 @@ interface Tool {
   run(args: Arguments, context: ToolContext): Promise<ToolAnswer>;
 }
 
+const IS_OF_TYPE: Readonly<Record<Parameter["type"], (value: unknown) => boolean>> = {
+  string: (value) => typeof value === "string",
+  integer: Number.isSafeInteger,
+  boolean: (value) => typeof value === "boolean",
+};
+
 const PATH: Parameter = { type: "string", description: "Path relative to the work folder, such as src/main.ts" };
 
 /** Every tool. */
@@ -203,7 +209,7 @@ class Arguments {
       const parameter = Object.hasOwn(parameters, name) ? parameters[name] : undefined;
       if (parameter === undefined) throw new ToolError(`There is no argument ${JSON.stringify(name.slice(0, 64))}`);
       if (value === null && parameter.optional) delete this.#values[name];
-      else if (parameter.type === "integer" ? !Number.isSafeInteger(value) : typeof value !== parameter.type) {
+      else if (!IS_OF_TYPE[parameter.type](value)) {
         throw new ToolError(`The argument ${name} must be of type ${parameter.type}`);
       }
     }

@@ -209,9 +209,10 @@ async function openSame({ full, info, path }: Found, options: Deno.OpenOptions):
 async function readText(file: Deno.FsFile, path: string): Promise<string> {
   const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
   let length = 0;
-  for (let count; length < bytes.length; length += count) {
-    count = await file.read(bytes.subarray(length)) ?? 0;
-    if (count === 0) break;
+  while (length < bytes.length) {
+    const count = await file.read(bytes.subarray(length));
+    if (count === null) break;
+    length += count;
   }
   if (length > MAX_FILE_BYTES) throw new ToolError(`${JSON.stringify(path)} has more than ${MAX_FILE_BYTES} bytes`);
   try {

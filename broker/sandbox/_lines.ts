@@ -6,9 +6,7 @@
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-
-/** The longest line that is passed on, in UTF-16 units; a row of the built-in agent is far below it. */
-export const MAX_LINE_LENGTH = 16 << 10;
+import { MAX_LINE_LENGTH } from "./runtime.ts";
 
 /** A count of bytes that several streams share. */
 export interface OutputBudget {

@@ -45,6 +45,12 @@ export interface CommandWorkload {
 /** What runs in a sandbox. */
 export type Workload = BuiltInAgentWorkload | CommandWorkload;
 
+/**
+ * Where a line of output is cut, in UTF-16 units before control characters are escaped; a row of the built-in agent is
+ * far below it.
+ */
+export const MAX_LINE_LENGTH = 16 << 10;
+
 /** A line that came out of a sandbox, safe to show and of bounded length. */
 export interface OutputLine {
   stream: "stdout" | "stderr";

@@ -15,7 +15,7 @@ import type { OutputLine, SandboxSpec } from "../../../broker/sandbox/runtime.ts
 export const OWNER = randomHex(systemRandom, 16);
 
 /** Deno's own cache, as the child is to use it. */
-const CACHE_DIR = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
+export const CACHE_DIR = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
 
 /** A place with a work folder, and room beside it that a sandbox must not reach. */
 export class Place implements AsyncDisposable {
@@ -96,4 +96,9 @@ export class Place implements AsyncDisposable {
 /** Command lines of processes that still run for `task_id`. */
 export async function processesOf(task_id: string): Promise<string[]> {
   return (await psLister()()).map(({ command_line }) => command_line).filter((line) => line.includes(`:${task_id}`));
+}
+
+/** Resolves once nothing runs for `task_id` any more; the caller's test has a deadline of its own. */
+export async function allGone(task_id: string): Promise<void> {
+  while ((await processesOf(task_id)).length > 0) await systemClock.sleep(20);
 }

@@ -1,0 +1,141 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { randomHex, systemRandom } from "../../../lib/clock.ts";
+import { MAX_LINE_LENGTH } from "../../../broker/sandbox/runtime.ts";
+import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
+import { parseProcesses } from "../../../broker/sandbox/processes.ts";
+import { VirtualClock } from "../../support/clock.ts";
+import { ModelServer } from "./_model_server.ts";
+import { allGone, CACHE_DIR, OWNER, Place, processesOf } from "./_sandbox.ts";
+
+const STUBBORN = import.meta.resolve("./_stubborn_agent.ts");
+const NOWHERE = "http://127.0.0.1:1";
+
+Deno.test("stop() at any moment leaves no process", async () => {
+  for (const moment of ["at once", "while it asks the model", "after its end"]) {
+    await using place = new Place();
+    await using model = new ModelServer(
+      moment === "after its end" ? [{ calls: [["finish", { summary: "x" }]] }] : ["hang"],
+    );
+    const sandbox = await place.runtime().start(place.spec(model.url));
+    if (moment === "while it asks the model") await model.hanging;
+    if (moment === "after its end") await sandbox.wait();
+    const end = await sandbox.stop();
+    assertEquals(end.reason, moment === "after its end" ? "exited" : "stopped", moment);
+    assertEquals(await sandbox.stop(), end);
+    assertEquals(await processesOf(place.task_id), [], moment);
+  }
+});
+
+Deno.test("stop() ends a process that is deaf to SIGTERM, also in the middle of a computation", async () => {
+  for (const instruction of ["stay", "spin"]) {
+    await using place = new Place();
+    const ready = Promise.withResolvers<void>();
+    const onOutput = () => ready.resolve();
+    const sandbox = await place.runtime(STUBBORN).start(place.spec(NOWHERE, { instruction, onOutput }));
+    await ready.promise;
+    assertEquals(await sandbox.stop(), { reason: "stopped", code: 137, signal: "SIGKILL", output_truncated: false });
+    assertEquals(await processesOf(place.task_id), []);
+  }
+});
+
+Deno.test("the wall clock ends a sandbox", async () => {
+  await using place = new Place();
+  await using model = new ModelServer(["hang"]);
+  const clock = new VirtualClock();
+  const runtime = new DenoRuntime({ deno_path: Deno.execPath(), cache_dir: CACHE_DIR, owner: OWNER, clock });
+  const sandbox = await runtime.start(place.spec(model.url, { timeout_ms: 1_800_000 }));
+  await model.hanging;
+  clock.advance(1_799_999);
+  assertEquals((await processesOf(place.task_id)).length, 1);
+  clock.advance(1);
+  assertEquals(await sandbox.wait(), { reason: "timed_out", code: 143, signal: "SIGTERM", output_truncated: false });
+  assertEquals(await processesOf(place.task_id), []);
+});
+
+Deno.test("an agent ends by itself when its broker is killed", async () => {
+  await using place = new Place();
+  await using model = new ModelServer(["hang"]);
+  await using broker = startBroker(place, { gateway_url: model.url, instruction: "x" });
+  await model.hanging;
+  assertEquals((await processesOf(place.task_id)).length, 1);
+  broker.kill("SIGKILL");
+  await allGone(place.task_id);
+});
+
+Deno.test("sweep() ends what a killed broker left behind, and nobody else's", async () => {
+  await using place = new Place();
+  await using broker = startBroker(place, { gateway_url: NOWHERE, instruction: "spin", agent_module: STUBBORN });
+  // It prints that it is ready.
+  await broker.stdout.getReader().read();
+  broker.kill("SIGKILL");
+  await broker.status;
+  const other = new DenoRuntime({
+    deno_path: Deno.execPath(),
+    cache_dir: CACHE_DIR,
+    owner: randomHex(systemRandom, 16),
+    clock: new VirtualClock(),
+  });
+  assertEquals(await other.sweep(new Set()), []);
+  assertEquals(await place.runtime().sweep(new Set([place.task_id])), []);
+  assertEquals((await processesOf(place.task_id)).length, 1);
+  assertEquals(await place.runtime().sweep(new Set()), [place.task_id]);
+  assertEquals(await processesOf(place.task_id), []);
+  assertEquals(await place.runtime().sweep(new Set()), []);
+});
+
+Deno.test("sweep() kills no process that only mentions a sandbox", async () => {
+  await using place = new Place();
+  const marker = `--taskd-sandbox=${OWNER}:${place.task_id}`;
+  await using bystander = new Deno.Command("/bin/sh", {
+    args: ["-c", "read line", `${Deno.execPath()} run --no-prompt`, marker],
+    stdin: "piped",
+  }).spawn();
+  assertEquals(await place.runtime().sweep(new Set()), []);
+  await bystander.stdin.close();
+  assertEquals((await bystander.status).signal, null);
+  assertEquals(parseProcesses("  12    7 deno run x\nnoise\n 3 3 \n"), [
+    { pid: 12, group: 7, command_line: "deno run x" },
+    { pid: 3, group: 3, command_line: "" },
+  ]);
+});
+
+Deno.test("a process that eats memory ends itself and not the machine", async () => {
+  await using place = new Place();
+  const spec = place.spec(NOWHERE, { instruction: "eat", memory_bytes: 64 << 20 });
+  const end = await (await place.runtime(STUBBORN).start(spec)).wait();
+  assertEquals(end.reason, "exited");
+  assert(end.code !== 0);
+  assertStringIncludes(JSON.stringify(place.lines), "heap");
+});
+
+Deno.test("a flood of output is read to its end and passed on in bounds, without control characters", async () => {
+  await using place = new Place();
+  const spec = place.spec(NOWHERE, { instruction: "flood", max_output_bytes: 1 << 20 });
+  const end = await (await place.runtime(STUBBORN).start(spec)).wait();
+  assertEquals(end, { reason: "exited", code: 0, output_truncated: true });
+  assertEquals(place.lines[0], { stream: "stdout", text: "\\x1b]0;title\\x07 \ufffd" });
+  assert(place.lines.length <= 3);
+  for (const { text } of place.lines) assert(text.length <= MAX_LINE_LENGTH + 20);
+});
+
+function startBroker(place: Place, options: { gateway_url: string; instruction: string; agent_module?: string }) {
+  const { gateway_url, instruction, agent_module } = options;
+  const rest = agent_module === undefined ? [] : [agent_module];
+  const main = new URL("./_broker.ts", import.meta.url).pathname;
+  return new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "-A",
+      "--no-prompt",
+      main,
+      OWNER,
+      place.task_id,
+      place.work,
+      gateway_url,
+      CACHE_DIR,
+      instruction,
+      ...rest,
+    ],
+    stdout: "piped",
+  }).spawn();
+}
