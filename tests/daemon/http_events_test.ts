@@ -155,6 +155,7 @@ Deno.test("streams that nobody reads are dropped or cut off, closed for real, an
   await openSessions(client, ["b"]);
   const reading = await http.events();
   const before = files();
+  const bytes = resident(http);
   const deaf = await Promise.all(Array.from({ length: 8 }, () => http.connect()));
   for (const raw of deaf) await raw.request("GET /events");
   while (files() < before + 2 * deaf.length) await pause();
@@ -163,6 +164,7 @@ Deno.test("streams that nobody reads are dropped or cut off, closed for real, an
   for (; files() > before; flushes += 500) await flushMany(client, "b", 500);
   assertEquals(http.daemon.log.filter((line) => line.includes("defect")), []);
   await reading.count(flushes);
+  assert(resident(http) - bytes < 200e6, `${resident(http) - bytes} more bytes`);
   assertEquals(reading.seen.filter(({ type }) => type === "dropped_slow_consumer"), []);
   for (const raw of deaf) raw[Symbol.dispose]();
   await reading.cancel();
