@@ -61,9 +61,12 @@ async function startOnce({ command, args, env }: S3Start): Promise<S3Server> {
   const directory = await Deno.makeTempDir({ prefix: "s3-" });
   const credentials = { access_key_id: "taskd-tester", secret_access_key: crypto.randomUUID() };
   const address = `127.0.0.1:${freePort()}`;
-  // Killed by the kernel when the test process dies.
-  const child = new Deno.Command("setpriv", {
-    args: ["--pdeathsig", "KILL", "--", command, ...args(address, directory)],
+  // Where the kernel can, it kills the server when the test process dies.
+  const words = Deno.build.os === "linux"
+    ? ["setpriv", "--pdeathsig", "KILL", "--", command, ...args(address, directory)]
+    : [command, ...args(address, directory)];
+  const child = new Deno.Command(words[0]!, {
+    args: words.slice(1),
     env: env(credentials),
     stdin: "null",
     stdout: "null",
