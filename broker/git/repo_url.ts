@@ -16,7 +16,7 @@ export type RepoTransport = "https" | "http" | "ssh" | "file";
 /** A checked repository address. */
 export interface RepoUrl {
   transport: RepoTransport;
-  /** Lower case, with the port where it is not the scheme's own; empty for a local path. */
+  /** Lower case, with the port where it is not https's own; empty for a local path. */
   host: string;
   /** The path before the repository's name; with slashes where groups are nested. */
   owner: string;
@@ -100,7 +100,8 @@ function ssh(text: string, user: string | undefined, name: string, port: string 
   const host = checkedHost(text, name);
   const { named, owner, repo, raw } = checkedPath(text, host, port, "ssh", path);
   const clone_url = `ssh://${user === undefined ? "" : `${user}@`}${named}/${raw}`;
-  return { transport: "ssh", host: named, owner, repo, clone_url, canonical: `${named}/${owner}/${repo}` };
+  // The port is ssh's; the repository is the one that the host shows under its name.
+  return { transport: "ssh", host, owner, repo, clone_url, canonical: `${host}/${owner}/${repo}` };
 }
 
 function checkedHost(text: string, name: string): string {

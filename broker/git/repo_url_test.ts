@@ -11,7 +11,7 @@ Deno.test("parseRepo() brings every spelling of a repository to one canonical fo
     ["github.com/acme/app", "https://github.com/acme/app", "github.com/acme/app"],
     ["git@github.com:acme/app.git", "ssh://git@github.com/acme/app.git", "github.com/acme/app"],
     ["ssh://git@github.com/acme/app", "ssh://git@github.com/acme/app", "github.com/acme/app"],
-    ["ssh://git@host.example:2222/acme/app", "ssh://git@host.example:2222/acme/app", "host.example:2222/acme/app"],
+    ["ssh://git@host.example:2222/acme/app", "ssh://git@host.example:2222/acme/app", "host.example/acme/app"],
     ["http://127.0.0.1:3000/acme/app", "http://127.0.0.1:3000/acme/app", "127.0.0.1:3000/acme/app"],
     ["http://[::1]:3000/acme/app", "http://[::1]:3000/acme/app", "[::1]:3000/acme/app"],
     ["/srv/git/app.git", "/srv/git/app.git", "file:///srv/git/app.git"],
