@@ -1,0 +1,73 @@
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { parsePath, ToolError, WorkTree } from "./work_tree.ts";
+
+class Folder implements Disposable {
+  readonly root = Deno.realPathSync(Deno.makeTempDirSync());
+  readonly work = `${this.root}/work`;
+  readonly tree = new WorkTree(this.work);
+
+  constructor() {
+    Deno.mkdirSync(this.work);
+    Deno.writeTextFileSync(`${this.root}/secret.txt`, "secret");
+  }
+
+  [Symbol.dispose](): void {
+    Deno.removeSync(this.root, { recursive: true });
+  }
+}
+
+Deno.test("a link in the work tree is neither read, written, listed through nor searched", async () => {
+  using folder = new Folder();
+  const { tree, work } = folder;
+  Deno.symlinkSync("../secret.txt", `${work}/file`);
+  Deno.symlinkSync("..", `${work}/up`);
+  Deno.symlinkSync("absent", `${work}/dangling`);
+  Deno.symlinkSync(".", `${work}/self`);
+  for (const path of ["file", "up/secret.txt", "self/up/secret.txt", "dangling", "up/work/file"]) {
+    await assertRejects(() => tree.read(path), ToolError, "symbolic link");
+    await assertRejects(() => tree.write(path, "x"), ToolError, "symbolic link");
+    await assertRejects(() => tree.list(path), ToolError, "symbolic link");
+    await assertRejects(() => Array.fromAsync(tree.files(path)), ToolError, "symbolic link");
+  }
+  assertEquals(await Array.fromAsync(tree.files(".")), []);
+  assertEquals((await tree.list(".")).entries.map(({ kind }) => kind), ["link", "link", "link", "link"]);
+  assertEquals(Deno.readTextFileSync(`${folder.root}/secret.txt`), "secret");
+});
+
+Deno.test("a FIFO in the work tree is refused and nobody waits for it", async () => {
+  using folder = new Folder();
+  const { success } = await new Deno.Command("mkfifo", { args: [`${folder.work}/pipe`] }).output();
+  assertEquals(success, true);
+  await assertRejects(() => folder.tree.read("pipe"), ToolError, "not a regular file");
+  await assertRejects(() => folder.tree.write("pipe", "x"), ToolError, "not a regular file");
+  assertEquals(await Array.fromAsync(folder.tree.files(".")), []);
+});
+
+Deno.test("a file that is binary or over its limit is refused", async () => {
+  using folder = new Folder();
+  Deno.writeFileSync(`${folder.work}/binary`, new Uint8Array([0xff, 0xfe, 0]));
+  Deno.writeFileSync(`${folder.work}/large`, new Uint8Array((1 << 20) + 1));
+  Deno.writeFileSync(`${folder.work}/limit`, new Uint8Array(1 << 20).fill(0x61));
+  await assertRejects(() => folder.tree.read("binary"), ToolError, "not UTF-8");
+  await assertRejects(() => folder.tree.read("large"), ToolError, "more than");
+  assertEquals((await folder.tree.read("limit")).length, 1 << 20);
+});
+
+Deno.test("write() keeps a file's mode and its byte order mark, and makes folders", async () => {
+  using folder = new Folder();
+  Deno.writeTextFileSync(`${folder.work}/run.sh`, "\ufeffold, and longer");
+  Deno.chmodSync(`${folder.work}/run.sh`, 0o755);
+  assertEquals(await folder.tree.read("run.sh"), "\ufeffold, and longer");
+  assertEquals(await folder.tree.write("./run.sh", "new"), "replaced");
+  assertEquals(await folder.tree.write("a/b/c.txt", ""), "created");
+  assertEquals(Deno.readTextFileSync(`${folder.work}/run.sh`), "new");
+  assertEquals(Deno.statSync(`${folder.work}/run.sh`).mode! & 0o777, 0o755);
+  assertEquals(await Array.fromAsync(folder.tree.files(".")), ["run.sh", "a/b/c.txt"]);
+});
+
+Deno.test("parsePath() knows git's folder in every spelling", () => {
+  for (const name of [".git", ".GIT", ".git.", ".git ", ".g\u200cit", "git~1", "GIT~2", ".git::$INDEX_ALLOCATION"]) {
+    assertThrows(() => parsePath(`a/${name}/config`), ToolError, "off limits");
+  }
+  for (const name of [".gitignore", ".github", "git", "a.git"]) assertEquals(parsePath(`./a//${name}/`), ["a", name]);
+});
