@@ -33,6 +33,10 @@ export type HttpTimeouts = typeof HTTP_TIMEOUTS;
 export const MAX_HTTP_CONNECTIONS = 2_048;
 /** Bytes moved at once in each direction. */
 const CHUNK_BYTES = 16 << 10;
+/** After the last answer of a connection, what still comes is dropped for so long, and no more than so many bytes: closing
+ * at once would reset the connection before the answer has been read. */
+const LINGER_MS = 1_000;
+const LINGER_BYTES = 16 << 20;
 /** How often deadlines are looked at. */
 const TICK_MS = 250;
 
@@ -42,13 +46,15 @@ export interface GuardedRequest {
   bodyDone(): void;
   /** The response is a stream that may go on for ever. */
   streaming(): void;
+  /** The connection ends with this response: the rest of the request is not worth reading. */
+  last(): void;
   /** The response has been handed over whole. */
   responseDone(): void;
   /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
   readonly gone: AbortSignal;
 }
 
-type Phase = "idle" | "head" | "body" | "response";
+type Phase = "idle" | "head" | "body" | "response" | "linger";
 
 /** One guarded connection. */
 class Connection {
@@ -62,6 +68,9 @@ class Connection {
   #phase_at_ms: number;
   #writing_since_ms: number | undefined;
   #closed = false;
+  #last = false;
+  #dropping = false;
+  #dropped_bytes = 0;
   readonly #ended = Promise.withResolvers<void>();
   readonly #gone = new AbortController();
 
@@ -81,13 +90,15 @@ class Connection {
 
   /** Pipes both ways until either side ends or a deadline passes. */
   async run(): Promise<void> {
-    const up = this.#pipe(this.#client, this.#server, () => this.#arrived());
-    const down = this.#pipe(this.#server, this.#client, undefined);
+    const up = this.#pipe(this.#client, this.#server, (count) => this.#arrived(count));
+    const down = this.#pipe(this.#server, this.#client, () => true);
     // When the server is done with the connection, nothing more comes for the client; when the client
     // only shut down its sending half, its answer is still to come.
     await down;
-    this.close();
+    if (this.#dropping) this.#enter("linger");
+    else this.close();
     await up;
+    this.close();
   }
 
   /** The server has read a request's head on this connection. */
@@ -102,9 +113,13 @@ class Connection {
       streaming: () => {
         this.#endless = true;
       },
+      last: () => {
+        this.#last = true;
+      },
       responseDone: () => {
         this.#endless = false;
         this.#enter("idle");
+        if (this.#last) this.#drop();
       },
     };
   }
@@ -118,7 +133,8 @@ class Connection {
       this.#phase === "head" && of_request_ms > read_header_ms ||
       this.#phase === "body" && of_request_ms > read_ms ||
       this.#phase === "response" && !this.#endless && in_phase_ms > write_ms ||
-      this.#phase === "idle" && in_phase_ms > idle_ms;
+      this.#phase === "idle" && in_phase_ms > idle_ms ||
+      this.#phase === "linger" && in_phase_ms > LINGER_MS;
     if (late) this.close();
   }
 
@@ -137,10 +153,24 @@ class Connection {
     }
   }
 
-  #arrived(): void {
-    if (this.#phase !== "idle") return;
-    this.#request_at_ms = this.#clock.monotonic();
-    this.#enter("head");
+  /** Passes nothing on to the server any more: it ends the connection, and with it the other direction. */
+  #drop(): void {
+    this.#dropping = true;
+    this.#server.closeWrite().catch(() => this.close());
+  }
+
+  /** Takes note of bytes of the client; false for those that are dropped. */
+  #arrived(count: number): boolean {
+    if (this.#dropping) {
+      this.#dropped_bytes += count;
+      if (this.#dropped_bytes > LINGER_BYTES) this.close();
+      return false;
+    }
+    if (this.#phase === "idle") {
+      this.#request_at_ms = this.#clock.monotonic();
+      this.#enter("head");
+    }
+    return true;
   }
 
   #enter(phase: Phase): void {
@@ -148,13 +178,13 @@ class Connection {
     this.#phase_at_ms = this.#clock.monotonic();
   }
 
-  async #pipe(from: Deno.TcpConn, to: Deno.TcpConn, onBytes: (() => void) | undefined): Promise<void> {
+  async #pipe(from: Deno.TcpConn, to: Deno.TcpConn, wanted: (count: number) => boolean): Promise<void> {
     const buffer = new Uint8Array(CHUNK_BYTES);
     try {
       for (;;) {
         const count = await from.read(buffer);
         if (count === null) break;
-        onBytes?.();
+        if (!wanted(count)) continue;
         for (let done = 0; done < count;) {
           if (to === this.#client) this.#writing_since_ms = this.#clock.monotonic();
           done += await to.write(buffer.subarray(done, count));
@@ -162,7 +192,7 @@ class Connection {
         if (to === this.#client) this.#writing_since_ms = undefined;
       }
       if (from === this.#client) this.#gone.abort();
-      await to.closeWrite();
+      if (!this.#dropping || to === this.#client) await to.closeWrite();
     } catch {
       // A side that is gone ends both: there is nobody to tell.
       this.close();

@@ -130,28 +130,28 @@ export class HttpServer {
   async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/healthz") {
-      return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
+      return await only(request, guarded, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
     }
     if (!this.#options.token.accepts(request.headers.get("authorization"))) {
-      await drain(request);
+      await drain(request, guarded);
       return problem(401, "denied", "A bearer token is needed", { "www-authenticate": 'Bearer realm="taskd"' });
     }
     switch (pathname) {
       case "/metrics":
-        return await only(request, "GET", () => this.#metrics());
+        return await only(request, guarded, "GET", () => this.#metrics());
       case "/events":
-        return await only(request, "GET", () => this.#events(guarded));
+        return await only(request, guarded, "GET", () => this.#events(guarded));
       case "/rpc":
-        return await only(request, "POST", () => this.#rpc(request));
+        return await only(request, guarded, "POST", () => this.#rpc(request, guarded));
       case "/debug/pprof":
       case "/debug/pprof/":
-        return await only(request, "GET", () => profileIndex());
+        return await only(request, guarded, "GET", () => profileIndex());
       case "/debug/pprof/profile":
       case "/debug/pprof/heap":
       case "/debug/pprof/allocs":
-        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
+        return await only(request, guarded, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
       default:
-        await drain(request);
+        await drain(request, guarded);
         return problem(404, "not_found", "There is no such route");
     }
   }
@@ -169,8 +169,8 @@ export class HttpServer {
     });
   }
 
-  async #rpc(request: Request): Promise<Response> {
-    const body = await readBounded(request, MAX_LINE_BYTES);
+  async #rpc(request: Request, guarded: GuardedRequest): Promise<Response> {
+    const body = await readBounded(request, guarded, MAX_LINE_BYTES);
     if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
     const decoded = decodeRequest(decodeLine(body));
     if (this.#options.dispatcher.isSubscribe(decoded)) {
@@ -214,9 +214,14 @@ function profileIndex(): Response {
   return new Response(text, { headers: { "content-type": "text/plain; charset=utf-8" } });
 }
 
-async function only(request: Request, method: string, answer: () => Response | Promise<Response>): Promise<Response> {
+async function only(
+  request: Request,
+  guarded: GuardedRequest,
+  method: string,
+  answer: () => Response | Promise<Response>,
+): Promise<Response> {
   if (request.method === method) return await answer();
-  await drain(request);
+  await drain(request, guarded);
   return problem(405, "invalid_request", `Use ${method}`, { allow: method });
 }
 
@@ -230,19 +235,17 @@ function problem(status: number, code: string, error: string, headers: Record<st
   return response;
 }
 
-/** Reads a body of at most `max_bytes`; undefined, with the rest drained, when it is longer. */
-async function readBounded(request: Request, max_bytes: number): Promise<Uint8Array | undefined> {
-  if (Number(request.headers.get("content-length") ?? 0) > max_bytes) {
-    await drain(request);
-    return undefined;
-  }
+/** Reads a body of at most `max_bytes`; undefined when it is longer, and then drained as {@linkcode drain} does. */
+async function readBounded(
+  request: Request,
+  guarded: GuardedRequest,
+  max_bytes: number,
+): Promise<Uint8Array | undefined> {
   const parts: Uint8Array[] = [];
-  let size = 0;
-  for await (const part of request.body ?? []) {
-    size += part.length;
-    if (size > max_bytes + MAX_DRAINED_BYTES) return undefined;
-    if (size <= max_bytes) parts.push(part);
-    else parts.length = 0;
+  const size = await readUpTo(request, max_bytes, (part) => parts.push(part));
+  if (size === undefined) {
+    guarded.last();
+    return undefined;
   }
   if (size > max_bytes) return undefined;
   const body = new Uint8Array(size);
@@ -254,18 +257,33 @@ async function readBounded(request: Request, max_bytes: number): Promise<Uint8Ar
   return body;
 }
 
-/** Reads and drops a body, within bounds, so that the connection can be used again. */
-async function drain(request: Request): Promise<void> {
-  if (!request.body) return;
-  let size = 0;
+/** Reads and drops a body so that the connection can be used again; one that is too long for that ends it. */
+async function drain(request: Request, guarded: GuardedRequest): Promise<void> {
   try {
-    for await (const part of request.body) {
-      size += part.length;
-      if (size > MAX_DRAINED_BYTES) return;
-    }
+    if (await readUpTo(request, 0, () => {}) === undefined) guarded.last();
   } catch {
     // The client went away; the answer will not reach it either.
   }
+}
+
+/**
+ * Reads a body and hands on what is within `max_bytes`. Returns its size, or undefined when more than
+ * {@linkcode MAX_DRAINED_BYTES} would have to be read beyond that.
+ */
+async function readUpTo(
+  request: Request,
+  max_bytes: number,
+  take: (part: Uint8Array) => void,
+): Promise<number | undefined> {
+  const bound = max_bytes + MAX_DRAINED_BYTES;
+  if (Number(request.headers.get("content-length") ?? 0) > bound) return undefined;
+  let size = 0;
+  for await (const part of request.body ?? []) {
+    size += part.length;
+    if (size > bound) return undefined;
+    if (size <= max_bytes) take(part);
+  }
+  return size;
 }
 
 function listenError(error: unknown, { hostname, port }: HttpAddress): unknown {

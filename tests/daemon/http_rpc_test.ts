@@ -133,6 +133,34 @@ Deno.test("a body of exactly 1 MiB is taken; one more byte is 413 and the connec
   assertEquals((await raw.response())?.status, 200);
 });
 
+Deno.test("a body that goes on and on is answered with 413 and its connection ends; the daemon keeps none of it", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  for (const framing of ["Transfer-Encoding: chunked", `Content-Length: ${2 ** 40}`]) {
+    using raw = await http.connect();
+    await raw.request("POST /rpc", framing);
+    const chunk = "x".repeat(1 << 16);
+    let sent = 0;
+    const sending = (async () => {
+      try {
+        for (;;) {
+          await raw.send(framing.startsWith("T") ? `10000\r\n${chunk}\r\n` : chunk);
+          sent += chunk.length;
+        }
+      } catch {
+        // The connection ended.
+      }
+    })();
+    const answer = await raw.response();
+    // An answer may be lost to the reset that ends the connection.
+    assertEquals(answer?.status ?? 413, 413);
+    await raw.ended();
+    await sending;
+    assert(sent < 64 << 20, `${sent} bytes`);
+  }
+  assertEquals((await http.rpc({ op: "databases" })).ok, true);
+});
+
 Deno.test("a 413 is for those who may post: without the token the answer is 401, and the connection stays usable", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
