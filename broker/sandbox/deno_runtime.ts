@@ -71,15 +71,18 @@ export class DenoRuntime implements SandboxRuntime {
   async version(): Promise<string> {
     const { deno_path } = this.#options;
     const attempted = "Cannot learn the embedded runtime's version";
-    const command = new Deno.Command(deno_path, {
-      args: ["--version"],
-      env: this.#env(),
-      clearEnv: true,
-      stdin: "null",
-    });
-    const { success, stdout } = await command.output().catch((cause) => {
+    let output: Deno.CommandOutput;
+    try {
+      output = await new Deno.Command(deno_path, {
+        args: ["--version"],
+        env: this.#env(),
+        clearEnv: true,
+        stdin: "null",
+      }).output();
+    } catch (cause) {
       throw failed(`${attempted}: ${deno_path} cannot be started`, cause);
-    });
+    }
+    const { success, stdout } = output;
     const version = /^deno (\d+\.\d+\.\d+\S*)/.exec(new TextDecoder().decode(stdout))?.[1];
     if (!success || version === undefined) throw failed(`${attempted}: ${deno_path} is not deno`);
     return version;
@@ -205,6 +208,7 @@ class DenoSandbox implements Sandbox {
   readonly #end: Promise<SandboxEnd>;
   readonly #over = new AbortController();
   #reason: SandboxEnd["reason"] = "exited";
+  #exited = false;
 
   constructor(child: Deno.ChildProcess, parts: SandboxParts) {
     this.#child = child;
@@ -226,21 +230,28 @@ class DenoSandbox implements Sandbox {
   async #run(): Promise<SandboxEnd> {
     const { spec, links, clock } = this.#parts;
     const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
-    const tell = (stream: "stdout" | "stderr") => (text: string) => spec.onOutput({ stream, text });
+    let failure: { cause: unknown } | undefined;
+    const read = async (name: "stdout" | "stderr") => {
+      try {
+        await readLines(this.#child[name], budget, (text) => spec.onOutput({ stream: name, text }));
+      } catch (cause) {
+        // Output that nobody takes would block it until its deadline.
+        failure ??= { cause };
+        this.#terminate("stopped");
+      }
+    };
     const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
-    const output = Promise.allSettled([
-      readLines(this.#child.stdout, budget, tell("stdout")),
-      readLines(this.#child.stderr, budget, tell("stderr")),
-    ]);
+    const output = Promise.all([read("stdout"), read("stderr")]);
     const writer = this.#child.stdin.getWriter();
     // It may end before it has read everything; its exit code says why.
     const fed = writer.write(new TextEncoder().encode(this.#parts.config)).catch(() => {});
     try {
       const { code, signal } = await this.#child.status;
+      this.#exited = true;
       // Whatever else is in the group ends with its leader.
       signalProcess(-this.#child.pid, "SIGKILL");
-      const failures = (await output).filter((result) => result.status === "rejected");
-      if (failures[0] !== undefined) throw failures[0].reason;
+      await output;
+      if (failure !== undefined) throw failure.cause;
       return {
         reason: this.#reason,
         code,
@@ -257,11 +268,12 @@ class DenoSandbox implements Sandbox {
   }
 
   #terminate(reason: SandboxEnd["reason"]): void {
-    if (this.#over.signal.aborted || this.#reason !== "exited") return;
+    // Once it has ended its number may be another process's.
+    if (this.#exited || this.#reason !== "exited") return;
     this.#reason = reason;
     signalProcess(-this.#child.pid, "SIGTERM");
     this.#parts.clock.sleep(GRACE_MS, this.#over.signal).then(
-      () => signalProcess(-this.#child.pid, "SIGKILL"),
+      () => this.#exited || signalProcess(-this.#child.pid, "SIGKILL"),
       () => {},
     );
   }

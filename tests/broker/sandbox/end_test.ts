@@ -1,5 +1,6 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
+import { TaskdError } from "../../../lib/errors.ts";
 import { MAX_LINE_LENGTH } from "../../../broker/sandbox/runtime.ts";
 import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
 import { parseProcesses } from "../../../broker/sandbox/processes.ts";
@@ -116,6 +117,33 @@ Deno.test("a flood of output is read to its end and passed on in bounds, without
   assertEquals(place.lines[0], { stream: "stdout", text: "\\x1b]0;title\\x07 \ufffd" });
   assert(place.lines.length <= 3);
   for (const { text } of place.lines) assert(text.length <= MAX_LINE_LENGTH + 20);
+});
+
+Deno.test("a sandbox whose output cannot be taken is ended, and wait() says why", async () => {
+  await using place = new Place();
+  const onOutput = () => {
+    throw new Error("the disk is full");
+  };
+  const sandbox = await place.runtime(STUBBORN).start(place.spec(NOWHERE, { instruction: "flood", onOutput }));
+  await assertRejects(() => sandbox.wait(), Error, "the disk is full");
+  assertEquals(await processesOf(place.task_id), []);
+});
+
+Deno.test("a folder of links is put aside and back, and what stood there first is not lost when starting fails", async () => {
+  await using place = new Place();
+  for (let index = 0; index < 500; index++) Deno.symlinkSync(`target ${index}`, `${place.work}/link${index}`);
+  const absent = new DenoRuntime({
+    deno_path: `${place.root}/absent`,
+    cache_dir: CACHE_DIR,
+    owner: OWNER,
+    clock: new VirtualClock(),
+  });
+  const error = await assertRejects(() => absent.start(place.spec(NOWHERE)), TaskdError);
+  assertEquals(error.code, "sandbox_failed");
+  assertEquals((await assertRejects(() => absent.version(), TaskdError)).code, "sandbox_failed");
+  for (let index = 0; index < 500; index++) {
+    assertEquals(Deno.readLinkSync(`${place.work}/link${index}`), `target ${index}`);
+  }
 });
 
 function startBroker(place: Place, options: { gateway_url: string; instruction: string; agent_module?: string }) {

@@ -1,0 +1,14 @@
+import { assertEquals } from "@std/assert";
+import { OUTCOMES } from "../../../broker/agent/progress.ts";
+import { TOOLS } from "../../../broker/agent/tools.ts";
+
+Deno.test("docs/agent.md names every tool with its arguments, and every outcome with its exit code", async () => {
+  const text = await Deno.readTextFile(new URL("../../../docs/agent.md", import.meta.url));
+  const rows = [...text.matchAll(/^\| `(\w+)` +\| ([^|]*?) +\|/gm)].map(([, name, second]) => [name!, second!]);
+  const tools = Object.entries(TOOLS).map(([name, { parameters }]) => [
+    name,
+    Object.keys(parameters).map((key) => `\`${key}\``).join(", "),
+  ]);
+  const outcomes = Object.entries(OUTCOMES).map(([name, code]) => [name, String(code)]);
+  assertEquals(rows, [...tools, ...outcomes]);
+});
