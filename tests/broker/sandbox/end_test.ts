@@ -27,6 +27,24 @@ Deno.test("stop() at any moment leaves no process", async () => {
   }
 });
 
+Deno.test("stop() after any of its rows leaves no process and no half of the links", async () => {
+  for (let stop_after = 1; stop_after <= 6; stop_after++) {
+    await using place = new Place();
+    Deno.symlinkSync("target", `${place.work}/link`);
+    await using model = new ModelServer([{ calls: [["write", { path: "a.txt", content: "a".repeat(100_000) }]] }]);
+    const reached = Promise.withResolvers<void>();
+    let rows = 0;
+    const onOutput = () => {
+      if (++rows === stop_after) reached.resolve();
+    };
+    const sandbox = await place.runtime().start(place.spec(model.url, { onOutput, max_turns: 1_000_000 }));
+    await reached.promise;
+    assertEquals((await sandbox.stop()).reason, "stopped");
+    assertEquals(await processesOf(place.task_id), []);
+    assertEquals(Deno.readLinkSync(`${place.work}/link`), "target");
+  }
+});
+
 Deno.test("stop() ends a process that is deaf to SIGTERM, also in the middle of a computation", async () => {
   for (const instruction of ["stay", "spin"]) {
     await using place = new Place();
