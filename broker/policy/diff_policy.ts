@@ -65,14 +65,6 @@ export function evaluateDiffPolicy(policy: DiffPolicy, facts: DiffFacts): Policy
   return { blocked, second_look: [...flagged(facts), ...secondLooks(policy, facts)] };
 }
 
-/** Categories that an approval left out; it has to name each. */
-export function missingAcknowledgements(
-  second_look: readonly SecondLook[],
-  acknowledged: readonly string[],
-): SecondLook[] {
-  return second_look.filter(({ category }) => !acknowledged.includes(category));
-}
-
 function over(
   rule: "max_files_changed" | "max_lines_changed",
   limit: number,
