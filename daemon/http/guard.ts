@@ -207,6 +207,8 @@ export class ConnectionGuard {
   readonly #clock: Clock;
   readonly #timeouts: HttpTimeouts;
   readonly #connections = new Map<number, Connection>();
+  /** Those and the ones that are not paired yet. */
+  #accepted = 0;
   readonly #stop = new AbortController();
   readonly #accepting: Promise<void>;
   readonly #ticking: Promise<void>;
@@ -278,12 +280,21 @@ export class ConnectionGuard {
         await this.#clock.sleep(100, this.#stop.signal).catch(() => {});
         continue;
       }
-      if (this.#connections.size >= MAX_HTTP_CONNECTIONS) client.close();
+      if (this.#accepted >= MAX_HTTP_CONNECTIONS) client.close();
       else this.#serve(client);
     }
   }
 
   async #serve(client: Deno.TcpConn): Promise<void> {
+    this.#accepted++;
+    try {
+      await this.#pair(client);
+    } finally {
+      this.#accepted--;
+    }
+  }
+
+  async #pair(client: Deno.TcpConn): Promise<void> {
     let server: Deno.TcpConn;
     try {
       server = await Deno.connect({ ...this.#backend, transport: "tcp" });

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
-import { HTTP_TIMEOUTS } from "../../daemon/http/guard.ts";
+import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../daemon/http/guard.ts";
 import { Place } from "./_daemon.ts";
-import { HttpDaemon } from "./_http.ts";
+import { HttpDaemon, type RawHttp } from "./_http.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline
 Deno.test("the contract's numbers: 5 s for a head, 30 s for a request, 90 s for an answer, 2 min idle, 45 s a write", () => {
@@ -112,6 +112,27 @@ Deno.test("readers that stall on /metrics are closed, and their memory comes bac
   await Promise.all(Array.from({ length: 8 }, stall));
   await http.metrics();
   assert(residentBytes(pid) - before.bytes < 200e6, `${residentBytes(pid) - before.bytes} more bytes`);
+});
+
+Deno.test("connections over the limit are closed at once, and one that ends makes room", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place, { http: { timeouts: { read_header_ms: 60_000 } } });
+  using held = new DisposableStack();
+  const ask = async (raw: RawHttp) => {
+    await raw.request("GET /healthz").catch(() => {});
+    return (await raw.response())?.status;
+  };
+  const first = held.use(await http.connect());
+  assertEquals(await ask(first), 200);
+  for (let count = 1; count < MAX_HTTP_CONNECTIONS; count++) held.use(await http.connect());
+  const refused = held.use(await http.connect());
+  assertEquals(await ask(refused), undefined);
+  assertEquals(await ask(first), 200);
+  first[Symbol.dispose]();
+  for (;;) {
+    using next = await http.connect();
+    if (await ask(next) === 200) break;
+  }
 });
 
 Deno.test("a request whose head is larger than any need be, or is no HTTP, does not reach the daemon", async () => {
