@@ -1,4 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
+import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
+import { parseCall } from "../../cli/parse.ts";
 import { Metrics } from "../../daemon/metrics.ts";
 
 interface Panel {
@@ -63,5 +65,25 @@ Deno.test("alerts and the operator's guide name no metric that does not exist", 
   for (const page of ["alerts.yml", "operations.md"]) {
     const unknown = metricsIn(await docs(page)).filter((name) => !names.has(name) && !families.has(name));
     assertEquals(unknown, [], page);
+  }
+});
+
+Deno.test("every call of the program in the operator's guide is one that it understands", async () => {
+  const guide = await docs("operations.md");
+  const calls = [
+    ...[...guide.matchAll(/`taskd ([^`]+)`/g)].map((match) => match[1]!),
+    ...[...guide.matchAll(/^(?:ExecStart=\S*)?taskd ([^#\n]+)/gm)].map((match) => match[1]!),
+  ];
+  assert(calls.length > 10);
+  for (const call of calls) {
+    // Named without its branch, as one does in a sentence.
+    if (["verify", "protect"].includes(call)) continue;
+    const parsed = await parseCall(call.trim().split(/\s+/), {
+      commands: COMMANDS,
+      globals: GLOBAL_FLAGS,
+      env: () => undefined,
+      absolute: (path) => `/here/${path}`,
+    });
+    assertEquals(parsed.kind, "command", call);
   }
 });
