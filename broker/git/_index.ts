@@ -9,6 +9,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import { removeIfPresent } from "../../lib/fs.ts";
 import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, rawPath, splitRecords } from "./_records.ts";
 import type { Scan } from "./_scan.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
@@ -53,6 +54,8 @@ export async function buildTree(
   };
   const special = new Set(scan.special.map(rawPath));
 
+  // Left by a run that was killed; only this task's broker works here.
+  for (const name of ["index.lock", "facts.index.lock"]) removeIfPresent(`${git_dir}/${name}`);
   // The staged index lends its file times, so that only what changed is read again.
   const staged = { git_dir, work_tree };
   const from = ["read-tree", "-m", `--index-output=${repository.index_file}`, base_commit];

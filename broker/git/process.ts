@@ -57,9 +57,13 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   const child = start(path, options);
   const over = new AbortController();
   let ended: "deadline" | "abort" | "excess" | undefined;
+  const [out, err] = [child.stdout.getReader(), child.stderr.getReader()];
   const end = (why: typeof ended) => {
     ended ??= why;
-    killGroup(child.pid);
+    killGroup(child);
+    // Whoever outlives it may hold the pipes open; nobody waits for that.
+    void out.cancel();
+    void err.cancel();
   };
   const onAbort = () => end("abort");
   signal?.addEventListener("abort", onAbort, { once: true });
@@ -67,8 +71,8 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   try {
     const [status, stdout, stderr] = await Promise.all([
       child.status,
-      collect(child.stdout, max_bytes, () => end("excess")),
-      collectTail(child.stderr, MAX_STDERR_BYTES),
+      collect(out, max_bytes, () => end("excess")),
+      collectTail(err, MAX_STDERR_BYTES),
       feed(child.stdin, options.stdin),
     ]);
     if (ended === "abort") throw signal!.reason;
@@ -106,35 +110,49 @@ function start(path: string, { args, env, cwd, attempted }: ProcessOptions): Den
   }
 }
 
-function killGroup(pid: number): void {
+function killGroup(child: Deno.ChildProcess): void {
   try {
-    Deno.kill(-pid, "SIGKILL");
+    Deno.kill(-child.pid, "SIGKILL");
   } catch (error) {
-    // Gone already.
-    if (!(error instanceof Deno.errors.NotFound) && (error as { code?: string }).code !== "ESRCH") throw error;
+    // Without permission for whole groups at least the program itself; its helpers lose their pipes. Or all are gone.
+    if (error instanceof Deno.errors.NotCapable) killAlone(child);
+    else if (!isGone(error)) throw error;
   }
 }
 
-async function collect(stream: ReadableStream<Uint8Array>, max: number, onExcess: () => void) {
+function killAlone(child: Deno.ChildProcess): void {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    if (!(error instanceof TypeError) && !isGone(error)) throw error;
+  }
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof Deno.errors.NotFound || (error as { code?: string }).code === "ESRCH";
+}
+
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+async function collect(reader: Reader, max: number, onExcess: () => void) {
   const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of stream) {
-    if (length >= max && chunk.length > 0) onExcess();
-    const part = chunk.subarray(0, Math.max(0, max - length));
-    if (part.length < chunk.length) onExcess();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
     // A copy: a chunk of two bytes keeps the whole buffer alive that it was read into.
-    chunks.push(part.slice());
+    const part = read.value.slice(0, Math.max(0, max - length));
+    chunks.push(part);
     length += part.length;
+    if (part.length < read.value.length) onExcess();
   }
   return joined(chunks, length);
 }
 
-async function collectTail(stream: ReadableStream<Uint8Array>, max: number) {
+async function collectTail(reader: Reader, max: number) {
   let chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of stream) {
-    chunks.push(chunk.slice());
-    length += chunk.length;
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    chunks.push(read.value.slice());
+    length += read.value.length;
     if (length > 2 * max) {
       chunks = [joined(chunks, length).subarray(length - max)];
       length = max;

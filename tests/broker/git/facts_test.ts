@@ -364,3 +364,11 @@ Deno.test("the digest is the same for the same change, and another for any other
   await plainGit(seed, "push", "--quiet", bench.origin, "main");
   assertNotEquals(await digest({ "a": "1\n" }), one);
 });
+
+Deno.test("locks that a killed run has left are in nobody's way", async () => {
+  await using bench = await GitBench.start();
+  const staged = await bench.stage();
+  await writeFiles(staged.work_tree, { "new": "n\n" });
+  await writeFiles(staged.git_dir, { "index.lock": "", "facts.index.lock": "", "facts.index": "half" });
+  assertEquals(summary(await collectFacts(bench.git, staged)), ["added new +1 -0"]);
+});
