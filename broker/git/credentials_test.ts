@@ -1,0 +1,37 @@
+import { assert, assertEquals } from "@std/assert";
+import { operatorCredentials } from "./credentials.ts";
+import { parseRepo } from "./repo_url.ts";
+
+const ENV = {
+  HOME: "/home/op",
+  GH_TOKEN: "one",
+  GITHUB_TOKEN: "two",
+  SSH_AUTH_SOCK: "/run/agent",
+  https_proxy: "http://proxy:3128",
+  GIT_SSH_COMMAND: "evil",
+  GIT_ASKPASS: "evil",
+  GIT_CONFIG_GLOBAL: "evil",
+  LD_PRELOAD: "evil",
+  VENDORA_API_KEY: "key",
+};
+
+Deno.test("https gets tokens and gh, ssh gets its agent, and neither gets the other's", () => {
+  const sources = { env: ENV, gh_path: "/opt/it's/gh" };
+  const https = operatorCredentials(parseRepo("https://git.example:8443/a/b"), sources);
+  assertEquals(Object.keys(https.env).sort(), ["GH_TOKEN", "GITHUB_TOKEN", "HOME", "https_proxy"]);
+  assertEquals(https.config, ["credential.https://git.example:8443.helper=!'/opt/it'\\''s/gh' auth git-credential"]);
+  assertEquals(https.secrets, ["one", "two"]);
+  const ssh = operatorCredentials(parseRepo("git@git.example:a/b"), sources);
+  assertEquals(Object.keys(ssh.env).sort(), ["GIT_SSH_COMMAND", "HOME", "SSH_AUTH_SOCK", "https_proxy"]);
+  assert(ssh.env.GIT_SSH_COMMAND!.includes("BatchMode=yes"));
+  assertEquals(ssh.config, []);
+});
+
+Deno.test("a local repository gets none, and https without gh no helper", () => {
+  assertEquals(operatorCredentials(parseRepo("/srv/app.git"), { env: ENV }), { env: {}, config: [], secrets: [] });
+  assertEquals(operatorCredentials(parseRepo("https://h.example/a/b"), { env: {} }), {
+    env: {},
+    config: [],
+    secrets: [],
+  });
+});
