@@ -62,6 +62,9 @@ export interface GitOptions {
   clock?: Clock;
 }
 
+/** The first to know GIT_CONFIG_GLOBAL: an older one would read the operator's settings wherever it has credentials. */
+const MIN_VERSION = [2, 32] as const;
+
 /** A large repository on a slow disk. */
 export const DEFAULT_DEADLINE_MS = 10 * 60_000;
 /** Paths of a few hundred thousand files. */
@@ -115,11 +118,33 @@ export class Git {
   readonly home: string;
   readonly clock: Clock;
 
+  #version: Promise<string> | undefined;
+
   /** @throws {TaskdError} `not_found` when there is no git. */
   constructor(options: GitOptions) {
     this.path = options.path ?? findGit();
     this.home = options.home;
     this.clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * Its version, asked for once.
+   *
+   * @throws {TaskdError} `git_failed` when it is too old to be run safely.
+   */
+  version(): Promise<string> {
+    return this.#version ??= this.#askVersion();
+  }
+
+  async #askVersion(): Promise<string> {
+    const text = await this.text(["--version"], { attempted: "Cannot ask git for its version" });
+    const [, version, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(text) ?? [];
+    const [least_major, least_minor] = MIN_VERSION;
+    const [has_major, has_minor] = [Number(major), Number(minor)];
+    if (has_major > least_major || has_major === least_major && has_minor >= least_minor) return version!;
+    throw new TaskdError("git_failed", `Cannot use ${this.path}: ${JSON.stringify(text.slice(0, 100))} is too old`, {
+      hint: `Install git ${MIN_VERSION.join(".")} or later`,
+    });
   }
 
   /**

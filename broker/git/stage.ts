@@ -60,6 +60,7 @@ const TEXT_ATTRIBUTES = ATTRIBUTES.replace("!diff", "diff");
 export async function stageRepository(git: Git, options: StageOptions): Promise<StagedRepository> {
   const { url, git_dir, work_tree } = options;
   refuseNesting(git_dir, work_tree);
+  await git.version();
   const attempted = `Cannot clone ${url.canonical}`;
   const remote = remoteOptions(options, attempted);
   const { want, base_branch } = await resolveBase(git, options, remote);

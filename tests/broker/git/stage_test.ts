@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
+import { Git } from "../../../broker/git/git.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { stageRepository } from "../../../broker/git/stage.ts";
 import { TaskdError } from "../../../lib/errors.ts";
@@ -113,4 +114,15 @@ Deno.test("hooks, monitors and configuration of the operator and of the reposito
   }
   await assertRejects(() => Deno.stat(mark), Deno.errors.NotFound);
   assert((await Deno.stat(origin)).isDirectory);
+});
+
+Deno.test("a git that would read the operator's settings is refused by its version", async () => {
+  await using bench = await GitBench.start();
+  const path = join(bench.root, "old-git");
+  for (const [says, fine] of [["2.31.8", false], ["1.9", false], ["x", false], ["2.32.0", true], ["3.0.rc1", true]]) {
+    await Deno.writeTextFile(path, `#!/bin/sh\necho git version ${says}\n`, { mode: 0o755 });
+    const git = new Git({ path, home: bench.git.home });
+    if (fine) assertEquals(await git.version(), says);
+    else await assertRejects(() => git.version(), TaskdError, "too old");
+  }
 });
