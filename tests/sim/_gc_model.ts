@@ -51,7 +51,7 @@ export interface ModelSummary {
 export class GcModel {
   /** What it did so far. */
   readonly summary: ModelSummary = { operations: {}, refused: 0, crashes: 0, deleted: 0 };
-  readonly #backend = new MemoryBackend();
+  readonly #backend: Backend;
   readonly #clock = new VirtualClock();
   readonly #random: SeededRandom;
   readonly #directory: string;
@@ -60,9 +60,10 @@ export class GcModel {
   #store!: Store;
   #serial = 0;
 
-  /** A run of `seed` with files below `directory`. */
-  constructor(directory: string, seed: number) {
+  /** A run of `seed` with files below `directory`, on an empty `backend`. */
+  constructor(directory: string, seed: number, backend: Backend = new MemoryBackend()) {
     this.#directory = directory;
+    this.#backend = backend;
     this.#random = new SeededRandom(seed);
   }
 
