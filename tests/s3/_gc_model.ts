@@ -5,7 +5,7 @@
  */
 
 import { assert } from "@std/assert";
-import { GcModel } from "../sim/_gc_model.ts";
+import { GcModel } from "../sim/gc_model.ts";
 import { emptyS3, type S3Place } from "../support/s3_server.ts";
 import { withDirectory } from "../support/stores.ts";
 

@@ -1,6 +1,6 @@
 import { assert } from "@std/assert";
 import { withDirectory } from "../support/stores.ts";
-import { GcModel } from "./_gc_model.ts";
+import { GcModel } from "./gc_model.ts";
 
 /** How many seeds a plain run takes; `SIM_SEEDS=500` takes more, `SIM_SEED=7` replays one. */
 const SEEDS = Number(Deno.env.get("SIM_SEEDS") ?? 6);
