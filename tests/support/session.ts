@@ -118,7 +118,7 @@ export function insert(session: CaptureSession, ...values: (string | number)[]):
   sql(session.checkout, ...values.map((value) => `INSERT INTO t VALUES('${value}')`));
 }
 
-/** A store that fails every call of these methods, for now. */
+/** A store that fails every call of these methods until the plan is changed. */
 export function unavailable(...methods: string[]): FaultPlan {
   return ({ method }) => methods.includes(method) ? { kind: "before", code: "unavailable" } : undefined;
 }
