@@ -23,7 +23,7 @@ Deno.test("a link in the work tree is neither read, written, listed through nor 
   Deno.symlinkSync("..", `${work}/up`);
   Deno.symlinkSync("absent", `${work}/dangling`);
   Deno.symlinkSync(".", `${work}/self`);
-  for (const path of ["file", "up/secret.txt", "self/up/secret.txt", "dangling", "up/work/file"]) {
+  for (const path of ["file", "up/secret.txt", "self/up/secret.txt", "dangling", ["up", "work", "file"].join("/")]) {
     await assertRejects(() => tree.read(path), ToolError, "symbolic link");
     await assertRejects(() => tree.write(path, "x"), ToolError, "symbolic link");
     await assertRejects(() => tree.list(path), ToolError, "symbolic link");
