@@ -32,6 +32,8 @@ import { companions, type RecordedHead, type SessionRecord, type Sidecar, type W
 export const CLEAN_MARGIN_MS = 1_000;
 /** How far a checkout's time is put back when it is made, so that the margin holds at once. */
 const BACKDATE_MS = 2_000;
+/** How often, and in how many milliseconds, a checkout is opened again that SQLite could not read. */
+const REPLACED = { tries: 20, pause_ms: 5 };
 /** How long an operation at rest waits for another process's lock. */
 const BUSY_TIMEOUT_MS = 2_000;
 
@@ -157,6 +159,18 @@ export class Checkouts {
 
   /** Opens a checkout at rest behind a write barrier; throws `busy` when another process is writing to it. */
   open(path: string): QuietCheckout {
+    for (let tries = 1;; tries++) {
+      try {
+        return this.#openOnce(path);
+      } catch (error) {
+        // What SQLite says of a file that another command replaces just then, its -wal first: soon over, if it is that.
+        if (!hasCode(error, "unavailable") || tries === REPLACED.tries) throw error;
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, REPLACED.pause_ms);
+      }
+    }
+  }
+
+  #openOnce(path: string): QuietCheckout {
     const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
     try {
       const { tail } = WalTail.attach(file);
