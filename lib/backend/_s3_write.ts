@@ -29,6 +29,9 @@ export interface Write {
   condition?: Condition;
 }
 
+/** MinIO also denies a write while a deletion removes the directory that it keeps the object in: that passes. */
+const DENIED_REPEATS = 3;
+
 /**
  * Makes a write with `attempt`, as often as is needed and helps.
  *
@@ -61,7 +64,8 @@ export async function decide(
       }
       if (failure.status === 412 || failure.status === 404) throw refused(failure, write, unsure);
     }
-    if (!failure.passing || !objects.calls.mayRepeat(count)) {
+    const passing = failure.passing || (failure.reason === "AccessDenied" && count <= DENIED_REPEATS);
+    if (!passing || !objects.calls.mayRepeat(count)) {
       throw failureError(failure, key, "write", unsure || failure.status === 409 ? "ambiguous" : codeOf(failure));
     }
     await objects.calls.pause(count);
