@@ -99,6 +99,11 @@ export const SECTIONS: readonly Section[] = [
         ["janitor_runs_total", "ticks by outcome; stays 0 without a janitor."],
       ] as const).map(([name, text]) => [`metrics.bstore_${name}`, `\`bstore_${name}\`: ${text}`]),
     ),
+    "metrics.bstore_checkpoint_overwrite_detected_total": [
+      "`bstore_checkpoint_overwrite_detected_total`: registered at 0.",
+      "`bstore_checkpoint_overwrite_detected_total` never moves: a checkpoint at rest holds the branch's lease and writes " +
+      "under an epoch of its own, so nobody can overwrite it, and nothing looks for it.",
+    ],
     "metrics.buckets": "The three histograms share the contract's 17 buckets.",
     "metrics.exactly_21": "The output has exactly 21 `# TYPE` lines in the table's order.",
   }),
