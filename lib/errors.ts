@@ -51,6 +51,14 @@ export const ERROR_CODES = {
   git_failed: "git failed in a way that is not told apart further",
   timed_out: "a program took longer than its deadline",
   sandbox_failed: "a sandbox or its runtime does not work",
+  at_capacity: "as many tasks run as may; try again later",
+  ceiling_reached: "a ceiling on spend or on task starts refuses",
+  wrong_state: "the task or queue item is not in a state that allows this",
+  stale_diff: "the diff named is not the one at the gate",
+  expired: "the time to decide is over",
+  not_acknowledged: "categories that need a second look are not acknowledged",
+  broker_running: "another broker is running already",
+  broker_unreachable: "no broker answers on the socket",
   internal: "a defect in this program",
 } as const;
 
