@@ -87,7 +87,8 @@ export interface TaskView extends TaskRecord {
 
 /**
  * The events of `GET /tasks/<id>/events`, by name. Those with `live: false` are rows of the trace and carry its number as
- * the event's id; live spend has none and is never repeated. `result` is the last; the stream then ends.
+ * the event's id; live spend has none and is never repeated. `result` is the last; the stream then ends. A task that ends
+ * has this one and no `stage` event. Should the trace turn out to be damaged, the last is `error`, with a {@linkcode Problem}.
  */
 export type TaskEventView =
   | { event: "stage"; data: { ts: string; stage: Stage; reason?: string; gate?: Gate; pushed?: Pushed } }
@@ -196,6 +197,46 @@ export interface Health {
   running: number;
   /** Tasks at the gate. */
   pending: number;
+}
+
+/** The body of `POST /admin/prune`: tasks that ended before that moment. */
+export const PRUNE_SCHEMA = v.strictObject({
+  before: v.pipe(v.string(), v.isoTimestamp()),
+  dry_run: v.optional(v.boolean(), false),
+});
+
+/** The answer to `POST /admin/prune`. */
+export interface Pruned {
+  /** Ids of what was removed, or would be. */
+  pruned: string[];
+  dry_run: boolean;
+}
+
+/** The answer to `GET /admin/pending`. */
+export interface PendingList {
+  tasks: PendingTask[];
+}
+
+/** The answer to `GET /queue`. */
+export interface QueueList {
+  items: QueueItemView[];
+}
+
+/** The answer to `GET /admin/ui`, on the unix socket alone. */
+export interface UiAddress {
+  /** Of the web pages, with the token that they need in its fragment. */
+  url: string;
+}
+
+/** The answer to `GET /admin/stats`. */
+export interface StatsView {
+  /** Tasks in all, damaged ones included. */
+  tasks: number;
+  /** Tasks whose trace cannot be followed. */
+  damaged: number;
+  by_stage: Record<Stage, number>;
+  /** Of the tasks that are done. */
+  by_outcome: Record<Outcome, number>;
 }
 
 /** Every error's body: RFC 9457, `application/problem+json`, with the stable code. */
