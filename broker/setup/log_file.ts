@@ -1,0 +1,62 @@
+/**
+ * The log of a broker that runs in the background: a file of bounded size, and the one
+ * before it.
+ *
+ * @module
+ */
+
+import { fileError, writeAllSync } from "../../lib/fs.ts";
+
+/** Bytes after which a new file is begun. */
+const MAX_BYTES = 8 << 20;
+
+/** Appends lines to a file (0600); a full one is kept as `<path>.1`, in the place of the one that was kept before. */
+export class LogFile implements Disposable {
+  readonly path: string;
+  readonly #max_bytes: number;
+  #file: Deno.FsFile;
+  #size: number;
+
+  /** Opens the file at its end; throws `not_found`, `denied`, `no_space` or `unavailable`. */
+  constructor(path: string, options: { max_bytes?: number } = {}) {
+    this.path = path;
+    this.#max_bytes = options.max_bytes ?? MAX_BYTES;
+    this.#file = this.#open();
+    this.#size = this.#file.statSync().size;
+  }
+
+  /** Appends one line. A full disk loses it: a log must not end what it tells of. */
+  write(line: string): void {
+    const bytes = new TextEncoder().encode(`${line}\n`);
+    try {
+      if (this.#size > 0 && this.#size + bytes.length > this.#max_bytes) this.#turn();
+      writeAllSync(this.#file, bytes);
+      this.#size += bytes.length;
+    } catch {
+      // The next line tries again.
+    }
+  }
+
+  /** Closes it. */
+  [Symbol.dispose](): void {
+    this.#file.close();
+  }
+
+  #turn(): void {
+    Deno.renameSync(this.path, `${this.path}.1`);
+    const old = this.#file;
+    this.#file = this.#open();
+    this.#size = 0;
+    old.close();
+  }
+
+  #open(): Deno.FsFile {
+    try {
+      const file = Deno.openSync(this.path, { append: true, create: true, mode: 0o600 });
+      Deno.chmodSync(this.path, 0o600);
+      return file;
+    } catch (error) {
+      throw fileError(error, `Cannot open the log ${this.path}`);
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import { LogFile } from "./log_file.ts";
+
+async function inFolder(work: (folder: string) => void | Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("a log never takes more than twice its bound, and its last lines are there", () =>
+  inFolder((folder) => {
+    const path = `${folder}/log`;
+    {
+      using log = new LogFile(path, { max_bytes: 100 });
+      for (let index = 0; index < 100; index++) log.write(`line ${index}`);
+    }
+    const [old, current] = [Deno.readTextFileSync(`${path}.1`), Deno.readTextFileSync(path)];
+    assertEquals(old.length <= 100 && current.length <= 100, true);
+    assertEquals((old + current).trimEnd().split("\n").at(-1), "line 99");
+    assertEquals([...Deno.readDirSync(folder)].length, 2);
+  }));
+
+Deno.test("a log is continued, and only its owner reads it", () =>
+  inFolder((folder) => {
+    const path = `${folder}/log`;
+    Deno.writeTextFileSync(path, "before\n", { mode: 0o644 });
+    {
+      using log = new LogFile(path);
+      log.write("after");
+    }
+    assertEquals(Deno.readTextFileSync(path), "before\nafter\n");
+    assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
+  }));
+
+Deno.test("a log that cannot be opened says so at once", () => {
+  assertThrows(() => new LogFile("/nowhere/log"), TaskdError, "Cannot open the log /nowhere/log");
+});
