@@ -5,8 +5,9 @@
  * @module
  */
 
-import type { FlagValue, Plan, S3Plan } from "./command.ts";
+import type { BrokerPlace, FlagValue, Plan, S3Plan } from "./command.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
+import { brokerOf } from "./permissions.ts";
 
 /** Parsed positionals and flags of one call. */
 export class Args {
@@ -35,6 +36,11 @@ export class Args {
   /** Absolute path of the daemon's socket. */
   get socket(): string {
     return this.#plan.socket;
+  }
+
+  /** Where the task broker is. */
+  get broker(): BrokerPlace {
+    return brokerOf(this.#plan);
   }
 
   /** A positional that is always there. */

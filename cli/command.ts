@@ -9,6 +9,7 @@ import type { Io } from "./io.ts";
 import type { Args } from "./args.ts";
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
+import type { Settings } from "../broker/settings/shape.ts";
 import type { Operations } from "./operations.ts";
 import type { PermissionSet } from "./permissions.ts";
 
@@ -67,7 +68,7 @@ export interface Example {
 }
 
 /** The groups of the overview, in its order. */
-export const GROUPS = ["Branches", "History", "Inspect", "Daemon", "Program"] as const;
+export const GROUPS = ["Branches", "History", "Inspect", "Daemon", "Tasks", "Broker", "Program"] as const;
 /** A group of the overview. */
 export type Group = typeof GROUPS[number];
 
@@ -87,6 +88,18 @@ export interface Plan {
   socket: string;
   /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
   route: Route;
+  /** Where the task broker is; only for commands that have to do with it. */
+  broker?: BrokerPlace;
+}
+
+/** Where the task broker is. */
+export interface BrokerPlace {
+  /** The user's home directory, absolute; the broker's files are in `.taskd` below it. */
+  home: string;
+  /** Absolute path of the broker's socket; empty when the settings that name it cannot be loaded. */
+  socket: string;
+  /** Everything that is configured; only for commands that work with it, and if it can be loaded. */
+  settings?: Settings;
 }
 
 /** How a call reaches buckets. */
@@ -119,6 +132,8 @@ export interface LocalModule<Result extends object = object> {
   run(args: Args, io: Io): Promise<Result | undefined>;
   /** The result for people; lines without the last newline. */
   render(result: Result, io: Io, args: Args): string | Promise<string>;
+  /** As in {@linkcode CommandModule}. */
+  exitCode?(result: Result): number;
 }
 
 interface CommandBase {
@@ -143,11 +158,13 @@ interface CommandBase {
 /**
  * A row of the table. `uses` says who does the work: `nothing` runs inline with every permission revoked; `store`
  * always works on the store; `stores` on those that its arguments name; `branches` goes through the daemon when one is
- * alive; `daemon` needs one; `serve` is one.
+ * alive; `daemon` needs one; `serve` is one. `home` works with what is in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
+ * loaded: it is what people put them right with.
  */
 export type CommandSpec =
   & CommandBase
   & (
     | { uses: "nothing" | "serve" | "stores"; load(): Promise<LocalModule> }
     | { uses: "store" | "branches" | "daemon"; load(): Promise<CommandModule> }
+    | { uses: "home"; config: "required" | "may_be_broken"; load(): Promise<LocalModule> }
   );

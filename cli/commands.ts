@@ -6,15 +6,22 @@
 
 import { type CommandSpec, type FlagSpec, GROUPS } from "./command.ts";
 import { BRANCH_COMMANDS } from "./table/branches.ts";
+import { BROKER_COMMANDS } from "./table/broker.ts";
 import { DAEMON_COMMANDS } from "./table/daemon.ts";
 import { HISTORY_COMMANDS } from "./table/history.ts";
+import { TASK_COMMANDS } from "./table/tasks.ts";
 
 /** The program's name, as people type it. */
 export const PROGRAM = "taskd";
 
 /** Every command, in the order of the overview. */
-export const COMMANDS: readonly CommandSpec[] = [...BRANCH_COMMANDS, ...HISTORY_COMMANDS, ...DAEMON_COMMANDS]
-  .toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
+export const COMMANDS: readonly CommandSpec[] = [
+  ...BRANCH_COMMANDS,
+  ...HISTORY_COMMANDS,
+  ...DAEMON_COMMANDS,
+  ...TASK_COMMANDS,
+  ...BROKER_COMMANDS,
+].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 
 /** Flags that every command accepts. */
 export const GLOBAL_FLAGS: readonly FlagSpec[] = [
@@ -60,7 +67,7 @@ export const GLOBAL_FLAGS: readonly FlagSpec[] = [
     name: "socket",
     kind: "file",
     value: "FILE",
-    help: "The daemon's unix socket; by default taskd.sock in the store's directory or workspace",
+    help: "The daemon's unix socket, by default taskd.sock in the store's directory or workspace; or the broker's",
   },
   { name: "json", kind: "boolean", help: "Print one JSON object: the result, or the error" },
   { name: "quiet", kind: "boolean", help: "Print results that were asked for and errors, nothing else" },

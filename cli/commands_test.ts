@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { configurationVariables } from "../broker/settings/variables.ts";
 import { S3_ENV } from "../lib/backend/s3_permissions.ts";
 import { GROUPS, type Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
@@ -79,6 +80,7 @@ Deno.test("launchFlags() never prompts, lists programs and variables, and loads 
       "BSTORE_WORKSPACE",
       "BSTORE_TOKEN",
       ...S3_ENV,
+      ...configurationVariables(),
     ].filter((name, index, all) => all.indexOf(name) === index),
   );
 });

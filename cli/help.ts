@@ -36,7 +36,8 @@ export function overview(heading: Heading): string {
     ].join("\n")
   );
   return [
-    "Branches of SQLite databases: fork in milliseconds, capture live writes, roll back, promote.",
+    "Branches of SQLite databases: fork in milliseconds, capture live writes, roll back, promote.\n" +
+    "Coding agents in sandboxes: what they spend and reach is bounded, and a person approves what leaves.",
     `${heading("Usage")}\n  ${PROGRAM} <command> [arguments] [flags]`,
     ...sections,
     `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS)}`,

@@ -31,6 +31,10 @@ export async function planCall(
   const { spec, positionals, flags } = call;
   const plan = { command: spec.name, positionals, flags };
   if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
+  if (spec.uses === "home") {
+    const { brokerPlace } = await import("./broker_place.ts");
+    return { ...plan, ...NO_STORE, broker: await brokerPlace(spec, flags, context) };
+  }
   if (spec.uses === "stores") return { ...plan, ...NO_STORE, ...await planStores(call, context) };
   const place = await storePlace(String(flags.store), flags, context);
   const named = typeof flags.socket === "string" ? flags.socket : undefined;
@@ -127,7 +131,8 @@ function cannotUse(location: string, why: string): TaskdError {
   });
 }
 
-function checkSocketPath(path: string): void {
+/** Refuses a path that the system would not take for a socket. */
+export function checkSocketPath(path: string): void {
   const bytes = new TextEncoder().encode(path).length;
   if (bytes <= SOCKET_PATH_MAX_BYTES) return;
   throw new TaskdError(

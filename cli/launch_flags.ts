@@ -5,18 +5,22 @@
  * @module
  */
 
+import { configurationVariables } from "../broker/settings/variables.ts";
 import { S3_ENV, S3_SYS } from "../lib/backend/s3_permissions.ts";
 import type { CommandSpec, Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "./permissions.ts";
 
-/** The environment variables that the program reads: flags' stand-ins, where `~` is, and what the SDK of S3 asks. */
+/**
+ * The environment variables that the program reads: flags' stand-ins, where `~` is, what the SDK of S3 asks, and what
+ * the task broker is configured with.
+ */
 export function environmentNames(): string[] {
   const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
   const named = flags.flatMap((flag) => [flag.env ?? [], flag.other_env ?? []].flat());
   const families = S3_ENV.filter((name) => name.endsWith("*")).map((name) => name.slice(0, -1));
   const single = named.filter((name) => !families.some((family) => name.startsWith(family)));
-  return [...new Set(["HOME", ...single, ...S3_ENV])];
+  return [...new Set(["HOME", ...single, ...S3_ENV, ...configurationVariables()])];
 }
 
 /**
@@ -55,5 +59,6 @@ function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
     s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
     socket: "/sample/taskd.sock",
     route,
+    broker: { home: "/sample", socket: "/sample/broker.sock" },
   };
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Plan } from "./command.ts";
+import type { BrokerPlace, Plan } from "./command.ts";
 
 /** The kinds of Deno's permissions, in the order they are shown. */
 export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
@@ -14,6 +14,9 @@ export type PermissionKind = typeof PERMISSION_KINDS[number];
 
 /** What may be touched, per kind. */
 export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
+
+/** In a list: whatever there is of the kind. For what nobody can list, such as the hosts that sandboxes may reach. */
+export const ANYWHERE = "*";
 
 /** Nothing at all. */
 export const NO_PERMISSIONS: PermissionSet = {
@@ -56,6 +59,18 @@ export function socketNeeds(plan: Plan): PermissionSet {
   return { ...NO_PERMISSIONS, read: [plan.socket], write: [plan.socket], net: [`unix:${plan.socket}`] };
 }
 
+/** What a client of the task broker needs: its socket, as {@linkcode socketNeeds}. */
+export function brokerNeeds(plan: Plan): PermissionSet {
+  const { socket } = brokerOf(plan);
+  return { ...NO_PERMISSIONS, read: [socket], write: [socket], net: [`unix:${socket}`] };
+}
+
+/** Where the broker is, for a command that the table says has to do with it. */
+export function brokerOf({ command, broker }: Plan): BrokerPlace {
+  if (broker === undefined) throw new Error(`Command ${command} has nothing to do with the broker`);
+  return broker;
+}
+
 /** What a command of branches needs, by who does the work. */
 export function branchNeeds(plan: Plan): PermissionSet {
   return plan.route === "socket" ? socketNeeds(plan) : storeNeeds(plan);
@@ -70,14 +85,17 @@ export function unionOf(a: PermissionSet, b: PermissionSet): PermissionSet {
 
 /** The set as the runtime takes it. False rather than an empty list, which older runtimes read as everything. */
 export function toDenoPermissions(set: PermissionSet): Deno.PermissionOptionsObject {
-  const list = (kind: PermissionKind): string[] | false => set[kind].length === 0 ? false : [...set[kind]];
+  const list = (kind: PermissionKind) => {
+    if (set[kind].includes(ANYWHERE)) return true;
+    return set[kind].length === 0 ? false : [...set[kind]];
+  };
   return {
     read: list("read"),
     write: list("write"),
     net: list("net"),
     run: list("run"),
     env: list("env"),
-    sys: list("sys") as Deno.PermissionOptionsObject["sys"] & (string[] | false),
+    sys: list("sys") as Deno.PermissionOptionsObject["sys"] & (string[] | boolean),
     ffi: list("ffi"),
     import: list("import"),
   };

@@ -15,18 +15,23 @@ import { openOperations } from "./operations.ts";
 
 /** A module of a command, already loaded, with what it needs. */
 export type LoadedCommand =
-  | { local: true; module: LocalModule }
-  | { local: false; module: CommandModule };
+  | { asks: "nobody"; module: LocalModule }
+  | { asks: "store"; module: CommandModule };
 
 /** Loads the module of a command; a test may answer with another. */
 export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
 
 /** Loads what the table names. */
 export const loadFromTable: Load = async (spec) => {
-  if (spec.uses === "nothing" || spec.uses === "serve" || spec.uses === "stores") {
-    return { local: true, module: await spec.load() };
+  switch (spec.uses) {
+    case "nothing":
+    case "serve":
+    case "stores":
+    case "home":
+      return { asks: "nobody", module: await spec.load() };
+    default:
+      return { asks: "store", module: await spec.load() };
   }
-  return { local: false, module: await spec.load() };
 };
 
 /** The process's streams for a plan. */
@@ -47,26 +52,23 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
   try {
     const args = new Args(plan);
     const loaded = await load(spec);
-    if (loaded.local) {
-      const result = await loaded.module.run(args, io);
-      if (result !== undefined) await print(spec, result, io, () => loaded.module.render(result, io, args));
-      return EXIT_OK;
-    }
-    const { module } = loaded;
-    const ops = await openOperations(plan, io.signal);
-    let result: object | undefined;
-    try {
-      result = await module.run(args, io, ops);
-    } finally {
-      await ops.close();
-      io.clearProgress();
-    }
+    const result = await runLoaded(loaded, plan, args, io);
     if (result === undefined) return EXIT_OK;
-    const shown = result;
-    await print(spec, shown, io, () => module.render(shown, io, args));
-    return module.exitCode?.(shown) ?? EXIT_OK;
+    await print(spec, result, io, () => loaded.module.render(result, io, args));
+    return loaded.module.exitCode?.(result) ?? EXIT_OK;
   } catch (error) {
     return reportFailure(error, io);
+  }
+}
+
+async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
+  if (loaded.asks === "nobody") return await loaded.module.run(args, io);
+  const ops = await openOperations(plan, io.signal);
+  try {
+    return await loaded.module.run(args, io, ops);
+  } finally {
+    await ops.close();
+    io.clearProgress();
   }
 }
 

@@ -7,4 +7,4 @@
 import type { Load } from "../../../cli/run.ts";
 
 /** Loads the probe. */
-export const probeLoad: Load = async () => ({ local: true, module: await import("./probe.ts") });
+export const probeLoad: Load = async () => ({ asks: "nobody", module: await import("./probe.ts") });
