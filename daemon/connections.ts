@@ -10,10 +10,11 @@
  */
 
 import type { Clock } from "../lib/clock.ts";
+import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
 import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
-import { withDeadline, WRITE_DEADLINE_MS } from "./deadline.ts";
+import { WRITE_DEADLINE_MS } from "./deadline.ts";
 import type { Dispatcher } from "./dispatch.ts";
 import type { Log } from "./log.ts";
 import type { Publisher } from "./publisher.ts";

@@ -12,6 +12,7 @@
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { Clock } from "../lib/clock.ts";
+import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
@@ -29,7 +30,6 @@ import {
   type StoreArgs,
   type StoreMethod,
 } from "./engine.ts";
-import { withDeadline } from "./deadline.ts";
 import { KeyedMutex } from "./locks.ts";
 import type { Log } from "./log.ts";
 import type { WorkerSetup } from "./worker_messages.ts";

@@ -11,9 +11,10 @@
  */
 
 import type { Clock } from "../lib/clock.ts";
+import { withDeadline } from "../lib/deadline.ts";
 import { encodeEvent } from "../lib/protocol/events.ts";
 import type { EventDetails, EventType } from "../lib/protocol/messages.ts";
-import { withDeadline, WRITE_DEADLINE_MS } from "./deadline.ts";
+import { WRITE_DEADLINE_MS } from "./deadline.ts";
 
 /** Events buffered for each subscriber; the contract's number. */
 export const SUBSCRIBER_BUFFER_EVENTS = 64;

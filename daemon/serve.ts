@@ -11,20 +11,22 @@
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
+import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
+import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
+import type { HttpTimeouts } from "../lib/http/guard.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
 import { type S3StoreOptions, storeDirectory } from "../lib/store/open.ts";
 import { isS3Location } from "../lib/store/s3_location.ts";
+import { bindSocket } from "../lib/unix_socket.ts";
 import { VERSION } from "../lib/version.ts";
 import { Connections } from "./connections.ts";
-import { withDeadline } from "./deadline.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { counted } from "./counted.ts";
 import { createHandlers } from "./handlers.ts";
-import { BearerToken, type HttpAddress, parseHttpAddress } from "./http/auth.ts";
-import type { HttpTimeouts } from "./http/guard.ts";
+import { BearerToken } from "./http/auth.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./locks.ts";
 import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
@@ -33,7 +35,6 @@ import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
 import { Publisher } from "./publisher.ts";
 import { keyOf, Sessions } from "./sessions.ts";
-import { bindSocket } from "./unix_socket.ts";
 
 /** Default of -flush-every, the contract's number. */
 export const DEFAULT_FLUSH_EVERY_MS = 30_000;

@@ -7,52 +7,22 @@
  * @module
  */
 
-import { createHash, timingSafeEqual } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import type { HttpAddress } from "../../lib/http/address.ts";
+import { BearerCheck } from "../../lib/http/bearer.ts";
 
 /** Fewest characters of an explicit token; the contract's number. */
 export const MIN_TOKEN_CHARS = 16;
-/** Characters of a fingerprint; the contract's number. */
-export const FINGERPRINT_CHARS = 8;
-
-/** Where to listen. */
-export interface HttpAddress {
-  hostname: string;
-  port: number;
-  loopback: boolean;
-}
-
-/** Reads `host:port` or `[v6]:port`; an empty host is every interface, as elsewhere. */
-export function parseHttpAddress(text: string): HttpAddress {
-  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text);
-  const port = Number(match?.[3]);
-  if (!match || port > 65535) {
-    throw new TaskdError("usage", `Cannot listen on ${JSON.stringify(text.slice(0, 200))}: it is not host:port`, {
-      hint: "Write 127.0.0.1:8080 or [::1]:8080; port 0 takes any free one",
-    });
-  }
-  const hostname = match[1] ?? (match[2] === "" ? "0.0.0.0" : match[2]!);
-  return { hostname, port, loopback: isLoopback(hostname) };
-}
-
-/** Only literal addresses and `localhost` count: what another name resolves to may change. */
-function isLoopback(hostname: string): boolean {
-  return /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(hostname) || hostname.toLowerCase() === "localhost" ||
-    /^(?:0*:)+0*1$/.test(hostname);
-}
 
 /** The token of a listener. */
 export class BearerToken {
-  readonly #digest: Uint8Array;
-  /** Stands for the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
-  readonly fingerprint: string;
+  readonly #check: BearerCheck;
   /** The token itself when it was generated, to be printed once; undefined for an explicit one. */
   readonly generated: string | undefined;
 
   private constructor(token: string, generated: boolean) {
-    this.#digest = sha256(token);
-    this.fingerprint = createHash("sha256").update(token).digest("hex").slice(0, FINGERPRINT_CHARS);
+    this.#check = new BearerCheck(token);
     this.generated = generated ? token : undefined;
   }
 
@@ -88,14 +58,13 @@ export class BearerToken {
     return token === undefined ? new BearerToken(randomHex(options.random, 32), true) : new BearerToken(token, false);
   }
 
+  /** Stands for the token in logs. */
+  get fingerprint(): string {
+    return this.#check.fingerprint;
+  }
+
   /** Whether an Authorization header presents the token. */
   accepts(authorization: string | null): boolean {
-    const presented = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-    // Digests have one length, so neither the length nor the place of a difference shows in the time.
-    return timingSafeEqual(sha256(presented ?? ""), this.#digest) && presented !== undefined;
+    return this.#check.accepts(authorization);
   }
-}
-
-function sha256(text: string): Uint8Array {
-  return createHash("sha256").update(text).digest();
 }

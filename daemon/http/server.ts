@@ -7,22 +7,22 @@
  */
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { withDeadline } from "../../lib/deadline.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import type { HttpAddress } from "../../lib/http/address.ts";
+import { drain, readBounded } from "../../lib/http/body.ts";
+import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "../../lib/http/guard.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
-import { withDeadline } from "../deadline.ts";
 import type { Dispatcher } from "../dispatch.ts";
 import type { Log } from "../log.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Publisher } from "../publisher.ts";
-import type { BearerToken, HttpAddress } from "./auth.ts";
-import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "./guard.ts";
+import type { BearerToken } from "./auth.ts";
 import { Profiler } from "./profile.ts";
 import { eventStream } from "./sse.ts";
 
-/** How much of a refused body is read, so that its connection can be used again; a longer one is closed. */
-const MAX_DRAINED_BYTES = 16 << 20;
 /** Seconds of a profile unless the request says otherwise; the contract's number. */
 const DEFAULT_PROFILE_SECONDS = 30;
 /** How long the end waits for answers to be taken. */
@@ -233,57 +233,6 @@ function problem(status: number, code: string, error: string, headers: Record<st
   const response = json(status, { ok: false, code, error });
   for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
   return response;
-}
-
-/** Reads a body of at most `max_bytes`; undefined when it is longer, and then drained as {@linkcode drain} does. */
-async function readBounded(
-  request: Request,
-  guarded: GuardedRequest,
-  max_bytes: number,
-): Promise<Uint8Array | undefined> {
-  const parts: Uint8Array[] = [];
-  const size = await readUpTo(request, max_bytes, (part) => parts.push(part));
-  if (size === undefined) {
-    guarded.last();
-    return undefined;
-  }
-  if (size > max_bytes) return undefined;
-  const body = new Uint8Array(size);
-  let offset = 0;
-  for (const part of parts) {
-    body.set(part, offset);
-    offset += part.length;
-  }
-  return body;
-}
-
-/** Reads and drops a body so that the connection can be used again; one that is too long for that ends it. */
-async function drain(request: Request, guarded: GuardedRequest): Promise<void> {
-  try {
-    if (await readUpTo(request, 0, () => {}) === undefined) guarded.last();
-  } catch {
-    // The client went away; the answer will not reach it either.
-  }
-}
-
-/**
- * Reads a body and hands on what is within `max_bytes`. Returns its size, or undefined when more than
- * {@linkcode MAX_DRAINED_BYTES} would have to be read beyond that.
- */
-async function readUpTo(
-  request: Request,
-  max_bytes: number,
-  take: (part: Uint8Array) => void,
-): Promise<number | undefined> {
-  const bound = max_bytes + MAX_DRAINED_BYTES;
-  if (Number(request.headers.get("content-length") ?? 0) > bound) return undefined;
-  let size = 0;
-  for await (const part of request.body ?? []) {
-    size += part.length;
-    if (size > bound) return undefined;
-    if (size <= max_bytes) take(part);
-  }
-  return size;
 }
 
 function listenError(error: unknown, { hostname, port }: HttpAddress): unknown {

@@ -3,8 +3,9 @@ import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { Dispatcher, type Handlers } from "../dispatch.ts";
 import { Metrics } from "../metrics.ts";
 import { Publisher } from "../publisher.ts";
-import { BearerToken, parseHttpAddress } from "./auth.ts";
-import type { HttpTimeouts } from "./guard.ts";
+import { parseHttpAddress } from "../../lib/http/address.ts";
+import { BearerToken } from "./auth.ts";
+import type { HttpTimeouts } from "../../lib/http/guard.ts";
 import { HttpServer } from "./server.ts";
 
 const TOKEN = "a-token-of-enough-length";

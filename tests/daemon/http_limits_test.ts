@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
-import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../daemon/http/guard.ts";
+import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
 import { Place } from "./_daemon.ts";
 import { HttpDaemon, type RawHttp } from "./_http.ts";
 

@@ -9,7 +9,7 @@ import { systemClock } from "../../lib/clock.ts";
 import { Connections } from "../../daemon/connections.ts";
 import { Dispatcher, type Handlers } from "../../daemon/dispatch.ts";
 import { Publisher } from "../../daemon/publisher.ts";
-import { bindSocket } from "../../daemon/unix_socket.ts";
+import { bindSocket } from "../../lib/unix_socket.ts";
 
 /** A served socket. */
 export interface TestServer extends AsyncDisposable {

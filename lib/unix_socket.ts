@@ -1,14 +1,29 @@
 /**
- * The daemon's unix socket: made so that only its owner can connect, told apart from
+ * A daemon's unix socket: made so that only its owner can connect, told apart from
  * a stale one, and removed at the end.
  *
  * @module
  */
 
-import { TaskdError } from "../lib/errors.ts";
+import { type ErrorCode, TaskdError } from "./errors.ts";
 
 /** What fits into sun_path beside its final NUL, in bytes. */
 export const MAX_SOCKET_PATH_BYTES = 107;
+
+/** How the errors speak of who listens. */
+export interface SocketOwner {
+  /** The error that says that one listens already. */
+  running: ErrorCode;
+  name: string;
+  /** How to listen somewhere else: `choose another path with -socket`. */
+  elsewhere: string;
+}
+
+const STORE_DAEMON: SocketOwner = {
+  running: "daemon_running",
+  name: "daemon",
+  elsewhere: "choose another path with -socket",
+};
 
 /** A listening socket. */
 export interface BoundSocket {
@@ -23,34 +38,34 @@ export interface BoundSocket {
 /**
  * Listens on `path` with mode 0600. A socket that nobody answers is replaced.
  *
- * @throws {TaskdError} `daemon_running` when a daemon answers there, `already_exists` when something other than a
+ * @throws {TaskdError} `owner.running` when a daemon answers there, `already_exists` when something other than a
  * socket is there, `usage` when the path cannot be a socket's, `denied` or `not_found` when its folder does not do.
  */
-export async function bindSocket(path: string): Promise<BoundSocket> {
+export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON): Promise<BoundSocket> {
   const bytes = new TextEncoder().encode(path).length;
   if (bytes > MAX_SOCKET_PATH_BYTES) {
     throw new TaskdError(
       "usage",
       `Cannot listen on ${path}: a socket path has at most ${MAX_SOCKET_PATH_BYTES} bytes, this one ${bytes}`,
       {
-        hint: "Choose a shorter path with -socket",
+        hint: `It is too long: ${owner.elsewhere}`,
       },
     );
   }
   try {
-    await removeStale(path);
+    await removeStale(path, owner);
     return listen(path);
   } catch (error) {
-    throw explained(path, error);
+    throw explained(path, error, owner);
   }
 }
 
-async function removeStale(path: string): Promise<void> {
+async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   const info = await infoOf(path);
   if (info === undefined) return;
   if (!info.isSocket) {
     throw new TaskdError("already_exists", `Cannot listen on ${path}: something that is not a socket is there`, {
-      hint: "Move it away or choose another path with -socket",
+      hint: `Move it away or ${owner.elsewhere}`,
     });
   }
   try {
@@ -61,8 +76,8 @@ async function removeStale(path: string): Promise<void> {
     await Deno.remove(path);
     return;
   }
-  throw new TaskdError("daemon_running", `Cannot listen on ${path}: a daemon answers there`, {
-    hint: "Stop it or choose another path with -socket",
+  throw new TaskdError(owner.running, `Cannot listen on ${path}: a ${owner.name} answers there`, {
+    hint: `Stop it or ${owner.elsewhere}`,
   });
 }
 
@@ -112,16 +127,16 @@ function inodeOf(path: string): number | null | undefined {
   }
 }
 
-function explained(path: string, error: unknown): unknown {
+function explained(path: string, error: unknown, owner: SocketOwner): unknown {
   if (error instanceof Deno.errors.AddrInUse) {
-    return new TaskdError("daemon_running", `Cannot listen on ${path}: another daemon has just bound it`, {
+    return new TaskdError(owner.running, `Cannot listen on ${path}: another ${owner.name} has just bound it`, {
       cause: error,
     });
   }
   if (error instanceof Deno.errors.NotFound) {
     return new TaskdError("not_found", `Cannot listen on ${path}: its directory does not exist`, {
       cause: error,
-      hint: "Make the directory or choose another path with -socket",
+      hint: `Make the directory or ${owner.elsewhere}`,
     });
   }
   if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
-import { TaskdError } from "../lib/errors.ts";
+import { TaskdError } from "./errors.ts";
 import { bindSocket, MAX_SOCKET_PATH_BYTES } from "./unix_socket.ts";
 
 async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {

@@ -10,7 +10,7 @@
  * @module
  */
 
-import type { Clock } from "../../lib/clock.ts";
+import type { Clock } from "../clock.ts";
 
 /** Deadlines in milliseconds; the contract's numbers. */
 export const HTTP_TIMEOUTS = {
@@ -40,6 +40,14 @@ const LINGER_BYTES = 16 << 20;
 /** How often deadlines are looked at. */
 const TICK_MS = 250;
 
+/** What a guard accepts on. */
+export interface GuardedListener {
+  readonly addr: Deno.Addr;
+  accept(): Promise<Deno.Conn>;
+  /** Ends the listener; may be called twice. */
+  close(): unknown;
+}
+
 /** What the server knows of the request that a connection is in. */
 export interface GuardedRequest {
   /** The whole body was read, or given up. */
@@ -52,13 +60,15 @@ export interface GuardedRequest {
   responseDone(): void;
   /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
   readonly gone: AbortSignal;
+  /** Where the client is. */
+  readonly peer: Deno.Addr;
 }
 
 type Phase = "idle" | "head" | "body" | "response" | "linger";
 
 /** One guarded connection. */
 class Connection {
-  readonly #client: Deno.TcpConn;
+  readonly #client: Deno.Conn;
   readonly #server: Deno.TcpConn;
   readonly #clock: Clock;
   readonly #timeouts: HttpTimeouts;
@@ -74,7 +84,7 @@ class Connection {
   readonly #ended = Promise.withResolvers<void>();
   readonly #gone = new AbortController();
 
-  constructor(client: Deno.TcpConn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
+  constructor(client: Deno.Conn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
     this.#client = client;
     this.#server = server;
     this.#clock = clock;
@@ -107,6 +117,7 @@ class Connection {
     this.#endless = false;
     return {
       gone: this.#gone.signal,
+      peer: this.#client.remoteAddr,
       bodyDone: () => {
         if (this.#phase === "body") this.#enter("response");
       },
@@ -178,7 +189,7 @@ class Connection {
     this.#phase_at_ms = this.#clock.monotonic();
   }
 
-  async #pipe(from: Deno.TcpConn, to: Deno.TcpConn, wanted: (count: number) => boolean): Promise<void> {
+  async #pipe(from: Deno.Conn, to: Deno.Conn, wanted: (count: number) => boolean): Promise<void> {
     const buffer = new Uint8Array(CHUNK_BYTES);
     try {
       for (;;) {
@@ -202,7 +213,7 @@ class Connection {
 
 /** A running guard. */
 export class ConnectionGuard {
-  readonly #listener: Deno.TcpListener;
+  readonly #listener: GuardedListener;
   readonly #backend: { hostname: string; port: number };
   readonly #clock: Clock;
   readonly #timeouts: HttpTimeouts;
@@ -213,7 +224,7 @@ export class ConnectionGuard {
   readonly #accepting: Promise<void>;
   readonly #ticking: Promise<void>;
 
-  private constructor(listener: Deno.TcpListener, options: GuardOptions) {
+  private constructor(listener: GuardedListener, options: GuardOptions) {
     this.#listener = listener;
     this.#backend = options.backend;
     this.#clock = options.clock;
@@ -227,7 +238,12 @@ export class ConnectionGuard {
     return new ConnectionGuard(Deno.listen({ ...address, transport: "tcp" }), options);
   }
 
-  /** Where it listens; the port is the real one when 0 was asked for. */
+  /** Accepts on a listener that exists, which it closes at its end. */
+  static over(listener: GuardedListener, options: GuardOptions): ConnectionGuard {
+    return new ConnectionGuard(listener, options);
+  }
+
+  /** Where it listens, over TCP; the port is the real one when 0 was asked for. */
   get address(): Deno.NetAddr {
     return this.#listener.addr as Deno.NetAddr;
   }
@@ -270,7 +286,7 @@ export class ConnectionGuard {
 
   async #accept(): Promise<void> {
     for (;;) {
-      let client: Deno.TcpConn;
+      let client: Deno.Conn;
       try {
         client = await this.#listener.accept();
       } catch (error) {
@@ -285,7 +301,7 @@ export class ConnectionGuard {
     }
   }
 
-  async #serve(client: Deno.TcpConn): Promise<void> {
+  async #serve(client: Deno.Conn): Promise<void> {
     this.#accepted++;
     try {
       await this.#pair(client);
@@ -294,7 +310,7 @@ export class ConnectionGuard {
     }
   }
 
-  async #pair(client: Deno.TcpConn): Promise<void> {
+  async #pair(client: Deno.Conn): Promise<void> {
     let server: Deno.TcpConn;
     try {
       server = await Deno.connect({ ...this.#backend, transport: "tcp" });
@@ -306,7 +322,7 @@ export class ConnectionGuard {
     const connection = new Connection(client, server, this.#clock, this.#timeouts);
     this.#connections.set(port, connection);
     try {
-      client.setNoDelay(true);
+      if ("setNoDelay" in client) (client as Deno.TcpConn).setNoDelay(true);
       server.setNoDelay(true);
       await connection.run();
     } finally {

@@ -1,0 +1,35 @@
+/**
+ * One bearer token, as the side that checks it: kept only as a digest, compared in
+ * constant time, and named in logs by a fingerprint.
+ *
+ * @module
+ */
+
+import { createHash, timingSafeEqual } from "node:crypto";
+
+/** Characters of a fingerprint; the contract's number. */
+export const FINGERPRINT_CHARS = 8;
+
+/** Tells the holder of a token from everybody else. */
+export class BearerCheck {
+  readonly #digest: Uint8Array;
+  /** Stands for the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
+  readonly fingerprint: string;
+
+  /** Takes the token's digest; the token itself is not kept. */
+  constructor(token: string) {
+    this.#digest = sha256(token);
+    this.fingerprint = createHash("sha256").update(token).digest("hex").slice(0, FINGERPRINT_CHARS);
+  }
+
+  /** Whether an Authorization header presents the token. */
+  accepts(authorization: string | null): boolean {
+    const presented = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
+    // Digests have one length, so neither the length nor the place of a difference shows in the time.
+    return timingSafeEqual(sha256(presented ?? ""), this.#digest) && presented !== undefined;
+  }
+}
+
+function sha256(text: string): Uint8Array {
+  return createHash("sha256").update(text).digest();
+}
