@@ -32,6 +32,9 @@ export interface CheckpointAnswer {
   checkpointed: number;
 }
 
+/** Far above the ticks of any file system, and above {@linkcode backdate}'s users' own margins. */
+const BACKDATE_MS = 2_000;
+
 /** Size and time of the file at `path`; undefined when there is none. */
 export function stampFile(path: string): FileStamp | undefined {
   try {
@@ -41,6 +44,15 @@ export function stampFile(path: string): FileStamp | undefined {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
     throw error;
   }
+}
+
+/**
+ * Puts the time of a file that nobody is writing back, so that every later write sets another one: file times are
+ * coarse, and a write in the same tick would not show.
+ */
+export function backdate(path: string, now_ms: number): void {
+  const time = new Date(now_ms - BACKDATE_MS);
+  Deno.utimeSync(path, time, time);
 }
 
 /** Whether something may be in the -wal beside `path`. */

@@ -12,7 +12,7 @@ import { join } from "@std/path/join";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
 import { clonable, fileError, removeIfPresent } from "../fs.ts";
-import { hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
+import { backdate, hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
 import type { Image } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { materialize } from "./materialize.ts";
@@ -90,22 +90,11 @@ export class ChainCache {
     const temporary = this.#workspace.beside(path);
     try {
       await materialize(this.#backend, chain, digest, temporary, options);
-      Deno.chmodSync(temporary, 0o400);
-      const stamp = stampFile(temporary)!;
-      for (const file of companions(path)) removeIfPresent(file);
-      this.#workspace.writeSidecar(path, {
-        chain_id: chain.id,
-        ...stamp,
-        change_counter: 0,
-        stamped_ns: `${this.#clock.now()}000000`,
-        shadow: null,
-      });
-      Deno.renameSync(temporary, path);
+      sealEntry(this.#workspace, temporary, path, { chain_id: chain.id, now_ms: this.#clock.now() });
     } catch (error) {
       removeIfPresent(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
-    this.#workspace.touchUsed(path, this.#clock.now());
     this.#prune(directory, path);
     return { path, built: true };
   }
@@ -198,6 +187,27 @@ export class ChainCache {
       if (path !== keep) removeEntry(path);
     }
   }
+}
+
+/** Puts the finished image `temporary` into its place as an entry that nobody is to change, and marks it used. */
+export function sealEntry(
+  workspace: Workspace,
+  temporary: string,
+  path: string,
+  { chain_id, now_ms }: { chain_id: string; now_ms: number },
+): void {
+  Deno.chmodSync(temporary, 0o400);
+  backdate(temporary, now_ms);
+  for (const file of companions(path)) removeIfPresent(file);
+  workspace.writeSidecar(path, {
+    chain_id,
+    ...stampFile(temporary)!,
+    change_counter: 0,
+    stamped_ns: `${now_ms}000000`,
+    shadow: null,
+  });
+  Deno.renameSync(temporary, path);
+  workspace.touchUsed(path, now_ms);
 }
 
 /** Whether the file at `path` is the copy of a chain, as it was made: whoever may write anywhere may also write to it. */

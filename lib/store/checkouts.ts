@@ -12,6 +12,7 @@ import type { Clock } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { clonable, cloneFile, fileError, removeIfPresent } from "../fs.ts";
 import {
+  backdate,
   CheckoutFile,
   type FileStamp,
   hasWal,
@@ -30,8 +31,6 @@ import { companions, type RecordedHead, type SessionRecord, type Sidecar, type W
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
 export const CLEAN_MARGIN_MS = 1_000;
-/** How far a checkout's time is put back when it is made, so that the margin holds at once. */
-const BACKDATE_MS = 2_000;
 /** How often, and in how many milliseconds, a checkout is opened again that SQLite could not read. */
 const REPLACED = { tries: 20, pause_ms: 5 };
 /** How long an operation at rest waits for another process's lock. */
@@ -365,9 +364,7 @@ export class Checkouts {
   ): void {
     const { shadow, change_counter } = stamp;
     const now_ms = this.#context.clock.now();
-    // Nobody is writing now, and every later write sets a time at least this much newer.
-    const time = new Date(now_ms - BACKDATE_MS);
-    Deno.utimeSync(path, time, time);
+    backdate(path, now_ms);
     this.#context.workspace.writeSidecar(path, {
       chain_id: chain.id,
       ...stampFile(path)!,

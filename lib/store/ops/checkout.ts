@@ -7,14 +7,13 @@
 
 import { hasCode, TaskdError } from "../../errors.ts";
 import { fileError, removeIfPresent } from "../../fs.ts";
-import { requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
-import { isEntry } from "../chain_cache.ts";
+import { requirePlainFile } from "../../sqlite/checkout_file.ts";
+import { isEntry, sealEntry } from "../chain_cache.ts";
 import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased, refuseClaimed, withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress } from "../names.ts";
 import type { CheckoutResult, LongOptions } from "../results.ts";
-import { companions } from "../workspace.ts";
 
 /** Makes, refreshes or finds a checkout; with `force`, edits that are not in the store are dropped. */
 export async function checkout(
@@ -157,20 +156,10 @@ async function readOnly(
     if (!await context.cache.cloneTo(db, chain, head.digest, temporary, options)) {
       await materialize(context.backend, chain, head.digest, temporary, options);
     }
-    Deno.chmodSync(temporary, 0o400);
-    for (const file of companions(path)) removeIfPresent(file);
-    workspace.writeSidecar(path, {
-      chain_id: point.chain.id,
-      ...stampFile(temporary)!,
-      change_counter: 0,
-      stamped_ns: `${context.clock.now()}000000`,
-      shadow: null,
-    });
-    Deno.renameSync(temporary, path);
+    sealEntry(workspace, temporary, path, { chain_id: chain.id, now_ms: context.clock.now() });
   } catch (error) {
     removeIfPresent(temporary);
     throw fileError(error, `Cannot write ${path}`);
   }
-  workspace.touchUsed(path, context.clock.now());
   return { ...answer, source: "materialized" };
 }
