@@ -37,6 +37,11 @@ export interface S3BackendOptions {
   path_style?: boolean;
   /** Default: the SDK's chain. */
   credentials?: S3Credentials;
+  /**
+   * Whether a delete under a condition (`If-Match`) is known to be decided at once with a rival write, as AWS promises;
+   * default: only without an endpoint. Servers exist that look and then delete, and no probe can be sure to see that.
+   */
+  atomic_delete?: boolean;
   /** Time, by default the system's. */
   clock?: Clock;
   /** Randomness, by default the system's. */

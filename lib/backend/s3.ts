@@ -44,7 +44,7 @@ export class S3Backend implements Backend {
   readonly #client: S3Client;
   readonly #objects: S3Objects;
   readonly #random: RandomBytes;
-  readonly #abilities: S3Abilities;
+  readonly #deletes_under_condition: boolean;
   readonly #part_bytes: number;
   readonly #single_copy_bytes: number;
   #multipart_create: Promise<boolean> | undefined;
@@ -57,7 +57,8 @@ export class S3Backend implements Backend {
     this.url = url;
     this.#client = parts.client;
     this.#objects = parts.objects;
-    this.#abilities = parts.abilities;
+    const atomic = options.atomic_delete ?? options.endpoint === undefined;
+    this.#deletes_under_condition = atomic && parts.abilities.conditional_delete;
     this.#random = options.random ?? systemRandom;
     this.#part_bytes = options.part_bytes ?? PART_BYTES;
     this.#single_copy_bytes = options.single_copy_bytes ?? SINGLE_COPY_BYTES;
@@ -185,7 +186,7 @@ export class S3Backend implements Backend {
           unsure ||= failure.unsure;
         });
       }
-      if (this.#abilities.conditional_delete) return await removeIfMatch(this.#objects, key, if_match);
+      if (this.#deletes_under_condition) return await removeIfMatch(this.#objects, key, if_match);
       await removeInTwoSteps(this.#objects, { key, mark: this.#mark(), condition: { if_match } });
     } catch (error) {
       if (!(error instanceof S3Failure)) throw error;
