@@ -37,8 +37,8 @@ export function counted(
       const started = clock.monotonic();
       const at_rest = !isLive({ db: args.db, branch: args.branch ?? DEFAULT_BRANCH });
       const answer = await handlers.checkpoint(args);
-      // Overwrites cannot happen to a checkpoint that holds the branch's lease and writes under its own epoch.
-      if (at_rest) metrics.checkpointed((clock.monotonic() - started) / 1000, false);
+      const overwritten = "overwrite_detected" in answer;
+      if (at_rest) metrics.checkpointed((clock.monotonic() - started) / 1000, overwritten);
       return answer;
     },
   };

@@ -27,5 +27,8 @@ export function render(result: CheckpointResult): string {
   const changed = result.pages === 0
     ? "nothing had changed"
     : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
-  return `Checkpointed ${name} (txid ${result.txid}, ${changed})`;
+  const doubt = result.overwrite_detected === undefined
+    ? ""
+    : "\nThe store's head may not be what was written: somebody else writes to the store; see `taskd verify`";
+  return `Checkpointed ${name} (txid ${result.txid}, ${changed})${doubt}`;
 }

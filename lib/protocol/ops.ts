@@ -207,6 +207,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       kind: "`snapshot` or `segment`: the object that ends there",
       pages: "pages written",
       stored_bytes: "bytes written",
+      overwrite_detected: "only when the store's head, looked at after the commit, may be other content: `true`",
     },
     errors: [
       "not_found",

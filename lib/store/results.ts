@@ -90,6 +90,8 @@ export interface CheckpointResult {
   pages: number;
   /** Bytes written to the store; 0 when nothing had changed. */
   stored_bytes: number;
+  /** Present when the store's head, looked at after the commit, may not be what was written; the log says why. */
+  overwrite_detected?: true;
 }
 
 /** Answer of fork. */

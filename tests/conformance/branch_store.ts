@@ -88,7 +88,10 @@ export const SECTIONS: readonly Section[] = [
         ["rollback_total", "successful rollbacks by mode, both from the start."],
         ["promote_total", "successful promotes by mode, both from the start."],
         ["checkpoint_duration_seconds", "checkpoints at rest only; a live one is a flush."],
-        ["checkpoint_overwrite_detected_total", "from 0; an overwrite cannot happen under a lease and its epoch."],
+        [
+          "checkpoint_overwrite_detected_total",
+          "from 0; checkpoints at rest after which the head may be other content.",
+        ],
         ["reap_total", "branches that the janitor destroyed."],
         ["gc_tombstoned_total", "objects newly tombstoned."],
         ["gc_deleted_total", "objects deleted after their grace."],
@@ -99,11 +102,6 @@ export const SECTIONS: readonly Section[] = [
         ["janitor_runs_total", "ticks by outcome; stays 0 without a janitor."],
       ] as const).map(([name, text]) => [`metrics.bstore_${name}`, `\`bstore_${name}\`: ${text}`]),
     ),
-    "metrics.bstore_checkpoint_overwrite_detected_total": [
-      "`bstore_checkpoint_overwrite_detected_total`: registered at 0.",
-      "`bstore_checkpoint_overwrite_detected_total` never moves: a checkpoint at rest holds the branch's lease and writes " +
-      "under an epoch of its own, so nobody can overwrite it, and nothing looks for it.",
-    ],
     "metrics.buckets": "The three histograms share the contract's 17 buckets.",
     "metrics.exactly_21": "The output has exactly 21 `# TYPE` lines in the table's order.",
   }),

@@ -14,7 +14,8 @@ import { lockPage } from "../../sqlite/header.ts";
 import type { QuietCheckout } from "../checkouts.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
-import { type Address, parseName } from "../names.ts";
+import { headTrouble } from "../head_check.ts";
+import { type Address, formatAddress, parseName } from "../names.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../objects.ts";
 import { encodeRef, type Ref, type RefCheckpoint } from "../ref.ts";
 import type { CheckpointResult, LongOptions } from "../results.ts";
@@ -50,6 +51,12 @@ export async function checkpoint(
     }
     await lease.write((ref) => withCheckpoint(context, ref, head, name, options.note));
     if (quiet) await stampBestEffort(context, quiet, lease);
+    const trouble = stored && await headTrouble(context.backend, before.ref.lineage, head);
+    if (trouble !== undefined) {
+      context.log(
+        `checkpoint ${formatAddress({ db, branch, checkpoint: name })}: the head may not be its own: ${trouble}`,
+      );
+    }
     return {
       db,
       branch,
@@ -58,6 +65,7 @@ export async function checkpoint(
       kind: head.kind,
       pages: stored?.object.pages ?? 0,
       stored_bytes: stored?.object.stored_bytes ?? 0,
+      ...(trouble === undefined ? {} : { overwrite_detected: true as const }),
     };
   });
 }

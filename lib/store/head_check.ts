@@ -1,0 +1,33 @@
+/**
+ * A last look after a checkpoint has committed: whether what the store has as the
+ * branch's head is what the checkpoint wrote. The lease and its epoch keep other writers
+ * of this program away; a bucket that somebody else writes to, a second program, or a
+ * server that breaks its promises they do not.
+ *
+ * @module
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import { Chains } from "./chain.ts";
+import { imageIndexKey } from "./keys.ts";
+import { readIndex } from "./object_file.ts";
+import type { Head } from "./objects.ts";
+
+/**
+ * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. What cannot be seen is
+ * wrong, too: the answer then says why. Never throws.
+ */
+export async function headTrouble(backend: Backend, lineage: string, written: Head): Promise<string | undefined> {
+  try {
+    // Without what this process remembers: the store itself is asked.
+    const { objects } = await new Chains(backend).resolve(lineage, written.txid);
+    const { key, kind, codec } = objects.at(-1)!;
+    if (kind !== written.kind) return `a ${kind} of the same transaction stands before the ${written.kind}: ${key}`;
+    const index_key = codec === "raw" ? imageIndexKey(key) : key;
+    const { size } = await backend.head(index_key);
+    const index = await readIndex({ size, read: (offset, length) => backend.getRange(index_key, offset, length) });
+    return index.digest === written.digest ? undefined : `other content stands there: ${key}`;
+  } catch (error) {
+    return `it could not be verified: ${error instanceof Error ? error.message : error}`;
+  }
+}
