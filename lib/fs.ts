@@ -233,6 +233,17 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
   return probe;
 }
 
+/**
+ * Bytes of the file system of `directory` that this user may still write. Requires `--allow-sys=statfs` and reading.
+ *
+ * @throws What the system throws.
+ */
+export async function freeBytes(directory: string): Promise<number> {
+  const { statfsSync } = await import("node:fs");
+  const { bavail, bsize } = statfsSync(directory);
+  return bavail * bsize;
+}
+
 async function neverClones(directory: string): Promise<boolean> {
   if (DARWIN) return false;
   try {

@@ -212,6 +212,11 @@ export function oauthPath(home: string, lane: SubscriptionLane): string {
   return `${taskdHome(home)}/${lane}-oauth.json`;
 }
 
+/** A lane's credential as it is in the file, however old; throws like {@linkcode Subscription.current}, renews nothing. */
+export function readCredential(home: string, lane: SubscriptionLane): Promise<OAuthCredential> {
+  return readOAuthFile(oauthPath(home, lane), VENDORS[lane].program);
+}
+
 async function readOAuthFile(path: string, program: string): Promise<OAuthCredential> {
   const attempted = `Cannot use the subscription of ${path}`;
   const text = await readPrivateFile(path, "secret");
