@@ -32,7 +32,8 @@ import {
 } from "./engine.ts";
 import { KeyedMutex } from "./locks.ts";
 import type { Log } from "./log.ts";
-import type { WorkerSetup } from "./worker_messages.ts";
+import type { ProfileOf, SampledThreads, SamplingKind, ThreadProfile } from "./sampling.ts";
+import type { Work, WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
 /** Workers unless told otherwise: as many sessions' as others'. */
@@ -41,6 +42,8 @@ export const DEFAULT_WORKERS = 4;
 const MAX_ASIDE = 2;
 /** What it costs to start a worker, in calls or sessions of one that runs: more than none, less than one. */
 const COLD_START = 0.5;
+/** How long a profile waits for a worker that is in a long call. */
+const SAMPLED_DEADLINE_MS = 1_000;
 /** How long the end of the pool waits for its workers. */
 const END_DEADLINE_MS = 1_000;
 
@@ -56,6 +59,8 @@ export interface WorkerPoolOptions {
   clock: Clock;
   log: Log;
   onEvent: OnSessionEvent;
+  /** Whether {@linkcode WorkerPool.sample} will be asked for, which takes a permission. */
+  profiled?: boolean;
   /** The workers' module; a test may put another in its place. */
   module?: string;
 }
@@ -123,7 +128,7 @@ class PooledSession implements EngineSession {
 }
 
 /** An engine of workers. */
-export class WorkerPool implements Engine {
+export class WorkerPool implements Engine, SampledThreads {
   readonly #options: WorkerPoolOptions;
   readonly #slots: Slot[] = [];
   readonly #asides = new KeyedMutex();
@@ -172,6 +177,24 @@ export class WorkerPool implements Engine {
     return session;
   }
 
+  /** Profiles the workers that run; one that does not answer in time is left out. */
+  async sample<K extends SamplingKind>(kind: K): Promise<() => Promise<ThreadProfile<K>[]>> {
+    const { clock } = this.#options;
+    const asked = <T>(thread: WorkerThread, work: Work) =>
+      withDeadline(thread.call(work) as Promise<T>, clock, SAMPLED_DEADLINE_MS).catch(() => undefined);
+    const threads = this.#slots.flatMap(({ thread, for_sessions }, index) =>
+      thread === undefined ? [] : [{ thread, name: `${for_sessions ? "sessions" : "work"}-${(index >> 1) + 1}` }]
+    );
+    await Promise.all(threads.map(({ thread }) => asked(thread, { kind: "sample", profile: kind })));
+    return async () => {
+      const found = await Promise.all(threads.map(async ({ thread, name }) => {
+        const profile = await asked<ProfileOf<K>>(thread, { kind: "sampled" });
+        return profile === undefined ? [] : [{ thread: name, profile }];
+      }));
+      return found.flat();
+    };
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     // A worker may be stuck in a long call into SQLite, and then never answers.
@@ -193,11 +216,11 @@ export class WorkerPool implements Engine {
   }
 
   #start(outside: OutsidePaths, listener: WorkerListener): WorkerThread {
-    const { setup, directories, s3_access, module } = this.#options;
+    const { setup, directories, s3_access, profiled = false, module } = this.#options;
     const write = [...directories, ...outside.write ?? []];
     const read = [...write, ...outside.read ?? []];
     const access = { read, write, ...(s3_access === undefined ? {} : { s3: s3_access }) };
-    return new WorkerThread(setup, { access, listener, ...(module === undefined ? {} : { module }) });
+    return new WorkerThread(setup, { access, listener, profiled, ...(module === undefined ? {} : { module }) });
   }
 
   /** A call that needs files outside the store gets a worker of its own, which may use exactly those. */

@@ -150,6 +150,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     directories: directoriesOf(workspace),
     ...(s3 === undefined ? {} : { s3_access: s3.access }),
     ...(options.workers === undefined ? {} : { workers: options.workers }),
+    profiled: listener !== undefined,
     clock,
     log,
     onEvent: (address, event) => {
@@ -173,6 +174,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     metrics,
     sessions: () => sessions.infos(() => true),
     sessionCount: () => sessions.openCount,
+    threads: engine,
     clock,
     random,
     log,

@@ -38,7 +38,7 @@ class Host {
     return new Host(store, setup);
   }
 
-  async run(work: Exclude<Work, { kind: "setup" }>): Promise<unknown> {
+  async run(work: Exclude<Work, { kind: "setup" | "sample" | "sampled" }>): Promise<unknown> {
     if (work.kind === "end") return this.#store.close();
     if (work.kind === "store") return await this.#callStore(work.method, work.args);
     if (work.kind === "session") return await this.#callSession(work.session, work.method, work.args);
@@ -68,8 +68,21 @@ class Host {
 }
 
 let host: Promise<Host> | undefined;
+/** Ends the profile that is being taken. */
+let sampled: (() => Promise<unknown>) | undefined;
 
 async function run(work: Work): Promise<unknown> {
+  if (work.kind === "sample") {
+    // One that nobody ended: whoever began it is gone.
+    await sampled?.();
+    sampled = await (await import("./sampling.ts")).sampleThread(work.profile);
+    return undefined;
+  }
+  if (work.kind === "sampled") {
+    const end = sampled;
+    sampled = undefined;
+    return await end?.();
+  }
   if (work.kind !== "setup") return await (await host!).run(work);
   host = Host.setUp(work.setup);
   await host;

@@ -9,6 +9,7 @@ import { type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { SessionMethod, StoreMethod } from "./engine.ts";
+import type { SamplingKind } from "./sampling.ts";
 
 /** What a worker needs to know first. */
 export interface WorkerSetup {
@@ -28,6 +29,9 @@ export type Work =
   | { kind: "store"; method: StoreMethod; args: unknown[] }
   | { kind: "open"; session: number; address: Address }
   | { kind: "session"; session: number; method: SessionMethod; args: unknown[] }
+  /** Begins a profile of the worker; `sampled` ends it and answers with it. */
+  | { kind: "sample"; profile: SamplingKind }
+  | { kind: "sampled" }
   | { kind: "end" };
 
 /** Main to worker: every call is answered once. */

@@ -17,6 +17,8 @@ export interface WorkerThreadOptions {
   /** What it may read and write, and reach for a store in a bucket; nothing else, beside running cp to clone blocks. */
   access: { read: string[]; write: string[]; s3?: S3Access };
   listener: WorkerListener;
+  /** Whether it can be profiled, which takes a permission. */
+  profiled?: boolean;
   /** The worker's module; a test may put another in its place. */
   module?: string;
 }
@@ -46,10 +48,10 @@ export class WorkerThread {
   readonly ready: Promise<string>;
 
   /** Starts a worker with the narrowest permissions that do. */
-  constructor(setup: WorkerSetup, { access, listener, module }: WorkerThreadOptions) {
+  constructor(setup: WorkerSetup, { access, listener, profiled = false, module }: WorkerThreadOptions) {
     this.#listener = listener;
     const { read, write, s3 } = access;
-    const sys = ["statfs", ...s3?.sys ?? []];
+    const sys = ["statfs", ...profiled ? ["inspector"] : [], ...s3?.sys ?? []];
     this.#worker = new Worker(module ?? import.meta.resolve("./worker.ts"), {
       type: "module",
       deno: {

@@ -20,6 +20,7 @@ import type { Log } from "../log.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Publisher } from "../publisher.ts";
 import type { BearerToken } from "./auth.ts";
+import type { SampledThreads } from "../sampling.ts";
 import { Profiler } from "./profile.ts";
 import { eventStream } from "./sse.ts";
 
@@ -41,6 +42,8 @@ export interface HttpOptions {
   sessions: () => Promise<SessionInfo[]>;
   /** How many are open, without asking any of them. */
   sessionCount: () => number;
+  /** The other threads, for profiles. */
+  threads: SampledThreads;
   clock: Clock;
   random: RandomBytes;
   log: Log;
@@ -59,7 +62,7 @@ export class HttpServer {
 
   private constructor(options: HttpOptions) {
     this.#options = options;
-    this.#profiler = new Profiler(options.clock);
+    this.#profiler = new Profiler(options.clock, options.threads);
     this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
     // Only the guard is to connect here: who does not come through it is turned away by its port.
     this.#server = Deno.serve(
@@ -208,7 +211,7 @@ export class HttpServer {
 }
 
 function profileIndex(): Response {
-  const text = "profile?seconds=30  CPU samples of the main thread\n" +
+  const text = "profile?seconds=30  CPU samples of every thread\n" +
     "heap?seconds=1      objects allocated in that time that are still live\n" +
     "allocs?seconds=1    the same\n";
   return new Response(text, { headers: { "content-type": "text/plain; charset=utf-8" } });

@@ -33,6 +33,7 @@ function start(timeouts: Partial<HttpTimeouts> = {}, write_deadline_ms?: number)
     publisher,
     metrics: new Metrics("test"),
     sessions: () => Promise.resolve([]),
+    threads: { sample: () => Promise.resolve(() => Promise.resolve([])) },
     sessionCount: () => 3,
     clock: systemClock,
     random: systemRandom,

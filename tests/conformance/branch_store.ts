@@ -124,10 +124,8 @@ export const SECTIONS: readonly Section[] = [
     "http.metrics": "GET `/metrics`: the text exposition.",
     "http.events": "GET `/events`: server-sent events, a ping every 15 s, free of the write timeout.",
     "http.rpc": "POST `/rpc`: the socket's operations, at most 1 MiB; `subscribe` is refused.",
-    "http.pprof": [
-      "GET `/debug/pprof/*`: profiles; `seconds` is the window, 30 by default, cut off at the write budget.",
-      "CPU profiles and heaps are of the daemon's main thread, not of its workers; other profiles of Go's list do not exist here.",
-    ],
+    "http.pprof":
+      "GET `/debug/pprof/*`: profiles of all threads; `seconds` is the window, 30 by default, cut off at the write budget.",
     "socket.subscribe": "`subscribe`: one ack, then events until the end; nothing further is read.",
     "socket.branches": "`branches`: every branch with state and `shared`.",
     "socket.status": "`status`: sessions with any error.",

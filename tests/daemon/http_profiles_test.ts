@@ -1,14 +1,15 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path/join";
+import { connect } from "../../lib/client/client.ts";
 import { Place } from "./_daemon.ts";
 import { BEARER, HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
 
-/** What `go tool pprof -top` says of a profile. */
-async function pprof(place: Place, bytes: Uint8Array): Promise<string> {
+/** What `go tool pprof -top`, or another of its reports, says of a profile. */
+async function pprof(place: Place, bytes: Uint8Array, report = "-top"): Promise<string> {
   const file = join(place.directory, "profile.pb.gz");
   await Deno.writeFile(file, bytes);
   const { success, stdout, stderr } = await new Deno.Command("go", {
-    args: ["tool", "pprof", "-top", "-nodecount=5", file],
+    args: ["tool", "pprof", report, file],
     env: { PPROF_TMPDIR: place.directory },
   }).output();
   assert(success, new TextDecoder().decode(stderr));
@@ -31,6 +32,26 @@ Deno.test("profiles of the program itself, with its own permissions, are files t
   for (const path of ["profile?seconds=30", "heap", "allocs"]) assertStringIncludes(index, path);
   assertEquals(await serving.stop(), 0);
   assertEquals(serving.stderr.filter((line) => line.includes("defect")), []);
+});
+
+// conformance: 4.http.pprof
+Deno.test("a profile shows what the workers do, each sample with its thread", async () => {
+  await using place = new Place();
+  await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
+  await serving.serving();
+  using client = await connect(place.socket);
+  await client.call("create", { db: "app" });
+  await client.call("open", { db: "app" });
+  const tagsOf = async (path: string) => {
+    const taking = fetch(`${serving.url}/debug/pprof/${path}?seconds=1`, { headers: BEARER });
+    const until = taking.then(() => true);
+    while (!await Promise.race([until, client.call("verify", { db: "app" }).then(() => false)]));
+    return await pprof(place, new Uint8Array(await (await taking).arrayBuffer()), "-tags");
+  };
+  const cpu = await tagsOf("profile");
+  for (const thread of ["main", "sessions-1", "work-1"]) assertStringIncludes(cpu, thread);
+  // What is still live when a sample ends is for the garbage collector to say: another try, then.
+  while (!/work-\d/.test(await tagsOf("heap")));
 });
 
 // conformance: 4.http.pprof
