@@ -44,7 +44,7 @@ const TICK_MS = 250;
 export interface GuardedListener {
   readonly addr: Deno.Addr;
   accept(): Promise<Deno.Conn>;
-  /** Ends the listener; may be called twice. */
+  /** Ends the listener; may be called twice. False when it stays open and goes on to wait, though for nobody. */
   close(): unknown;
 }
 
@@ -223,6 +223,7 @@ export class ConnectionGuard {
   readonly #stop = new AbortController();
   readonly #accepting: Promise<void>;
   readonly #ticking: Promise<void>;
+  #left_open = false;
 
   private constructor(listener: GuardedListener, options: GuardOptions) {
     this.#listener = listener;
@@ -265,7 +266,7 @@ export class ConnectionGuard {
   /** Stops accepting; connections go on. */
   stopAccepting(): void {
     try {
-      this.#listener.close();
+      this.#left_open = this.#listener.close() === false;
     } catch {
       // It was closed before.
     }
@@ -281,7 +282,7 @@ export class ConnectionGuard {
     this.stopAccepting();
     this.#stop.abort();
     for (const connection of this.#connections.values()) connection.close();
-    await Promise.all([this.#accepting, this.#ticking]);
+    await Promise.all([this.#left_open || this.#accepting, this.#ticking]);
   }
 
   async #accept(): Promise<void> {

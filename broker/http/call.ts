@@ -1,0 +1,104 @@
+/**
+ * One request on its way through a route: what it asks for, read once and checked.
+ *
+ * @module
+ */
+
+import type * as v from "valibot";
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { GuardedRequest } from "../../lib/http/guard.ts";
+import { nearest } from "../../lib/text/nearest.ts";
+import type { BrokerEngine } from "../api/engine.ts";
+import { answer } from "./answers.ts";
+import { type BodySchema, readBody } from "./bodies.ts";
+import type { Door } from "./doors.ts";
+import { type PieceSource, pullStream } from "./pull_stream.ts";
+
+/** What every request of a server has. */
+export interface CallContext {
+  engine: BrokerEngine;
+  clock: Clock;
+  door: Door;
+  guarded: GuardedRequest;
+  /** Aborted when the server ends. */
+  ending: AbortSignal;
+  /** Milliseconds that a body may take to arrive. */
+  body_deadline_ms: number;
+  /** The address of the web pages, with its token. */
+  ui_url: string;
+}
+
+/** A request. */
+export class Call {
+  readonly request: Request;
+  readonly context: CallContext;
+  readonly #id: string;
+  readonly #query: URLSearchParams;
+
+  /** @param id What the path has in the place of `<id>`; empty for a path without. */
+  constructor(request: Request, context: CallContext, { id, query }: { id: string; query: URLSearchParams }) {
+    this.request = request;
+    this.context = context;
+    this.#id = id;
+    this.#query = query;
+  }
+
+  /** The engine. */
+  get engine(): BrokerEngine {
+    return this.context.engine;
+  }
+
+  /** The whole id of the task that the path names by any unique prefix; throws as `TaskStore.resolve`. */
+  task(): string {
+    return this.engine.tasks.resolve(this.#id);
+  }
+
+  /** As the path has it. */
+  get id(): string {
+    return this.#id;
+  }
+
+  /** Refuses parameters of the URL but these, and those that stand twice. */
+  onlyQuery(known: readonly string[]): void {
+    for (const name of this.#query.keys()) {
+      if (known.includes(name) && this.#query.getAll(name).length === 1) continue;
+      const shown = JSON.stringify(name.slice(0, 200));
+      const problem = known.includes(name) ? `${shown} stands in it twice` : `it has no parameter ${shown}`;
+      const guess = nearest(name, known);
+      throw new TaskdError("invalid_request", `Cannot take the address: ${problem}`, {
+        ...(known.includes(name) || guess === undefined ? {} : { hint: `Did you mean ${JSON.stringify(guess)}?` }),
+      });
+    }
+  }
+
+  /** A parameter of the URL. */
+  query(name: string): string | undefined {
+    return this.#query.get(name) ?? undefined;
+  }
+
+  /** A parameter of the URL that is a number; throws `invalid_request`. */
+  queryInteger(name: string, { min, max, otherwise }: { min: number; max: number; otherwise: number }): number {
+    const text = this.query(name);
+    if (text === undefined) return otherwise;
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
+    if (value >= min && value <= max) return value;
+    throw new TaskdError("invalid_request", `Cannot take the address: ${name} must be from ${min} to ${max}`);
+  }
+
+  /** The body; throws as {@linkcode readBody}. */
+  body<S extends BodySchema>(schema: S, options: { optional?: boolean } = {}): Promise<v.InferOutput<S>> {
+    const { guarded, clock, body_deadline_ms } = this.context;
+    return readBody(this.request, schema, { guarded, clock, deadline_ms: body_deadline_ms, ...options });
+  }
+
+  /**
+   * An answer that comes in pieces.
+   *
+   * @param endless Whether it may wait for things to happen: it has then no deadline but that of a stalled reader.
+   */
+  stream(source: PieceSource, { type, endless }: { type: string; endless: boolean }): Response {
+    if (endless) this.context.guarded.streaming();
+    return answer(pullStream(source, this.context.ending), { "content-type": type, "x-accel-buffering": "no" });
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * Who may come in, by the listener that the request came to.
+ *
+ * - The unix socket is its owner's alone, so it asks for nothing; a request that a browser
+ *   has made can only have come through a forwarded port, and is refused.
+ * - `broker.addr` asks for nothing either, so whatever page the operator's browser shows must
+ *   not get in: the Host has to be one of this listener's own names (a rebound name is
+ *   not), and an Origin has to be this one. `/admin/*` is for peers on this machine.
+ * - The listener of the web pages asks for the token of this boot besides.
+ *
+ * @module
+ */
+
+import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
+import type { BearerCheck } from "../../lib/http/bearer.ts";
+import { RequestRefused } from "./statuses.ts";
+
+/** The name that this program's own client gives the socket: one that never resolves. */
+export const SOCKET_HOST = "taskd.invalid";
+
+/** A listener, as far as it decides who may come in. */
+export type Door =
+  | { kind: "socket" }
+  | { kind: "addr"; hosts: ReadonlySet<string> }
+  | { kind: "ui"; hosts: ReadonlySet<string>; token: BearerCheck };
+
+/** The values of `Host` that name a TCP listener. */
+export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
+  const names = ["localhost", "127.0.0.1", "[::1]", hostname.includes(":") ? `[${hostname}]` : hostname];
+  // Browsers leave the port out when it is the scheme's own.
+  return new Set(names.flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]).map(lower));
+}
+
+/** Refuses a request that may not even ask whether something exists: 403, or 401 without the token. */
+export function checkDoor(request: Request, door: Door): void {
+  const host = lower(request.headers.get("host") ?? "");
+  if (!(door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host))) {
+    throw new RequestRefused(
+      403,
+      "denied",
+      `Cannot answer for the host ${quoted(host)}: it is not a name of this broker`,
+      {
+        hint: door.kind === "socket"
+          ? "Use http://localhost/ as the base"
+          : `Use one of: ${[...door.hosts].join(", ")}`,
+      },
+    );
+  }
+  const origin = request.headers.get("origin");
+  if (origin !== null && (door.kind === "socket" || lower(origin) !== `http://${host}`)) {
+    throw new RequestRefused(403, "denied", `Cannot answer a page of the origin ${quoted(origin)}`);
+  }
+  const site = request.headers.get("sec-fetch-site");
+  if (site !== null && (door.kind === "socket" || (site !== "same-origin" && site !== "none"))) {
+    throw new RequestRefused(403, "denied", "Cannot answer a request that another site's page has made");
+  }
+}
+
+/** Refuses a request to the web pages' listener without the token. */
+export function checkToken(request: Request, door: Door): void {
+  if (door.kind !== "ui" || door.token.accepts(request.headers.get("authorization"))) return;
+  throw new RequestRefused(401, "denied", "Cannot answer without the token of this broker's boot", {
+    hint: "`taskd ui` prints the address with the token",
+    headers: { "www-authenticate": 'Bearer realm="taskd"' },
+  });
+}
+
+/** Headers by which a program in between says whom it speaks for: everybody is a local peer then. */
+const FORWARDING = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+
+/** Refuses an operator's route to a peer that is not on this machine. */
+export function checkAdmin(request: Request, door: Door, peer: Deno.Addr): void {
+  if (door.kind !== "addr") return;
+  const local = (peer.transport === "tcp" && isLocalPeer(peer.hostname)) &&
+    !FORWARDING.some((name) => request.headers.has(name));
+  if (local) return;
+  throw new RequestRefused(403, "denied", "Cannot offer /admin to another machine", {
+    hint: "Ask over the unix socket, or from the broker's own machine without a proxy in between",
+  });
+}
+
+function isLocalPeer(hostname: string): boolean {
+  const plain = hostname.replace(/^::ffff:(?=\d+\.)/i, "");
+  return plain !== "localhost" && isLoopback(plain);
+}
+
+/** Behind a forwarded port, a rebound name would arrive here: it has a dot, as every name in the public tree. */
+function isSocketHost(host: string): boolean {
+  const name = host.replace(/:\d{1,5}$/, "");
+  return name === SOCKET_HOST || isLoopback(name.replace(/^\[|\]$/g, "")) || /^[a-z0-9_-]+$/.test(name);
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text.slice(0, 200));
+}
+
+function lower(text: string): string {
+  return text.toLowerCase();
+}

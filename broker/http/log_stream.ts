@@ -1,0 +1,54 @@
+/**
+ * What came out of a task as plain text, in the order in which it came, whether from its
+ * setup or its agent; safe to show on a terminal.
+ *
+ * @module
+ */
+
+import { sanitizeText } from "../../lib/text/sanitize.ts";
+import type { Row } from "../task/rows.ts";
+import type { TaskStore } from "../task/task_store.ts";
+import type { PieceSource } from "./pull_stream.ts";
+
+const encoder = new TextEncoder();
+
+/** The output of one task for one reader. */
+export class TaskLog implements PieceSource {
+  readonly #rows: AsyncGenerator<Row, void>;
+  readonly #stop = new AbortController();
+  readonly #last_seq: number;
+  #seq = 0;
+
+  /**
+   * Reads the log of the task `id`, a whole id.
+   *
+   * @param follow Whether to go on with what is still to come.
+   */
+  constructor(id: string, { tasks, follow }: { tasks: TaskStore; follow: boolean }) {
+    this.#last_seq = follow ? Infinity : tasks.read(id).seq;
+    this.#rows = tasks.follow(id, { signal: this.#stop.signal });
+  }
+
+  /** The text of the next rows of output. */
+  async next(): Promise<Uint8Array | undefined> {
+    while (this.#seq < this.#last_seq) {
+      const { done, value } = await this.#rows.next();
+      if (done) return undefined;
+      this.#seq = value.seq;
+      if (value.type === "output") return encoder.encode(shown(value));
+    }
+    return undefined;
+  }
+
+  /** Ends the reading. */
+  end(): void {
+    this.#stop.abort();
+    void this.#rows.return().catch(() => {});
+  }
+}
+
+function shown({ text, cut_chars }: Extract<Row, { type: "output" }>): string {
+  const line = sanitizeText(text);
+  const cut = cut_chars === undefined ? "" : `[${cut_chars} more characters were cut]\n`;
+  return `${line.endsWith("\n") ? line : `${line}\n`}${cut}`;
+}

@@ -1,0 +1,272 @@
+/**
+ * The broker's listeners: the unix socket, `broker.addr` when it is set, and one for the
+ * web pages. All lead to the same routes; who may come in where is `doors.ts`.
+ *
+ * A guard stands before each listener and ends connections that stall, so that a client
+ * costs a bounded amount of memory for a bounded time. A task does not depend on its
+ * client: what was accepted goes on when the client is gone.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
+import { withDeadline } from "../../lib/deadline.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
+import { BearerCheck } from "../../lib/http/bearer.ts";
+import { drain } from "../../lib/http/body.ts";
+import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "../../lib/http/guard.ts";
+import { bindSocket } from "../../lib/unix_socket.ts";
+import type { BrokerEngine } from "../api/engine.ts";
+import { answer, COMMON_HEADERS, problem } from "./answers.ts";
+import { Call } from "./call.ts";
+import { checkAdmin, checkDoor, checkToken, type Door, hostsOf } from "./doors.ts";
+import { findRoutes } from "./routes.ts";
+import { prepareSocketFolder } from "./socket_folder.ts";
+import { RequestRefused } from "./statuses.ts";
+
+/** How long the end waits for answers to be taken. */
+const LAST_ANSWERS_MS = 2_000;
+/** The part of the time for a whole request that its body has: the rest is for saying that it was too long. */
+const BODY_SHARE = 0.8;
+
+/** What {@linkcode serveHttp} takes. */
+export interface ServeHttpOptions {
+  engine: BrokerEngine;
+  /** Absolute path of the unix socket. */
+  socket: string;
+  /** `host:port` to expose over TCP, without any authentication. */
+  addr?: string;
+  /** The web pages: the file of a path below `/ui/`. */
+  web?: (path: string) => Response | undefined;
+  /** Takes a line for each thing that went wrong. */
+  log: (entry: string) => void;
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Randomness for the token, by default the system's. */
+  random?: RandomBytes;
+  /** Shorter deadlines, for tests. */
+  timeouts?: Partial<HttpTimeouts>;
+}
+
+/** Running listeners. */
+export interface RunningHttp {
+  /** Path of the unix socket. */
+  socket: string;
+  /** `host:port` of the TCP listener as it is, when there is one. */
+  addr?: string;
+  /** Address of the web pages, without the token that they need: `GET /admin/ui` on the socket tells it. */
+  ui_url: string;
+  /** Accepts nothing more; what runs goes on. */
+  stopAccepting(): void;
+  /** Ends everything: streams at once, answers that are on their way last. */
+  close(): Promise<void>;
+}
+
+/**
+ * Listens.
+ *
+ * @throws {TaskdError} `broker_running` when a broker answers on the socket; `usage` for an address or a path that is none;
+ * `denied`, `not_found` or `already_exists` for a socket that cannot be made; `unavailable` for an address that cannot
+ * be had.
+ */
+export async function serveHttp(options: ServeHttpOptions): Promise<RunningHttp> {
+  const addr = options.addr === undefined || options.addr === "" ? undefined : parseHttpAddress(options.addr);
+  prepareSocketFolder(options.socket);
+  const socket = await bindSocket(options.socket, {
+    running: "broker_running",
+    name: "broker",
+    elsewhere: "choose another path with broker.socket in config.yaml or BROKER_SOCKET",
+  });
+  try {
+    return new Listeners(options, socket, addr);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+}
+
+interface Listening {
+  guard: ConnectionGuard;
+  door: Door;
+}
+
+class Listeners implements RunningHttp {
+  readonly socket: string;
+  readonly addr?: string;
+  readonly ui_url: string;
+  readonly #options: ServeHttpOptions;
+  readonly #clock: Clock;
+  readonly #timeouts: HttpTimeouts;
+  readonly #backend: Deno.HttpServer<Deno.NetAddr>;
+  readonly #listening: Listening[] = [];
+  readonly #ending = new AbortController();
+  readonly #ui_url_with_token: string;
+
+  constructor(
+    options: ServeHttpOptions,
+    socket: Awaited<ReturnType<typeof bindSocket>>,
+    addr: HttpAddress | undefined,
+  ) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
+    this.socket = options.socket;
+    // Only the guards are to connect here: who does not come through one is turned away by his port.
+    this.#backend = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
+      this.#serve,
+    );
+    try {
+      if (addr !== undefined) {
+        const { hostname, port } = this.#listen(addr, (real) => ({ kind: "addr", hosts: hostsOf(real) }));
+        this.addr = hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
+      }
+      const token = randomHex(options.random ?? systemRandom, 32);
+      const check = new BearerCheck(token);
+      const ui = this.#listen(
+        { hostname: "127.0.0.1", port: 0 },
+        (real) => ({ kind: "ui", hosts: hostsOf(real), token: check }),
+      );
+      this.ui_url = `http://127.0.0.1:${ui.port}/ui/`;
+      this.#ui_url_with_token = `${this.ui_url}#token=${token}`;
+    } catch (error) {
+      for (const { guard } of this.#listening) void guard.close();
+      void this.#backend.shutdown();
+      throw error;
+    }
+    const { listener } = socket;
+    const guarded = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
+    this.#listening.push({ guard: ConnectionGuard.over(guarded, this.#guardOptions()), door: { kind: "socket" } });
+  }
+
+  /** Listens on TCP; the door has the address as it really is. */
+  #listen(
+    { hostname, port }: { hostname: string; port: number },
+    door: (real: { hostname: string; port: number }) => Door,
+  ): { hostname: string; port: number } {
+    let guard: ConnectionGuard;
+    try {
+      guard = ConnectionGuard.listen({ hostname, port }, this.#guardOptions());
+    } catch (error) {
+      throw listenError(error, `${hostname}:${port}`);
+    }
+    // The name as it was configured, with the port as it is: that is what a Host header has.
+    const real = { hostname, port: guard.address.port };
+    this.#listening.push({ guard, door: door(real) });
+    return real;
+  }
+
+  #guardOptions() {
+    const backend = { hostname: "127.0.0.1", port: this.#backend.addr.port };
+    return { backend, clock: this.#clock, timeouts: this.#timeouts };
+  }
+
+  stopAccepting(): void {
+    for (const { guard } of this.#listening) guard.stopAccepting();
+  }
+
+  async close(): Promise<void> {
+    this.stopAccepting();
+    this.#ending.abort();
+    const ended = this.#backend.shutdown();
+    const taken = ended.then(() => Promise.all(this.#listening.map(({ guard }) => guard.drained())));
+    // Who does not take his last answer is not waited for.
+    await withDeadline(taken, this.#clock, LAST_ANSWERS_MS).catch(() => {});
+    await Promise.all(this.#listening.map(({ guard }) => guard.close()));
+    await ended;
+  }
+
+  readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
+    const from = this.#cameThrough(info.remoteAddr.port);
+    if (from === undefined) return problem(new RequestRefused(403, "denied", "Connect to the broker's own address"));
+    const { guarded, door } = from;
+    if (request.body === null) guarded.bodyDone();
+    info.completed.catch(() => {}).finally(() => guarded.responseDone());
+    let response: Response;
+    try {
+      response = await this.#answer(request, guarded, door);
+    } catch (error) {
+      response = this.#failed(error);
+    }
+    // What was not read of a refused request stands in the way of the next one.
+    if (request.body !== null && !request.bodyUsed) await drain(request, guarded);
+    guarded.bodyDone();
+    return response;
+  };
+
+  #cameThrough(port: number): { guarded: GuardedRequest; door: Door } | undefined {
+    for (const { guard, door } of this.#listening) {
+      const guarded = guard.requestBegan(port);
+      if (guarded !== undefined) return { guarded, door };
+    }
+    return undefined;
+  }
+
+  async #answer(request: Request, guarded: GuardedRequest, door: Door): Promise<Response> {
+    checkDoor(request, door);
+    const { pathname, searchParams } = new URL(request.url);
+    if (door.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
+    checkToken(request, door);
+    const { routes, id } = findRoutes(pathname);
+    if (routes.length === 0) {
+      throw new TaskdError("not_found", "Cannot find the route: there is none of this path", {
+        hint: "docs/broker_api.md lists the routes",
+      });
+    }
+    if (routes.some(({ admin }) => admin)) checkAdmin(request, door, guarded.peer);
+    const route = routes.find(({ method }) => method === request.method);
+    if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
+    const call = new Call(request, {
+      engine: this.#options.engine,
+      clock: this.#clock,
+      door,
+      guarded,
+      ending: this.#ending.signal,
+      body_deadline_ms: this.#timeouts.read_ms * BODY_SHARE,
+      ui_url: this.#ui_url_with_token,
+    }, { id, query: searchParams });
+    call.onlyQuery(route.query ?? []);
+    return await route.run(call);
+  }
+
+  #page(request: Request, pathname: string): Response {
+    if (request.method !== "GET") throw wrongMethod(["GET"]);
+    if (pathname === "/" || pathname === "/ui") return answer(null, { status: 302, location: "/ui/" });
+    const page = this.#options.web?.(pathname);
+    if (page === undefined) throw new TaskdError("not_found", "Cannot find the page: there is none of this path");
+    for (const [name, value] of Object.entries(COMMON_HEADERS)) {
+      // A page has a policy of its own, and may be kept.
+      if (!page.headers.has(name)) page.headers.set(name, value);
+    }
+    return page;
+  }
+
+  readonly #failed = (error: unknown): Response => {
+    const response = problem(error);
+    if (response.status === 500) {
+      const cause = error instanceof Error ? error.stack ?? error.message : String(error);
+      this.#options.log(`defect: http ${cause}`);
+    }
+    return response;
+  };
+}
+
+function isPage(pathname: string): boolean {
+  return pathname === "/" || pathname === "/ui" || pathname.startsWith("/ui/");
+}
+
+function wrongMethod(methods: readonly string[]): RequestRefused {
+  const allow = methods.join(", ");
+  return new RequestRefused(405, "invalid_request", `Cannot do this here: use ${allow}`, { headers: { allow } });
+}
+
+function listenError(error: unknown, address: string): unknown {
+  if (!(error instanceof Error) || error instanceof TaskdError) return error;
+  const inUse = error instanceof Deno.errors.AddrInUse;
+  return new TaskdError(
+    "unavailable",
+    `Cannot listen on ${address}: ${inUse ? "the address is in use" : error.message}`,
+    { cause: error, hint: "Choose another address with broker.addr in config.yaml or BROKER_ADDR, or leave it empty" },
+  );
+}

@@ -1,0 +1,107 @@
+/**
+ * Errors as answers: one table says which status each code has over HTTP, and one
+ * function makes the problem of RFC 9457 that travels.
+ *
+ * @module
+ */
+
+import { type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { NotAcknowledged } from "../api/not_acknowledged.ts";
+import type { Problem } from "../api/wire.ts";
+
+/** Status of a code, and after how many seconds to try again. */
+export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: number, retry_after_s?: number]>>> = {
+  usage: [400],
+  invalid_name: [400],
+  invalid_request: [400],
+  ceiling_reached: [402],
+  denied: [403],
+  not_found: [404],
+  unknown_op: [404],
+  already_exists: [409],
+  busy: [409],
+  conflict: [409],
+  expired: [409],
+  stale_diff: [409],
+  wrong_state: [409],
+  too_large: [413],
+  not_acknowledged: [422],
+  at_capacity: [503, 5],
+  no_space: [503, 60],
+  overloaded: [503, 1],
+  stopping: [503, 5],
+  unavailable: [503, 5],
+};
+
+/** What a status is called, for all that are answered. */
+export const TITLES: Readonly<Record<number, string>> = {
+  400: "The request is wrong",
+  401: "A token is needed",
+  402: "A ceiling refuses",
+  403: "Not from here",
+  404: "There is no such thing",
+  405: "The method is not offered",
+  408: "The request did not arrive in time",
+  409: "The state does not allow it",
+  413: "The request is too large",
+  415: "The type of the body is not accepted",
+  422: "Something is not acknowledged",
+  500: "The broker failed",
+  503: "Not now",
+};
+
+/** A request that is refused for what it is, whatever it asks for: its status is not its code's. */
+export class RequestRefused extends TaskdError {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+
+  /** Refuses with `status`. */
+  constructor(
+    status: number,
+    code: ErrorCode,
+    detail: string,
+    options: TaskdErrorOptions & { headers?: Readonly<Record<string, string>> } = {},
+  ) {
+    super(code, detail, options);
+    this.status = status;
+    this.headers = options.headers ?? {};
+  }
+}
+
+/** The most characters of a detail; a path or a list of candidates is far below. */
+const MAX_DETAIL_CHARS = 4_096;
+
+/** Headers and body of the answer to a request that failed so. */
+export function problemOf(error: unknown): { problem: Problem; headers: Record<string, string> } {
+  if (!(error instanceof TaskdError)) {
+    return {
+      problem: {
+        type: "about:blank",
+        title: TITLES[500]!,
+        status: 500,
+        detail: "The broker met a defect of its own; its log has the details",
+        code: "internal",
+      },
+      headers: {},
+    };
+  }
+  const [listed, retry_after_s] = STATUSES[error.code] ?? [500];
+  const refused = error instanceof RequestRefused ? error : undefined;
+  const status = refused?.status ?? listed;
+  return {
+    problem: {
+      type: "about:blank",
+      title: TITLES[status] ?? TITLES[500]!,
+      status,
+      detail: sanitizeLine(error.message.slice(0, MAX_DETAIL_CHARS)),
+      code: error.code,
+      ...(error.hint === undefined ? {} : { hint: sanitizeLine(error.hint.slice(0, MAX_DETAIL_CHARS)) }),
+      ...(error instanceof NotAcknowledged ? { missing: [...error.missing] } : {}),
+    },
+    headers: {
+      ...(retry_after_s === undefined ? {} : { "retry-after": String(retry_after_s) }),
+      ...refused?.headers,
+    },
+  };
+}

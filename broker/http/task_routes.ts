@@ -1,0 +1,150 @@
+/**
+ * Submitting tasks and looking at them.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { TaskdError } from "../../lib/errors.ts";
+import { SUBMIT_SCHEMA, type Submitted, type TaskLinks, type TaskList } from "../api/wire.ts";
+import type { TaskRecord } from "../task/record.ts";
+import { isStage, type Stage, STAGES } from "../task/stages.ts";
+import { answer, json } from "./answers.ts";
+import type { Call } from "./call.ts";
+import { TaskEvents } from "./event_stream.ts";
+import { TaskLog } from "./log_stream.ts";
+
+const MAX_LISTED = 1_000;
+const DEFAULT_LISTED = 100;
+
+/** Paths of what belongs to a task. */
+export function taskLinks(id: string): TaskLinks {
+  const self = `/tasks/${id}`;
+  return { self, events: `${self}/events`, diff: `${self}/diff`, brief: `${self}/brief`, log: `${self}/log` };
+}
+
+function accepted({ id, stage }: TaskRecord): Response {
+  const submitted: Submitted = { id, stage, links: taskLinks(id) };
+  return json(submitted, { status: 202, headers: { location: submitted.links.self } });
+}
+
+/** `POST /tasks` */
+export async function submit(call: Call): Promise<Response> {
+  const request = await call.body(SUBMIT_SCHEMA);
+  return accepted(await call.engine.submit(request));
+}
+
+/** `POST /tasks/<id>/retry` */
+export async function retry(call: Call): Promise<Response> {
+  return accepted(await call.engine.retry(call.task()));
+}
+
+/** `GET /tasks` */
+export function list(call: Call): Response {
+  const { engine } = call;
+  const limit = call.queryInteger("limit", { min: 1, max: MAX_LISTED, otherwise: DEFAULT_LISTED });
+  const before = call.query("before");
+  const stage = stageOf(call.query("stage"));
+  // One more than is shown says whether there is a next page.
+  const found = engine.tasks.list({
+    limit: limit + 1,
+    ...(before === undefined ? {} : { before: engine.tasks.resolve(before) }),
+    ...(stage === undefined ? {} : { stage }),
+  });
+  const tasks = found.slice(0, limit).map((task) => {
+    const live = task.stage === "done" ? undefined : engine.liveSpend(task.id);
+    return { ...task, ...(live && { live }) };
+  });
+  const next = found.length > limit ? tasks.at(-1)?.id : undefined;
+  return json({ tasks, ...(next && { next }) } satisfies TaskList);
+}
+
+function stageOf(text: string | undefined): Stage | undefined {
+  if (text === undefined || isStage(text)) return text;
+  throw new TaskdError("invalid_request", `Cannot list tasks: there is no stage ${JSON.stringify(text.slice(0, 64))}`, {
+    hint: `Stages are: ${Object.keys(STAGES).join(", ")}`,
+  });
+}
+
+/** `GET /tasks/<id>` */
+export function show(call: Call): Response {
+  return json(call.engine.view(call.task()));
+}
+
+/** `GET /tasks/<id>/events` */
+export function events(call: Call): Response {
+  const { engine, context: { clock } } = call;
+  const id = call.task();
+  const last = call.request.headers.get("last-event-id") ?? "0";
+  if (!/^\d{1,15}$/.test(last)) {
+    throw new TaskdError("invalid_request", "Cannot go on after the event: Last-Event-ID is no number of one");
+  }
+  const after_seq = Number(last);
+  // Read first: a trace that is damaged is an error, and no stream that breaks off.
+  const { stage, seq } = engine.tasks.read(id);
+  // Whoever has the result gets no stream: a reader of events comes back to one that ends, but not to this.
+  if (stage === "done" && after_seq >= seq) return answer(null, { status: 204 });
+  return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
+}
+
+/** `GET /tasks/<id>/diff` */
+export async function diff(call: Call): Promise<Response> {
+  const bytes = await call.engine.diff(call.task());
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  const headers = { etag: `"${sha256}"`, "x-diff-sha256": sha256 };
+  if (call.request.headers.get("if-none-match") === headers.etag) return answer(null, { status: 304, ...headers });
+  return answer(bytes, { "content-type": "text/x-diff", ...headers });
+}
+
+/** `GET /tasks/<id>/brief` */
+export async function brief(call: Call): Promise<Response> {
+  return json(await call.engine.brief(call.task()));
+}
+
+/** `GET /tasks/<id>/log` */
+export function log(call: Call): Response {
+  const follow = call.query("follow") ?? "0";
+  if (follow !== "0" && follow !== "1") {
+    throw new TaskdError("invalid_request", "Cannot take the address: follow must be 0 or 1");
+  }
+  const endless = follow === "1";
+  const { tasks } = call.engine;
+  return call.stream(new TaskLog(call.task(), { tasks, follow: endless }), {
+    type: "text/plain; charset=utf-8",
+    endless,
+  });
+}
+
+/** `POST /queue` */
+export async function enqueue(call: Call): Promise<Response> {
+  const request = await call.body(SUBMIT_SCHEMA);
+  return json(await call.engine.enqueue(request), { status: 202 });
+}
+
+/** `GET /queue` */
+export function queue(call: Call): Response {
+  return json({ items: call.engine.queue() });
+}
+
+/** `POST /queue/<id>/cancel` */
+export async function cancelQueued(call: Call): Promise<Response> {
+  const wanted = call.id.toLowerCase();
+  const ids = call.engine.queue().map(({ id }) => id).filter((id) => id.toLowerCase().startsWith(wanted));
+  if (ids.length > 1 && !ids.includes(wanted)) {
+    throw new TaskdError("usage", `Cannot cancel the queue item: ${ids.length} items have an id that begins so`, {
+      hint: "Write more digits of the id",
+    });
+  }
+  await call.engine.cancelQueued(ids.length === 1 ? ids[0]! : wanted);
+  return answer(null, { status: 204 });
+}
+
+/** `GET /healthz` */
+export function health(call: Call): Response {
+  return json(call.engine.health());
+}
+
+/** `GET /metrics` */
+export async function metrics(call: Call): Promise<Response> {
+  return answer(await call.engine.metrics(), { "content-type": "text/plain; version=0.0.4; charset=utf-8" });
+}
