@@ -27,7 +27,9 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/settings/private_file.ts": "configuration and credential files, none of them a database",
   "broker/agent/work_tree.ts": "files of a task's work folder, read and written in the sandbox's own process",
   "broker/egress/access_log.ts": "the egress proxy's log, which no database is",
+  "broker/admission/": "the ledger of the global ceiling, which no database is",
   "broker/setup/log_file.ts": "the log of a broker in the background, which no database is",
+  "cli/instruction.ts": "a file of text that a person names, read by a client that opens no database",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };

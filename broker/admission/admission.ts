@@ -1,0 +1,308 @@
+/**
+ * Who may start a task now: a free slot, the aggregate ceiling, the global ceiling, in
+ * this order. Asking and claiming are one turn of the event loop, so that no burst of
+ * submissions gets past a limit. A ceiling only ever refuses a start; it never ends a task.
+ *
+ * A claim holds a slot until the task waits for a person or ends, and counts against the
+ * global ceiling until its end, when the ledger takes it over.
+ *
+ * @module
+ */
+
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import { agentOf, type Lane } from "../agents.ts";
+import type { CeilingView } from "../api/wire.ts";
+import type { AuthMode, Settlement } from "../gateway/lease.ts";
+import type { Settings } from "../settings/settings.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { SpendFigures } from "../task/rows.ts";
+import type { Outcome } from "../task/stages.ts";
+import { Aggregate } from "./aggregate.ts";
+import { GlobalCeiling, type StartUnderWay, usdText, windowText } from "./global_ceiling.ts";
+import { LedgerTime } from "./ledger_time.ts";
+import { type TraceFile, traceFiles } from "./traces.ts";
+
+/** The settings that admission goes by. */
+export type AdmissionSettings = Pick<
+  Settings,
+  | "max_concurrent_tasks"
+  | "aggregate_budget_usd"
+  | "aggregate_window"
+  | "global_budget_usd"
+  | "global_max_tasks"
+  | "global_window"
+  | "vendor_a_auth"
+  | "vendor_b_auth"
+>;
+
+/** How admission is opened. */
+export interface AdmissionOptions {
+  audit_root: string;
+  settings: AdmissionSettings;
+  clock?: Clock;
+  /**
+   * Milliseconds of a clock that never goes back and counts while the machine sleeps; by default the clock's monotonic
+   * one, which stands still then.
+   */
+  steady?: () => number;
+  log?: (line: string) => void;
+  /** The traces that there are; by default those in `audit_root`. */
+  traces?: () => Iterable<TraceFile>;
+}
+
+/** What is to be started. */
+export interface StartRequest {
+  lane: Lane;
+  auth: AuthMode;
+  agent: string;
+  /** The task that this one repeats. */
+  retry_of?: string;
+}
+
+/** How a start ended. */
+export interface StartEnd {
+  outcome: Outcome;
+  /** ISO 8601 UTC. */
+  ended_at: string;
+  /** What the gateway lease has metered; undefined when there never was one. */
+  spend?: SpendFigures | undefined;
+}
+
+/** A start that was admitted. Exactly one of {@linkcode StartClaim.end} and {@linkcode StartClaim.abandon} ends it. */
+export interface StartClaim {
+  /** The task exists: what it spends counts from now on. */
+  begin(task_id: string, started_at: string): void;
+  /** Gives the slot up; the start goes on counting. May be called more than once. */
+  releaseSlot(): void;
+  /**
+   * Gives everything up and records the end. Resolves when the ledger has the start on the disk, or could not write it:
+   * then no start is admitted until it can. Does nothing after the claim has ended.
+   */
+  end(end: StartEnd): Promise<void>;
+  /** Gives everything up, for a task that never came to be. */
+  abandon(): void;
+}
+
+/** The most USD that one start is recorded with. */
+const MAX_START_USD = 1e9;
+
+/** The gate before every task. */
+export class Admission {
+  /** What is worth saying when the broker starts. */
+  readonly warnings: string[];
+  readonly #settings: AdmissionSettings;
+  readonly #ceiling: GlobalCeiling;
+  readonly #aggregate: Aggregate;
+  readonly #claims = new Map<string, Claim>();
+  readonly #in_slots = new Set<Claim>();
+
+  private constructor(settings: AdmissionSettings, ceiling: GlobalCeiling, aggregate: Aggregate) {
+    this.#settings = settings;
+    this.#ceiling = ceiling;
+    this.#aggregate = aggregate;
+    this.warnings = ceiling.warnings;
+  }
+
+  /**
+   * Opens the ledger, if the global ceiling is on.
+   *
+   * @throws {TaskdError} `busy` when another broker uses the ledger. What else is wrong with it refuses starts instead.
+   */
+  static async open(options: AdmissionOptions): Promise<Admission> {
+    const { audit_root, settings, clock = systemClock, log = () => {} } = options;
+    const { traces = () => traceFiles(audit_root), steady = () => clock.monotonic() } = options;
+    const limits = {
+      budget_usd: settings.global_budget_usd,
+      max_tasks: settings.global_max_tasks,
+      window_ms: settings.global_window,
+    };
+    const time = new LedgerTime(clock, steady);
+    const aggregate = new Aggregate({
+      budget_usd: settings.aggregate_budget_usd,
+      window_ms: settings.aggregate_window,
+      steady,
+    });
+    return new Admission(settings, await GlobalCeiling.open(audit_root, limits, { time, traces, log }), aggregate);
+  }
+
+  /**
+   * Asks and claims.
+   *
+   * @throws {TaskdError} `at_capacity` when every slot is taken; `ceiling_reached`, naming the limb, its figures and
+   * what clears it.
+   */
+  claim(request: StartRequest): StartClaim {
+    const { max_concurrent_tasks } = this.#settings;
+    if (this.#in_slots.size >= max_concurrent_tasks) {
+      const running = `${this.#in_slots.size} of ${max_concurrent_tasks} tasks are running (max_concurrent_tasks)`;
+      throw new TaskdError("at_capacity", `Cannot start the task: ${running}`, {
+        hint: "Try again when one has ended, queue it, or raise max_concurrent_tasks and start the broker again",
+      });
+    }
+    const refusal = this.#aggregateRefusal(request) ?? this.#ceiling.refusal();
+    if (refusal !== undefined) {
+      throw new TaskdError("ceiling_reached", `Cannot start the task: ${refusal}`, {
+        hint: "`taskd stats` shows the headroom; tasks that run already go on",
+      });
+    }
+    const claim = this.#enter(request);
+    this.#in_slots.add(claim);
+    return claim;
+  }
+
+  #aggregateRefusal({ lane, auth }: StartRequest): string | undefined {
+    const { aggregate_budget_usd: budget_usd, aggregate_window: window_ms } = this.#settings;
+    if (!this.#aggregate.enabled || auth !== "api_key") return undefined;
+    const spent_usd = this.#aggregate.spent(lane);
+    if (spent_usd < budget_usd) return undefined;
+    const span = window_ms === 0 ? "since the broker started" : windowText(window_ms);
+    const reached = `the aggregate ceiling of ${lane} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
+      `${usdText(budget_usd)} spent with its key ${span}`;
+    const raise = "raise aggregate_budget_usd and start the broker again, which also begins the count anew";
+    const in_ms = this.#aggregate.agesOutIn(lane);
+    if (window_ms === 0 || in_ms === undefined) {
+      return `${reached}. aggregate_window is 0s, so this does not age out. To clear it, ${raise}`;
+    }
+    return `${reached}. To clear it, wait (the oldest of it ages out in ${formatDuration(in_ms)}); or ${raise}`;
+  }
+
+  /**
+   * The claim of a task that an earlier broker left at the gate or while its checks were watched: it holds no slot, and
+   * counts as a start under way. What it has spent is known only from its trace, so the ledger will not trust it.
+   */
+  adopt(record: TaskRecord): StartClaim {
+    const { lane } = agentOf(record.agent);
+    const { vendor_a_auth, vendor_b_auth } = this.#settings;
+    const auth = lane === "vendor_a" ? vendor_a_auth : lane === "vendor_b" ? vendor_b_auth : "api_key";
+    const { agent, retry_of } = record;
+    const claim = this.#enter({ lane, auth, agent, ...(retry_of === undefined ? {} : { retry_of }) });
+    claim.adopted = true;
+    claim.spent_usd = record.spend?.usd ?? 0;
+    claim.begin(record.id, record.created_at);
+    return claim;
+  }
+
+  #enter(request: StartRequest): Claim {
+    const claim: Claim = new Claim(request, {
+      begun: (task_id) => {
+        this.#ceiling.take(task_id);
+        this.#claims.set(task_id, claim);
+      },
+      releaseSlot: () => this.#in_slots.delete(claim),
+      ended: (task_id, end) => {
+        this.#forget(claim, task_id);
+        return this.#record(claim, task_id, end);
+      },
+      abandoned: (task_id) => {
+        this.#forget(claim, task_id);
+        this.#ceiling.leave(claim);
+      },
+    });
+    this.#ceiling.enter(claim);
+    return claim;
+  }
+
+  #forget(claim: Claim, task_id: string | undefined): void {
+    this.#in_slots.delete(claim);
+    if (task_id !== undefined) this.#claims.delete(task_id);
+  }
+
+  #record(claim: Claim, task_id: string, { outcome, ended_at, spend }: StartEnd): Promise<void> {
+    const { lane, auth, agent, retry_of } = claim.request;
+    const usd = Math.min(MAX_START_USD, Math.max(claim.usd(), spend?.usd ?? 0));
+    return this.#ceiling.record(claim, {
+      task_id,
+      started_at: claim.started_at,
+      ended_at,
+      vendor: lane,
+      agent,
+      auth,
+      usd,
+      usd_trusted: !claim.adopted && claim.all_metered && (spend?.priced ?? true),
+      outcome,
+      retry_of: retry_of ?? null,
+    });
+  }
+
+  /** Counts a settled request; for the gateway's `onSettled`. */
+  settled({ task_id, lane, auth, usd, unmetered }: Settlement): void {
+    if (auth === "api_key") this.#aggregate.add(lane, usd);
+    // A lease ends before its task does, so that nothing is settled afterwards.
+    this.#claims.get(task_id)?.spend(usd, unmetered);
+  }
+
+  /** The global ceiling's headroom. */
+  ceiling(): CeilingView {
+    return this.#ceiling.view();
+  }
+
+  /** Tasks that hold a slot. */
+  get running(): number {
+    return this.#in_slots.size;
+  }
+
+  /** Waits for what is being written and gives the ledger up. */
+  async close(): Promise<void> {
+    await this.#ceiling.close();
+  }
+}
+
+interface ClaimHooks {
+  begun(task_id: string): void;
+  releaseSlot(): void;
+  ended(task_id: string, end: StartEnd): Promise<void>;
+  abandoned(task_id: string | undefined): void;
+}
+
+class Claim implements StartClaim, StartUnderWay {
+  readonly request: StartRequest;
+  readonly #hooks: ClaimHooks;
+  adopted = false;
+  all_metered = true;
+  spent_usd = 0;
+  started_at = "";
+  #task_id: string | undefined;
+  #over = false;
+
+  constructor(request: StartRequest, hooks: ClaimHooks) {
+    this.request = request;
+    this.#hooks = hooks;
+  }
+
+  usd(): number {
+    return this.spent_usd;
+  }
+
+  spend(usd: number, unmetered: boolean): void {
+    if (usd > 0 && Number.isFinite(usd)) this.spent_usd += usd;
+    if (unmetered) this.all_metered = false;
+  }
+
+  begin(task_id: string, started_at: string): void {
+    if (this.#task_id !== undefined || this.#over) return;
+    this.#task_id = task_id;
+    this.started_at = started_at;
+    this.#hooks.begun(task_id);
+  }
+
+  releaseSlot(): void {
+    this.#hooks.releaseSlot();
+  }
+
+  async end(end: StartEnd): Promise<void> {
+    if (this.#over) return;
+    if (this.#task_id === undefined) {
+      throw new TaskdError("internal", "Cannot record the end of a start: its task was never named");
+    }
+    this.#over = true;
+    await this.#hooks.ended(this.#task_id, end);
+  }
+
+  abandon(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#hooks.abandoned(this.#task_id);
+  }
+}

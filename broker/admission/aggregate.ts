@@ -1,0 +1,79 @@
+/**
+ * The aggregate ceiling: what the gateway has metered for each vendor that is paid with a
+ * key, over a rolling window or since the broker started. In memory alone; it admits
+ * whenever it cannot tell.
+ *
+ * @module
+ */
+
+import { type Lane, LANES } from "../agents.ts";
+
+/** Parts of a window that are told apart: what was spent ages out at most this part of the window late. */
+const PARTS = 1_024;
+
+interface Part {
+  /** Steady milliseconds from which it counts no more. */
+  until_ms: number;
+  usd: number;
+}
+
+/** What is counted, and how. */
+export interface AggregateOptions {
+  /** USD for each vendor; 0: off. */
+  budget_usd: number;
+  /** Milliseconds; 0: since the start. */
+  window_ms: number;
+  steady: () => number;
+}
+
+/** Spend by vendor. */
+export class Aggregate {
+  readonly #options: AggregateOptions;
+  readonly #parts = new Map<Lane, Part[]>();
+
+  constructor(options: AggregateOptions) {
+    this.#options = options;
+  }
+
+  /** Whether there is a ceiling at all. */
+  get enabled(): boolean {
+    return this.#options.budget_usd > 0;
+  }
+
+  /** Adds what one request cost. */
+  add(lane: Lane, usd: number): void {
+    if (!this.enabled || !LANES.includes(lane) || !(usd > 0 && Number.isFinite(usd))) return;
+    const until_ms = this.#endOfPart() + this.#options.window_ms;
+    const parts = this.#live(lane);
+    const last = parts.at(-1);
+    if (last?.until_ms === until_ms) last.usd += usd;
+    else parts.push({ until_ms, usd });
+  }
+
+  /** The end of the part of a window that is now; the total has one part. */
+  #endOfPart(): number {
+    const { window_ms, steady } = this.#options;
+    if (window_ms === 0) return Infinity;
+    const part_ms = window_ms / PARTS;
+    return (Math.floor(steady() / part_ms) + 1) * part_ms;
+  }
+
+  /** What counts now. */
+  spent(lane: Lane): number {
+    return this.#live(lane).reduce((sum, { usd }) => sum + usd, 0);
+  }
+
+  /** Milliseconds until something of it ages out; undefined when nothing does. */
+  agesOutIn(lane: Lane): number | undefined {
+    const oldest = this.#live(lane)[0];
+    if (oldest === undefined || oldest.until_ms === Infinity) return undefined;
+    return oldest.until_ms - this.#options.steady();
+  }
+
+  #live(lane: Lane): Part[] {
+    const now_ms = this.#options.steady();
+    const live = (this.#parts.get(lane) ?? []).filter(({ until_ms }) => until_ms > now_ms);
+    this.#parts.set(lane, live);
+    return live;
+  }
+}

@@ -1,0 +1,209 @@
+/**
+ * The global ceiling: what the ledger remembers and what is under way, together, against
+ * its two limbs. Each limb that is on refuses when it is reached, and when it cannot be
+ * known that it is not; a limb that is off refuses nothing.
+ *
+ * @module
+ */
+
+import type { CeilingView, LimbView } from "../api/wire.ts";
+import { formatExact } from "../settings/kinds.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import { type EndedStart, Ledger, type LedgerTotals } from "./ledger.ts";
+import type { LedgerTime } from "./ledger_time.ts";
+import type { TraceFile } from "./traces.ts";
+
+/** What is configured; 0 turns a limb off, and a window of 0 is the total. */
+export interface CeilingLimits {
+  budget_usd: number;
+  max_tasks: number;
+  window_ms: number;
+}
+
+/** How the ceiling is opened. */
+export interface GlobalCeilingOptions {
+  time: LedgerTime;
+  traces: () => Iterable<TraceFile>;
+  log: (line: string) => void;
+}
+
+/** A start that is admitted and has not ended. */
+export interface StartUnderWay {
+  /** USD that the broker has metered for it by now. */
+  usd(): number;
+}
+
+/** USD in a text: cents, and more digits where cents would say nothing. */
+export function usdText(usd: number): string {
+  return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
+}
+
+/** The window in a text. */
+export function windowText(window_ms: number): string {
+  return window_ms === 0 ? "in all" : `in the last ${formatExact(window_ms)}`;
+}
+
+/** Both limbs. */
+export class GlobalCeiling {
+  readonly #limits: CeilingLimits;
+  readonly #ledger: Ledger | undefined;
+  readonly #under_way = new Set<StartUnderWay>();
+
+  private constructor(limits: CeilingLimits, ledger: Ledger | undefined) {
+    this.#limits = limits;
+    this.#ledger = ledger;
+  }
+
+  /**
+   * Opens the ledger, if a limb is on; otherwise there is none, and no file is made.
+   *
+   * @throws {TaskdError} `busy` when another broker uses the ledger.
+   */
+  static async open(
+    audit_root: string,
+    limits: CeilingLimits,
+    options: GlobalCeilingOptions,
+  ): Promise<GlobalCeiling> {
+    const enabled = limits.budget_usd > 0 || limits.max_tasks > 0;
+    const ledger = enabled ? await Ledger.open(audit_root, { ...options, window_ms: limits.window_ms }) : undefined;
+    return new GlobalCeiling(limits, ledger);
+  }
+
+  /** What is worth saying when the broker starts. */
+  get warnings(): string[] {
+    const view = this.view();
+    const trouble = this.#ledger?.unreadable ?? this.#ledger?.unwritten;
+    if (trouble !== undefined) return [`${trouble.message}: the global ceiling refuses every task`];
+    return [view.usd, view.tasks].flatMap(({ blocked, reason }) => blocked ? [reason] : []);
+  }
+
+  /** Why a start is refused now, naming the limb; undefined when it is not. */
+  refusal(): string | undefined {
+    if (this.#ledger === undefined) return undefined;
+    this.#ledger.retry();
+    const { usd, tasks } = this.view();
+    return [usd, tasks].find(({ blocked }) => blocked)?.reason;
+  }
+
+  /** Counts a start from now on. */
+  enter(start: StartUnderWay): void {
+    this.#under_way.add(start);
+  }
+
+  /** Counts it no more. */
+  leave(start: StartUnderWay): void {
+    this.#under_way.delete(start);
+  }
+
+  /** The ledger has its end: from now on it counts there. See `Ledger.record` for what the promise says. */
+  async record(start: StartUnderWay, ended: EndedStart): Promise<void> {
+    const recorded = this.#ledger?.record(ended);
+    this.#under_way.delete(start);
+    await recorded;
+  }
+
+  /** What the ledger has of a task that is under way after all is forgotten. */
+  take(task_id: string): void {
+    this.#ledger?.take(task_id);
+  }
+
+  /** The headroom. */
+  view(): CeilingView {
+    const { budget_usd, max_tasks, window_ms } = this.#limits;
+    const totals: LedgerTotals = this.#ledger?.totals() ?? { usd: 0, starts: 0, damaged_lines: 0 };
+    let live_usd = 0;
+    for (const start of this.#under_way) live_usd += start.usd();
+    const enabled = this.#ledger !== undefined;
+    const spent_usd = enabled ? totals.usd + live_usd : 0;
+    const in_flight_starts = enabled ? this.#under_way.size : 0;
+    const starts = totals.starts + in_flight_starts;
+    return {
+      enabled,
+      window: formatExact(window_ms),
+      window_ms,
+      budget_usd,
+      spent_usd,
+      headroom_usd: budget_usd > 0 ? Math.max(0, budget_usd - spent_usd) : null,
+      max_tasks,
+      recorded_starts: totals.starts,
+      in_flight_starts,
+      starts,
+      headroom_starts: max_tasks > 0 ? Math.max(0, max_tasks - starts) : null,
+      usd: limb(this.#usdProblem(totals, spent_usd, live_usd)),
+      tasks: limb(this.#tasksProblem(totals, starts)),
+      damaged: totals.damaged_lines,
+      oldest_entry: isoText(totals.oldest_ms),
+      newest_entry: isoText(totals.newest_ms),
+    };
+  }
+
+  #usdProblem(totals: LedgerTotals, spent_usd: number, live_usd: number): string | undefined {
+    const { budget_usd, window_ms } = this.#limits;
+    if (budget_usd <= 0) return undefined;
+    const name = "the global ceiling's USD limb (global_budget_usd)";
+    const unknown = this.#unknown(name);
+    if (unknown !== undefined) return unknown;
+    if (totals.damaged_lines > 0) {
+      const what = `${totals.damaged_lines} damaged ${totals.damaged_lines === 1 ? "line" : "lines"}`;
+      return `${name} cannot tell what was spent: the ledger has ${what}. ${this.#remedy(totals, "")}`;
+    }
+    if (spent_usd < budget_usd) return undefined;
+    const live = live_usd > 0 ? `, ${usdText(live_usd)} of it by tasks under way` : "";
+    const numbers = `${usdText(spent_usd)} of ${usdText(budget_usd)} spent ${windowText(window_ms)}${live}`;
+    return `${name} is reached: ${numbers}. ${this.#remedy(totals, "raise global_budget_usd")}`;
+  }
+
+  #tasksProblem(totals: LedgerTotals, starts: number): string | undefined {
+    const { max_tasks, window_ms } = this.#limits;
+    if (max_tasks <= 0) return undefined;
+    const name = "the global ceiling's task limb (global_max_tasks)";
+    const unknown = this.#unknown(name);
+    if (unknown !== undefined) return unknown;
+    if (starts < max_tasks) return undefined;
+    const parts = `${totals.starts} recorded, ${starts - totals.starts} in flight`;
+    const numbers = `${starts} of ${max_tasks} task starts ${windowText(window_ms)} (${parts})`;
+    return `${name} is reached: ${numbers}. ${this.#remedy(totals, "raise global_max_tasks")}`;
+  }
+
+  /** Why no limb can be judged. */
+  #unknown(name: string): string | undefined {
+    const { unreadable, unwritten, path } = this.#ledger ?? {};
+    if (unreadable !== undefined) {
+      return `${name} cannot tell what was started and spent: ${unreadable.message}. To clear it, make the ledger ` +
+        `readable, or stop the broker and remove ${path}; then start the broker again`;
+    }
+    if (unwritten === undefined) return undefined;
+    return `${name} cannot keep account: ${unwritten.message}. To clear it, let the ledger be written ` +
+      `(${unwritten.hint ?? "look at its disk"}); that is tried again with each start`;
+  }
+
+  /** What clears a refusal. */
+  #remedy(totals: LedgerTotals, raise: string): string {
+    const { window_ms } = this.#limits;
+    const remove = `stop the broker, remove ${this.#ledger?.path} and start it again`;
+    const ways = [raise === "" ? "" : `${raise} and start the broker again`, remove].filter((way) => way !== "");
+    if (window_ms === 0) {
+      return `global_window is 0s, so this does not age out, across restarts either. To clear it, ${
+        ways.join("; or ")
+      }`;
+    }
+    const { ages_out_in_ms } = totals;
+    const wait = ages_out_in_ms === undefined
+      ? "wait until a task has ended and a window has passed"
+      : `wait (the oldest entry ages out in ${formatDuration(ages_out_in_ms)})`;
+    return `To clear it, ${[wait, ...ways].join("; or ")}`;
+  }
+
+  /** Waits for what is being written and gives the ledger up. */
+  async close(): Promise<void> {
+    await this.#ledger?.close();
+  }
+}
+
+function limb(problem: string | undefined): LimbView {
+  return { blocked: problem !== undefined, reason: problem ?? "" };
+}
+
+function isoText(ms: number | undefined): string | null {
+  return ms === undefined ? null : new Date(ms).toISOString();
+}

@@ -1,0 +1,165 @@
+/**
+ * The file of the global ceiling's ledger, `<audit_root>/global/ledger.jsonl`: 0600 in a
+ * directory of 0700, written by one broker at a time (a lock of the operating system on
+ * a file beside it, since the ledger itself is replaced when it is compacted).
+ *
+ * A line is on the disk, fsynced, when {@linkcode LedgerFile.append} resolves; when it rejects, the
+ * file is as it was, or the next write replaces it as a whole.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError, fileErrorCode, isStillAt, writeAll, writeFileAtomic } from "../../lib/fs.ts";
+
+/** The most bytes of a ledger that are read: half a million starts. */
+const MAX_LEDGER_BYTES = 134_217_728;
+
+/** What a ledger's file holds. */
+export interface LedgerText {
+  text: string;
+  /** When it was last written, in milliseconds since 1970. */
+  changed_ms: number;
+}
+
+/** Where the ledger of an audit directory is. */
+export function ledgerPath(audit_root: string): string {
+  return `${audit_root}/global/ledger.jsonl`;
+}
+
+/** The locked file. */
+export class LedgerFile {
+  readonly path: string;
+  readonly #lock: Deno.FsFile;
+  /** Open for appending; undefined until the first line, and after a write whose outcome is not known. */
+  #file: Deno.FsFile | undefined;
+  #size = 0;
+
+  private constructor(path: string, lock: Deno.FsFile) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /**
+   * Makes the directory if there is none and takes the lock.
+   *
+   * @throws {TaskdError} `busy` when another broker has it; `denied`, `no_space` or `unavailable`.
+   */
+  static lock(audit_root: string): LedgerFile {
+    const path = ledgerPath(audit_root);
+    const directory = `${audit_root}/global`;
+    let lock: Deno.FsFile;
+    try {
+      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+      const { isDirectory, mode } = Deno.lstatSync(directory);
+      if (!isDirectory) throw new TaskdError("denied", `Cannot use ${directory}: it is not a directory`);
+      if (((mode ?? 0o700) & 0o777) !== 0o700) Deno.chmodSync(directory, 0o700);
+      lock = Deno.openSync(`${directory}/lock`, { write: true, create: true, mode: 0o600 });
+    } catch (error) {
+      throw fileError(error, `Cannot prepare the ledger ${path}`);
+    }
+    if (lock.tryLockSync(true)) return new LedgerFile(path, lock);
+    lock.close();
+    throw new TaskdError("busy", `Cannot open the ledger ${path}: another broker writes it`, {
+      hint: "Another broker uses this audit_root: stop it first",
+    });
+  }
+
+  /**
+   * Everything in it; undefined when there is no file.
+   *
+   * @throws {TaskdError} `denied`, `too_large` or `unavailable`.
+   */
+  read(): LedgerText | undefined {
+    const attempted = `Cannot read the ledger ${this.path}`;
+    try {
+      const { isFile, size, mode, mtime } = Deno.lstatSync(this.path);
+      if (!isFile) throw new TaskdError("denied", `${attempted}: it is not a regular file`);
+      if (size > MAX_LEDGER_BYTES) throw new TaskdError("too_large", `${attempted}: it has ${size} bytes`);
+      const text = Deno.readTextFileSync(this.path);
+      if (((mode ?? 0o600) & 0o777) !== 0o600) Deno.chmodSync(this.path, 0o600);
+      return { text, changed_ms: mtime?.getTime() ?? Infinity };
+    } catch (error) {
+      if (fileErrorCode(error) === "not_found") return undefined;
+      throw fileError(error, attempted);
+    }
+  }
+
+  /**
+   * Adds a line.
+   *
+   * @returns False when the file is not the one that was written last, so that it has to be replaced.
+   * @throws {TaskdError} `no_space`, `denied` or `unavailable`.
+   */
+  async append(line: Uint8Array): Promise<boolean> {
+    const file = this.#file;
+    if (file === undefined) return false;
+    try {
+      if (!isStillAt(file, this.path) || file.statSync().size !== this.#size) {
+        this.#letGo();
+        return false;
+      }
+      await writeAll(file, line);
+      await file.sync();
+      this.#size += line.length;
+      return true;
+    } catch (error) {
+      this.#takeBack();
+      throw fileError(error, `Cannot write to the ledger ${this.path}`);
+    }
+  }
+
+  /** Removes what a failed write has left; the next write replaces the file, since nobody knows what the disk has. */
+  #takeBack(): void {
+    try {
+      this.#file?.truncateSync(this.#size);
+    } catch {
+      // It is replaced as a whole, or stays damaged and is read as such.
+    }
+    this.#letGo();
+  }
+
+  #letGo(): void {
+    this.#file?.close();
+    this.#file = undefined;
+  }
+
+  /**
+   * Replaces the file.
+   *
+   * @throws {TaskdError} `no_space`, `denied` or `unavailable`; the old file is then as it was.
+   */
+  async replace(lines: readonly Uint8Array[]): Promise<void> {
+    this.#letGo();
+    const whole = new Uint8Array(lines.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const line of lines) {
+      whole.set(line, at);
+      at += line.length;
+    }
+    await writeFileAtomic(this.path, whole, 0o600);
+    try {
+      this.#file = Deno.openSync(this.path, { append: true });
+      this.#size = whole.length;
+    } catch (error) {
+      throw fileError(error, `Cannot open the ledger ${this.path}`);
+    }
+  }
+
+  /** Keeps a copy of the file as it is, beside it: the only one that is kept. */
+  keepCopy(): void {
+    const copy = this.path.replace(/\.jsonl$/, ".damaged.jsonl");
+    try {
+      Deno.copyFileSync(this.path, copy);
+      Deno.chmodSync(copy, 0o600);
+    } catch (error) {
+      throw fileError(error, `Cannot copy the ledger ${this.path}`);
+    }
+  }
+
+  /** Gives the lock up. */
+  close(): void {
+    this.#letGo();
+    this.#lock.close();
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * Two times of a ledger. Ages, which decide, are counted by a steady clock that nobody
+ * sets; stamps, which have to outlive the process, are wall time that never goes back
+ * within a ledger. So setting the clock back frees nothing early, and what was stamped by a
+ * clock that ran ahead is not held for ever.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+
+/** How far a stamp may fall behind the wall clock before it is written anew: a suspended machine, a small correction. */
+const TOLERATED_STEP_MS = 60_000;
+
+/** Times of one process and one ledger. */
+export class LedgerTime {
+  readonly #clock: Clock;
+  readonly #steady: () => number;
+  #floor_ms: number;
+  #seen_steady_ms: number;
+  /** What stamps are ahead of the steady clock, as last written. */
+  #written_offset_ms: number;
+
+  /** @param steady Milliseconds of a clock that never goes back and, at best, counts while the machine sleeps. */
+  constructor(clock: Clock, steady: () => number = () => clock.monotonic()) {
+    this.#clock = clock;
+    this.#steady = steady;
+    this.#floor_ms = clock.now();
+    this.#seen_steady_ms = steady();
+    this.#written_offset_ms = this.#floor_ms - this.#seen_steady_ms;
+  }
+
+  /** Steady milliseconds, for ages. */
+  steady(): number {
+    return this.#steady();
+  }
+
+  /** Wall-clock milliseconds, as the system has them. */
+  wall(): number {
+    return this.#clock.now();
+  }
+
+  /** Milliseconds to stamp a line with: the wall clock's, or later where that was set back. */
+  stamp(): number {
+    const steady_ms = this.#steady();
+    this.#floor_ms = Math.max(this.#clock.now(), this.#floor_ms + steady_ms - this.#seen_steady_ms);
+    this.#seen_steady_ms = steady_ms;
+    return this.#floor_ms;
+  }
+
+  /** Stamps are from now on no earlier than this one, which the ledger has already. */
+  noEarlierThan(stamp_ms: number): void {
+    this.#floor_ms = Math.max(this.stamp(), stamp_ms);
+    this.#written_offset_ms = this.#floor_ms - this.#seen_steady_ms;
+  }
+
+  /** Whether the wall clock has gone ahead of the stamps since it was last asked; they then have to be written anew. */
+  hasStepped(): boolean {
+    const offset_ms = this.stamp() - this.#seen_steady_ms;
+    if (offset_ms - this.#written_offset_ms <= TOLERATED_STEP_MS) return false;
+    this.#written_offset_ms = offset_ms;
+    return true;
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * The traces in an audit directory as mere files: that one exists says that a task was
+ * started, and when it was last written, when that was at the latest. What is in it is
+ * not looked at.
+ *
+ * @module
+ */
+
+import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { isTaskId } from "../task/ids.ts";
+
+const SUFFIX = ".jsonl";
+
+/** A trace, from outside. */
+export interface TraceFile {
+  task_id: string;
+  /** Its last change by the file system's account, in milliseconds since 1970. */
+  changed_ms: number;
+}
+
+/**
+ * Every trace under an id that the broker may have minted.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`; a directory that is not there has none.
+ */
+export function* traceFiles(audit_root: string): Generator<TraceFile> {
+  let entries: Deno.DirEntry[];
+  try {
+    entries = [...Deno.readDirSync(audit_root)];
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return;
+    throw fileError(error, `Cannot read ${audit_root}`);
+  }
+  for (const { name } of entries) {
+    const task_id = name.slice(0, -SUFFIX.length);
+    if (!name.endsWith(SUFFIX) || !isTaskId(task_id)) continue;
+    const path = `${audit_root}/${name}`;
+    try {
+      const { mtime } = Deno.lstatSync(path);
+      yield { task_id, changed_ms: mtime?.getTime() ?? Infinity };
+    } catch (error) {
+      // Pruned meanwhile.
+      if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot look at ${path}`);
+    }
+  }
+}
