@@ -5,35 +5,7 @@
  * @module
  */
 
-/** One statement. */
-export interface Statement {
-  /** The number of its section, then a name that is unique in it. */
-  id: string;
-  /** The statement, in this project's words. */
-  text: string;
-  /** What of it does not hold, and why; docs/limitations.md says so too. */
-  unmet?: string;
-}
-
-/** A section of the contract. */
-export interface Section {
-  number: number;
-  title: string;
-  statements: Statement[];
-}
-
-function section(
-  number: number,
-  title: string,
-  statements: Record<string, string | [text: string, unmet: string]>,
-): Section {
-  const list = Object.entries(statements).map(([name, value]) =>
-    typeof value === "string"
-      ? { id: `${number}.${name}`, text: value }
-      : { id: `${number}.${name}`, text: value[0], unmet: value[1] }
-  );
-  return { number, title, statements: list };
-}
+import { type Section, section, type Statement } from "./contract.ts";
 
 /** Every section with every statement. */
 export const SECTIONS: readonly Section[] = [

@@ -6,7 +6,8 @@
  * @module
  */
 
-import { SECTIONS, type Statement } from "../conformance/branch_store.ts";
+import { SECTIONS } from "../conformance/branch_store.ts";
+import type { Statement } from "../conformance/contract.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 /** The page. */
@@ -64,8 +65,8 @@ function nameBelow(lines: string[], where: string): string {
 
 /** The page's text. */
 export function renderPage(proofs: Proof[]): string {
-  const sections = SECTIONS.map(({ number, title, statements }) =>
-    [`## ${number}. ${title}`, ...statements.map((statement) => entry(statement, proofs))].join("\n\n")
+  const sections = SECTIONS.map(({ name, title, statements }) =>
+    [`## ${name}. ${title}`, ...statements.map((statement) => entry(statement, proofs))].join("\n\n")
   );
   return `# Conformance
 

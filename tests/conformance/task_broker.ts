@@ -1,0 +1,245 @@
+/**
+ * What the task broker promises, statement by statement, in the order of its contract.
+ *
+ * @module
+ */
+
+import { type Section, section, type Statement } from "./contract.ts";
+
+/** A setting: that its default, its variable and its meaning are those of the table. */
+const setting = (path: string, variable: string, text: string): string =>
+  `\`${path}\`${variable === "" ? "" : ` (\`${variable}\`)`}: ${text}`;
+
+/** Every section with every statement. */
+export const BROKER_SECTIONS: readonly Section[] = [
+  section("b1", "The service", {
+    init: "`init` makes `~/.taskd/` (0700) with `config.yaml` and `egress.yaml`, and never overwrites them.",
+    restart_applies: "`start` starts the broker; edits of the configuration take effect when it is run again.",
+    precedence: "A setting's value: environment variable, then `config.yaml`, then the built-in default.",
+    sandbox: "Each task's agent runs in a sandbox of its own.",
+    gateway_port: "A gateway on port 8088 meters API calls.",
+    proxy_port: "A forward proxy on port 3128 enforces egress.",
+    submit: "Tasks are submitted with POST `/tasks`.",
+    gate: "A task stops at an approval gate before a push.",
+    pull_request: "A pushed change may open a pull request on a code host.",
+    commands: "`init`, `start`, `setup`, `stats [--json]`, `tasks`, `inspect <id>`, `policy explain [--json]`.",
+    vendor_keys: "`VENDORA_API_KEY`, `VENDORB_API_KEY`, `VENDORC_API_KEY` are recognised by themselves.",
+    keys_file: "Keys are read on the host from the environment or `~/.taskd/api-keys.env` (0600).",
+    keys_stay: "No key is passed into a sandbox.",
+    agents: "Agents `agent_a` (default), `agent_b`, `agent_c`, `agent_d`.",
+    agent_c_key_only: "`agent_c` has no subscription mode.",
+    agent_d_compat: "`agent_d` reaches any OpenAI-compatible endpoint through `compat`.",
+  }),
+  section("b2", "Resources", {
+    "setting.vendor_a_auth": setting("vendor_a_auth", "TASKD_VENDOR_A_AUTH", "key, or `~/.taskd/vendor_a-oauth.json`."),
+    "setting.vendor_b_auth": setting("vendor_b_auth", "TASKD_VENDOR_B_AUTH", "key, or `~/.taskd/vendor_b-oauth.json`."),
+    "setting.default_agent": setting("default_agent", "TASKD_DEFAULT_AGENT", "the agent when none is named."),
+    "setting.default_model": setting(
+      "default_model",
+      "TASKD_DEFAULT_MODEL",
+      "for `agent_a` and `agent_b` alone; empty lets the agent pick.",
+    ),
+    "setting.task_budget_usd": setting(
+      "task_budget_usd",
+      "TASKD_TASK_BUDGET_USD",
+      "2.0; a soft cap, overshot by at most `task_max_inflight` requests; unused with a subscription.",
+    ),
+    "setting.task_max_inflight": setting("task_max_inflight", "TASKD_TASK_MAX_INFLIGHT", "1; 0 is no cap."),
+    "setting.max_request_cost_usd": setting(
+      "max_request_cost_usd",
+      "TASKD_MAX_REQUEST_COST_USD",
+      "0; reserved for each request in flight.",
+    ),
+    "setting.task_max_requests": setting(
+      "task_max_requests",
+      "TASKD_TASK_MAX_REQUESTS",
+      "0, which is the built-in 1000; a hard cap.",
+    ),
+    "setting.aggregate_budget_usd": setting(
+      "aggregate_budget_usd",
+      "TASKD_AGGREGATE_BUDGET_USD",
+      "0; a ceiling across tasks for each provider paid by key.",
+    ),
+    "setting.aggregate_window": setting(
+      "aggregate_window",
+      "TASKD_AGGREGATE_WINDOW",
+      "24h, rolling; 0 is the total since boot.",
+    ),
+    "setting.global_budget_usd": setting(
+      "global_budget_usd",
+      "TASKD_GLOBAL_BUDGET_USD",
+      "0; the USD limb, across vendors and both auth modes.",
+    ),
+    "setting.global_max_tasks": setting(
+      "global_max_tasks",
+      "TASKD_GLOBAL_MAX_TASKS",
+      "0; the task limb; at least `max_concurrent_tasks`, or the pair is refused.",
+    ),
+    "setting.global_window": setting("global_window", "TASKD_GLOBAL_WINDOW", "24h; `0s` is the total, kept for ever."),
+    "setting.task_timeout": setting("task_timeout", "", "30m of wall clock."),
+    "setting.approval_timeout": setting("approval_timeout", "", "0s, for ever; otherwise the gate denies by itself."),
+    "setting.max_concurrent_tasks": setting(
+      "max_concurrent_tasks",
+      "TASKD_MAX_CONCURRENT_TASKS",
+      "2; one more is answered with 503.",
+    ),
+    "setting.notifications": setting(
+      "notifications",
+      "TASKD_NO_NOTIFY=1",
+      "true; a desktop notification of a pending approval.",
+    ),
+    "setting.push_max_retries": setting(
+      "push_max_retries",
+      "TASKD_PUSH_MAX_RETRIES",
+      "3 retries of a push that failed for the network.",
+    ),
+    "setting.push_retry_backoff": setting(
+      "push_retry_backoff",
+      "TASKD_PUSH_RETRY_BACKOFF",
+      "1s, times 2^n; 0 is none.",
+    ),
+    "setting.push_fresh_branch_tries": setting(
+      "push_fresh_branch_tries",
+      "TASKD_PUSH_FRESH_BRANCH_TRIES",
+      "2 other names, `agent/<id>-2`, `-3`; 0 is none.",
+    ),
+    "setting.network": setting("network", "TASKD_NETWORK", "`taskd-egress`."),
+    "setting.gateway_ip": setting("gateway_ip", "TASKD_GW_IP", "192.168.66.1, where gateway and proxy listen."),
+    "setting.sandbox_image": setting("sandbox_image", "SANDBOX_IMAGE", "`taskd-sandbox:latest`."),
+    "setting.anchor_image": setting("anchor_image", "TASKD_ANCHOR_IMAGE", "`taskd-anchor:latest`, holds the address."),
+    "setting.roots": "`stage_root`, `audit_root`, `squid_run_dir` (`STAGE_ROOT`, `AUDIT_ROOT`, `SQUID_RUN_DIR`).",
+    audit_modes: "The audit directory is 0700, its logs and diffs 0600.",
+    "setting.cache_root": setting("cache_root", "TASKD_CACHE_ROOT", "`~/.taskd/cache`."),
+    "setting.cache_quota_gb": setting(
+      "cache_quota_gb",
+      "TASKD_CACHE_QUOTA_GB",
+      "20 GiB, evicted by last use; 0 turns caching off, also where a profile asks for it.",
+    ),
+    "setting.broker.socket": setting(
+      "broker.socket",
+      "BROKER_SOCKET",
+      "`$TMPDIR/taskd-$UID/taskd.sock`; 0600 in a directory of 0700.",
+    ),
+    "setting.broker.addr": setting(
+      "broker.addr",
+      "BROKER_ADDR",
+      "empty; `host:port` over TCP, without authentication.",
+    ),
+    "setting.log_json": setting("log_json", "TASKD_LOG_JSON=1", "false; JSON logs also on a terminal."),
+    "setting.strict_container_version": setting(
+      "strict_container_version",
+      "TASKD_STRICT_CONTAINER_VERSION=1",
+      "false; refuses a runtime whose major version was not tested.",
+    ),
+    "setting.egress_config": "`EGRESS_CONFIG`: another path of the egress list.",
+    "ceiling.off": "With both limbs 0 there is no ledger, no file, and admission is as if there were no ceiling.",
+    "ceiling.scope": "It bounds the broker as a whole, across vendors and both auth modes, over one window.",
+    "ceiling.usd_source": "The USD limb counts the gateway's own metering, never what an agent printed.",
+    "ceiling.starts": "The task limb counts starts; retries count as their parents do.",
+    "ceiling.ledger":
+      "`<audit_root>/global/ledger.jsonl`, 0600 in 0700, held in memory too; compaction rewrites it from there.",
+    "ceiling.reconcile":
+      "At boot a trace under a broker-minted id counts as a start of unknown spend, timed by the file system.",
+    "ceiling.both": "With both ceilings set the stricter answer wins; a start is refused if either refuses.",
+    "ceiling.total": "In total mode the global ceiling survives a restart; the aggregate one resets.",
+    "ceiling.cannot_tell": "When it cannot tell, the aggregate ceiling admits and the global one refuses.",
+    "ceiling.display":
+      "`stats` has `global ceiling (the last <window>):` with `spend:` and `starts:`, only when on and the broker answers.",
+    "ceiling.in_flight": "Starts in flight are part of the total that is compared.",
+    "spend.source": "Spend in stats, tasks and the history is that of the broker's row.",
+    "spend.gate": "The gate shows the live figure of the gateway's lease.",
+    "spend.agent": "What an agent reports shows only where nothing else exists, is marked, and never in totals.",
+    "diff_policy.max_files_changed": "`max_files_changed`: more files fail the task.",
+    "diff_policy.max_lines_changed": "`max_lines_changed`: more lines, added and deleted, fail the task.",
+    "diff_policy.blocked_paths": "`blocked_paths`: touching a match fails the task.",
+    "diff_policy.second_look_paths": "`second_look_paths`: the approver acknowledges each flagged category.",
+    "diff_policy.host_side": "Enforced on the host against facts that the broker computed.",
+    "diff_policy.globs": "`*` stays within a segment, `**` crosses; a trailing slash is refused.",
+    "diff_policy.compared": "The block takes part in the divergence check.",
+    "profiles.key": "A key that is not canonical `host/owner/repo` is an error.",
+    "profiles.setup": "`setup`: commands as lists of arguments, run in the live work tree before the agent.",
+    "profiles.readiness": "`readiness`: commands that gate the run.",
+    "profiles.timeout": "`timeout`: for each command; 0 is 10m.",
+    "profiles.cache": "`cache`: false unless opted in.",
+    "profiles.verdict": "Verdicts are exit codes; output cannot change a status.",
+    "profiles.stage": "The task shows `setting_up` while it runs.",
+    "profiles.evidence": "Status, exit codes and durations are in the trust brief that `inspect` shows.",
+    "profiles.log": "Combined output is kept for display at `~/.taskd/audit/<id>.setup.log`.",
+    "cache.deps": "Package managers' caches point to `/deps`, kept under `cache_root`.",
+    "cache.brief": "The brief says `hit`, `miss` or `disabled: no lockfile`, and the key's prefix.",
+    "ci.watch": "`ci.watch` (`TASKD_CI_WATCH`, only `1`): off means no marker, watch, call or retry.",
+    "ci.poll_interval":
+      "`ci.poll_interval`: 60s, one call for each watched request and tick; 0 is the default; at least 10s.",
+    "ci.watch_timeout": "`ci.watch_timeout`: 90m from the push on, not extended by a restart; must exceed its floor.",
+    "ci.max_attempts":
+      "`ci.max_attempts`: 0; each retry is a new task with a fresh budget; at most 10; needs approval_timeout.",
+    "ci.read_only": "The watch only reads, with the host pinned in a flag, in the curated environment.",
+    "ci.turn_off": "`ci.watch: false` stops it; `ci.max_attempts: 0` keeps watching and stops retrying.",
+    "compat.base_url": "`base_url`: https, or http of localhost; empty disables.",
+    "compat.base_path": "`base_path` is joined onto each request.",
+    "compat.api_key_env": "`api_key_env` names the variable; the key is never in the file.",
+    "compat.model": "`model` is passed to the agent.",
+    "compat.prices": "`prices`: USD for 1M tokens by model; `default` is for the rest.",
+    "compat.unlisted": "A model without a price is metered at 0 and never trips the budget.",
+    "compat.unmetered":
+      "The broker does not ask for usage in streams; every round-trip counts for `task_max_requests`.",
+  }),
+  section("b3", "States", {
+    setting_up: "A profile's setup phase shows as `setting_up`; its evidence goes to the brief.",
+    auto_denied: "A task at the gate is denied when a non-zero `approval_timeout` has passed.",
+    dead_letter:
+      "A queue item in `awaiting_ci` at a boot with the watch off becomes `dead_letter`: `no CI conclusion was observed`.",
+    sources: "Sources of a setting: `default`, `config.yaml`, `env:<VAR>`.",
+  }),
+  section("b4", "Endpoints", {
+    "post_tasks": "POST `/tasks`; 503 while `max_concurrent_tasks` run.",
+    "admin_ceiling": "GET `/admin/ceiling`: the headroom as JSON, the same as `global_ceiling` of `stats --json`.",
+    "admin_unreachable": "`/admin/*` cannot be reached from a sandbox.",
+    "explain.table": "`policy explain`: `SETTING`, `VALUE`, `SOURCE`, and last `daemon: in sync` or the divergence.",
+    "explain.resolves": "It resolves exactly as `start` does and compares with the running broker.",
+    "explain.json": "`--json` is `{local, live, in_sync}`; `live` and `in_sync` are null when nobody can be asked.",
+    "explain.hash": "Hashes leave out `broker.socket` and `broker.addr`.",
+    "stats.json": "`stats --json` has `global_ceiling`.",
+  }),
+  section("b5", "Authentication", {
+    admin: "`/admin/*` only through the 0600 socket or the guarded loopback listener.",
+    addr: "`broker.addr` has no authentication.",
+    credentials: "Keys and OAuth files are read on the host; neither goes into a sandbox.",
+    subscription: "Subscription mode reads `~/.taskd/vendor_*-oauth.json`.",
+    code_host: "The code host's credential serves push, pull request and watch.",
+  }),
+  section("b6", "Events", {
+    notification: "A pending approval is notified on the desktop, unless `notifications` is off.",
+  }),
+  section("b7", "Errors", {
+    capacity: "Beyond `max_concurrent_tasks`: 503.",
+    global_max_tasks: "`global_max_tasks` below `max_concurrent_tasks` is refused at load.",
+    max_attempts: "`ci.max_attempts` above 0 with `approval_timeout` 0 is refused at load.",
+    watch_timeout: "`ci.watch_timeout` not above `max(2 x poll_interval, 5m)` is refused at load.",
+    poll_interval: "`ci.poll_interval` below 10s is refused.",
+    attempts_capped: "`ci.max_attempts` above 10 is capped at 10.",
+    profile_key: "A profile key that is not canonical is an error.",
+    trailing_slash: "A diff-policy pattern with a trailing slash is refused at load.",
+    diff_policy: "A diff that breaks the policy fails its task.",
+    refusal: "A ceiling's refusal names the limb and what clears it; in total mode, that it does not age out.",
+    never_killed: "A running task is never killed by a ceiling.",
+    per_limb: "The global ceiling fails closed for each limb by itself.",
+    max_requests: "`task_max_requests` holds; 1000 when the setting is 0.",
+    collision: "A taken branch name is followed by others, up to `push_fresh_branch_tries`.",
+    version_drift: "Another major version of the runtime with `strict_container_version` fails closed.",
+  }),
+  section("b8", "Limits", {
+    ports: "Gateway 8088, proxy 3128.",
+    modes: "Configuration directory 0700; keys file, ledger and socket 0600.",
+    total_mode: "An exhausted total stays so across restarts until a limit is raised or the ledger is removed.",
+    total_warning: "The broker warns at boot when a limb is armed in total mode.",
+    undercount: "Where the USD limb under-counts, the task limb still counts.",
+  }),
+  section("b9", "Versioning", {
+    tested_range: "`strict_container_version` is tied to a tested range of major versions.",
+    seeds: "What `init` seeded is never overwritten by later runs.",
+  }),
+];
+
+/** Every statement. */
+export const BROKER_STATEMENTS: readonly Statement[] = BROKER_SECTIONS.flatMap(({ statements }) => statements);
