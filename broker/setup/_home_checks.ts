@@ -18,7 +18,7 @@ export interface HomeOptions {
 }
 
 /** The directory and the files whose modes count; none of the rest is there before `init`. */
-export function checkHome({ home, uid }: HomeOptions): Check[] {
+export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): Check[] {
   const directory = taskdHome(home);
   const status = stat(directory);
   if (status === undefined) return [fail("home", `${directory} does not exist`, "Run taskd init")];

@@ -5,8 +5,7 @@
  * @module
  */
 
-import { dirname } from "@std/path/dirname";
-import { freeBytes } from "../../lib/fs.ts";
+import { fileErrorCode, freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Check, fail, failedLook, ok, warn } from "./check.ts";
@@ -52,22 +51,23 @@ const SCARCE_BYTES = 5 * 2 ** 30;
 /** Traces cannot be written any more, and then nothing starts. */
 const FULL_BYTES = 256 * 2 ** 20;
 
-/** Space at every root; those on one file system are told together. */
+/** Space at every root that is there already; those on one file system are told together. */
 export async function checkDisk(settings: Settings, free = freeBytes): Promise<Check[]> {
   const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const places = new Map<string, { free: number; names: string[] }>();
   const checks: Check[] = [];
   for (const name of roots) {
+    const root = settings[name];
     try {
-      const existing = existingParent(settings[name]);
-      const device = String(Deno.statSync(existing).dev);
-      const place = places.get(device) ?? { free: await free(existing), names: [] };
+      const device = String(Deno.statSync(root).dev);
+      const place = places.get(device) ?? { free: await free(root), names: [] };
       place.names.push(name);
       places.set(device, place);
     } catch (error) {
-      checks.push(failedLook("disk", error));
+      if (fileErrorCode(error) !== "not_found") checks.push(failedLook("disk", error));
     }
   }
+  if (checks.length === 0 && places.size === 0) return [ok("disk", "its directories are made when the broker starts")];
   for (const { free, names } of places.values()) checks.push(spaceCheck(names.join(", "), free));
   return checks;
 }
@@ -77,15 +77,4 @@ function spaceCheck(names: string, free: number): Check {
   if (free < FULL_BYTES) return fail("disk", detail, "Free some, or move the roots to another disk");
   if (free < SCARCE_BYTES) return warn("disk", detail, "Free some, or lower cache_quota_gb");
   return ok("disk", detail);
-}
-
-function existingParent(path: string): string {
-  for (let known = path;; known = dirname(known)) {
-    try {
-      Deno.statSync(known);
-      return known;
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound) || known === "/") throw error;
-    }
-  }
 }
