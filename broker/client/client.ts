@@ -1,0 +1,310 @@
+/**
+ * A client of the task broker: a method for each route. Errors are the broker's own, with
+ * their codes; an answer is checked before it is given on, and is of a bounded size.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
+import type {
+  CeilingView,
+  Health,
+  PendingTask,
+  Pruned,
+  QueueItemView,
+  StatsView,
+  SubmitRequest,
+  Submitted,
+  TaskList,
+  TaskView,
+  TrustBrief,
+} from "../api/wire.ts";
+import { type PolicyView, readPolicyView } from "../settings/explain.ts";
+import type { Stage } from "../task/stages.ts";
+import { readEvents, type TaskEvent } from "./events.ts";
+import { errorOf, notUnderstood } from "./problems.ts";
+import * as schemas from "./schemas.ts";
+import { type BrokerPlace, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
+
+export type { BrokerPlace, TaskEvent };
+
+/** The most bytes of an answer in JSON: a list of a thousand tasks has one. */
+const MAX_ANSWER_BYTES = 64 << 20;
+/** The most bytes of a diff. */
+const MAX_DIFF_BYTES = 512 << 20;
+/** How often a stream of events that breaks off is taken up again before its reader is told. */
+const RESUME_TRIES = 5;
+/** Before the second of these, and twice as long before each further one. */
+const RESUME_PAUSE_MS = 100;
+
+/** Options of a client. */
+export interface ClientOptions {
+  /** Ends every call that is under way with `interrupted`. */
+  signal?: AbortSignal;
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** How long the head of an answer is waited for. */
+  head_deadline_ms?: number;
+}
+
+/** A diff as the gate names it. */
+export interface TaskDiff {
+  bytes: Uint8Array<ArrayBuffer>;
+  /** What the broker says its SHA-256 is. */
+  sha256: string;
+}
+
+/**
+ * Asks one broker.
+ *
+ * Every method throws a {@linkcode TaskdError}: with the code that the broker gave, `broker_unreachable` when nobody answers
+ * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
+ *
+ * @example
+ * ```ts ignore
+ * const broker = new BrokerClient({ socket: "/run/user/1000/taskd-1000/taskd.sock" });
+ * const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+ * for await (const event of broker.events(id)) console.log(event.event);
+ * ```
+ */
+export class BrokerClient {
+  readonly place: BrokerPlace;
+  readonly #clock: Clock;
+  readonly #signal: AbortSignal | undefined;
+  readonly #head_deadline_ms: number;
+
+  /** Nothing is connected before something is asked. */
+  constructor(place: BrokerPlace, options: ClientOptions = {}) {
+    this.place = place;
+    this.#clock = options.clock ?? systemClock;
+    this.#signal = options.signal;
+    this.#head_deadline_ms = options.head_deadline_ms ?? HEAD_DEADLINE_MS;
+  }
+
+  /** Submits a task. */
+  submit(request: SubmitRequest): Promise<Submitted> {
+    return this.#json(schemas.SUBMITTED, post("/tasks", request));
+  }
+
+  /** Submits a task again, as a new one. */
+  retry(id: string): Promise<Submitted> {
+    return this.#json(schemas.SUBMITTED, post(`/tasks/${segment(id)}/retry`));
+  }
+
+  /** Tasks, newest first. */
+  tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<TaskList> {
+    const query = new URLSearchParams(
+      Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, String(value)]]),
+    );
+    return this.#json(schemas.TASK_LIST, get(query.size === 0 ? "/tasks" : `/tasks?${query}`));
+  }
+
+  /** The whole record of a task. */
+  task(id: string): Promise<TaskView> {
+    return this.#json(schemas.TASK_VIEW, get(`/tasks/${segment(id)}`));
+  }
+
+  /**
+   * What happens to a task, up to its result. A connection that breaks off is taken up again after the last event.
+   *
+   * @param options `after`: the id of an event, to get only those behind it.
+   */
+  async *events(
+    id: string,
+    options: { after?: number; signal?: AbortSignal } = {},
+  ): AsyncGenerator<TaskEvent, void> {
+    const signal = this.#until(options.signal);
+    let after = options.after ?? 0;
+    for (let failures = 0;;) {
+      try {
+        const sending = { ...get(`/tasks/${segment(id)}/events`), headers: { "last-event-id": String(after) } };
+        using received = await this.#send(sending, signal);
+        if (received.status === 204) return;
+        for await (const event of readEvents(received.body)) {
+          failures = 0;
+          after = event.id ?? after;
+          yield event;
+          if (event.event === "result") return;
+        }
+      } catch (error) {
+        if (!hasCode(error, "broker_unreachable") || failures >= RESUME_TRIES) throw error;
+      }
+      // A broker that ends its streams is going; the one that takes its place needs a moment.
+      if (failures >= RESUME_TRIES) throw notUnderstood("the stream of events ends without a result");
+      await pause(this.#clock, RESUME_PAUSE_MS * 2 ** failures++, signal);
+    }
+  }
+
+  /** The diff that is approved. */
+  async diff(id: string): Promise<TaskDiff> {
+    using received = await this.#send(get(`/tasks/${segment(id)}/diff`));
+    return { bytes: await readAll(received, MAX_DIFF_BYTES), sha256: received.header("x-diff-sha256") };
+  }
+
+  /** What the broker itself established about a task. */
+  brief(id: string): Promise<TrustBrief> {
+    return this.#json(schemas.TRUST_BRIEF, get(`/tasks/${segment(id)}/brief`));
+  }
+
+  /**
+   * What a task has printed, as it comes.
+   *
+   * @param options `follow`: go on until the task has ended.
+   */
+  async *log(id: string, options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<string, void> {
+    const path = `/tasks/${segment(id)}/log${options.follow === true ? "?follow=1" : ""}`;
+    using received = await this.#send(get(path), this.#until(options.signal));
+    const decoder = new TextDecoder();
+    for await (const bytes of received.body) yield decoder.decode(bytes, { stream: true });
+    const rest = decoder.decode();
+    if (rest !== "") yield rest;
+  }
+
+  /** Puts a task into the queue. */
+  enqueue(request: SubmitRequest): Promise<QueueItemView> {
+    return this.#json(schemas.QUEUE_ITEM, post("/queue", request));
+  }
+
+  /** The queue, oldest first. */
+  async queue(): Promise<QueueItemView[]> {
+    return (await this.#json(schemas.QUEUE_LIST, get("/queue"))).items;
+  }
+
+  /** Takes an item off the queue, or ends its task. */
+  cancelQueued(id: string): Promise<void> {
+    return this.#done(post(`/queue/${segment(id)}/cancel`));
+  }
+
+  /** Tasks that wait for approval, oldest first. */
+  async pending(): Promise<PendingTask[]> {
+    return (await this.#json(schemas.PENDING_LIST, get("/admin/pending"))).tasks;
+  }
+
+  /** Approves; throws `NotAcknowledged` with what is missing. */
+  approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/approve`, request));
+  }
+
+  /** Refuses what waits for approval. */
+  deny(id: string, reason = ""): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
+  }
+
+  /** Ends a task wherever it stands before its push. */
+  kill(id: string, reason = ""): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/kill`, { reason }));
+  }
+
+  /** Removes the records of tasks that ended before `before`, in ISO 8601. */
+  prune(request: { before: string; dry_run: boolean }): Promise<Pruned> {
+    return this.#json(schemas.PRUNED, post("/admin/prune", request));
+  }
+
+  /** The settings in force. */
+  async policy(): Promise<PolicyView> {
+    const view = readPolicyView(await this.#json(v.unknown(), get("/admin/policy")));
+    if (view === null) throw notUnderstood("its settings have another form");
+    return view;
+  }
+
+  /** The headroom of the global ceiling. */
+  ceiling(): Promise<CeilingView> {
+    return this.#json(schemas.CEILING, get("/admin/ceiling"));
+  }
+
+  /** How many tasks stand where, and came to what. */
+  stats(): Promise<StatsView> {
+    return this.#json(schemas.STATS, get("/admin/stats"));
+  }
+
+  /** The address of the web pages, with their token: a secret. */
+  async uiUrl(): Promise<string> {
+    return (await this.#json(schemas.UI_ADDRESS, get("/admin/ui"))).url;
+  }
+
+  /** That the broker is there. */
+  health(): Promise<Health> {
+    return this.#json(schemas.HEALTH, get("/healthz"));
+  }
+
+  /** The metrics in Prometheus text format. */
+  async metrics(): Promise<string> {
+    using received = await this.#send(get("/metrics"));
+    return new TextDecoder().decode(await readAll(received, MAX_ANSWER_BYTES));
+  }
+
+  async #json<T>(schema: v.GenericSchema<unknown, T>, sending: Sending): Promise<T> {
+    using received = await this.#send(sending);
+    const parsed = v.safeParse(schema, parseJson(await readAll(received, MAX_ANSWER_BYTES)), { abortEarly: true });
+    if (parsed.success) return parsed.output;
+    const issue = parsed.issues[0];
+    throw notUnderstood(`${v.getDotPath(issue) ?? "it"}: ${issue.message.slice(0, 200)}`);
+  }
+
+  async #done(sending: Sending): Promise<void> {
+    using received = await this.#send(sending);
+    await readAll(received, MAX_ANSWER_BYTES);
+  }
+
+  /** The answer to a request, when it is not an error. */
+  async #send(sending: Sending, signal = this.#signal): Promise<Received> {
+    const received = await exchange(this.place, { ...sending, signal }, {
+      clock: this.#clock,
+      head_deadline_ms: this.#head_deadline_ms,
+    });
+    if (received.status >= 200 && received.status < 300) return received;
+    using _failed = received;
+    throw errorOf(parseJson(await readAll(received, MAX_ANSWER_BYTES)), received.status);
+  }
+
+  #until(signal: AbortSignal | undefined): AbortSignal | undefined {
+    if (signal === undefined || this.#signal === undefined) return signal ?? this.#signal;
+    return AbortSignal.any([signal, this.#signal]);
+  }
+}
+
+function get(path: string): Sending {
+  return { method: "GET", path };
+}
+
+function post(path: string, body?: object): Sending {
+  return { method: "POST", path, ...(body && { body: JSON.stringify(body) }) };
+}
+
+/** An id as a segment of a path: whatever a person has typed. */
+function segment(id: string): string {
+  // An empty one would be another route.
+  return id === "" ? "%20" : encodeURIComponent(id);
+}
+
+async function pause(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
+  // On an abort the next request says that it was interrupted.
+  await clock.sleep(ms, signal).catch(() => {});
+}
+
+async function readAll({ body }: Received, max_bytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of body) {
+    size += part.length;
+    if (size > max_bytes) throw notUnderstood(`it has more than ${max_bytes} bytes`);
+    parts.push(part);
+  }
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * One request to the broker, over its unix socket or over TCP. Over the socket it takes
+ * no more than the socket: `--allow-read`, `--allow-write` and `--allow-net=unix:<path>`.
+ *
+ * @module
+ */
+
+import { type IncomingMessage, request as httpRequest } from "node:http";
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { parseHttpAddress } from "../../lib/http/address.ts";
+
+/** Where a broker is. */
+export type BrokerPlace = { socket: string } | { addr: string };
+
+/** What is sent. */
+export interface Sending {
+  method: "GET" | "POST";
+  /** With its query. */
+  path: string;
+  headers?: Readonly<Record<string, string>>;
+  /** JSON text. */
+  body?: string;
+  /** Ends the exchange. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What came back: its head, and its body as it comes. */
+export interface Received extends Disposable {
+  status: number;
+  /** A header's value; empty without one. */
+  header(name: string): string;
+  /** To be read once. Throws `broker_unreachable` when it breaks off, `interrupted` on the signal. */
+  body: AsyncIterable<Uint8Array>;
+}
+
+/** The `Host` of requests over the socket: a name that never resolves, so that no page can have it. */
+const SOCKET_HOST = "taskd.invalid";
+/** How long the head of an answer is waited for unless the caller says otherwise. */
+export const HEAD_DEADLINE_MS = 120_000;
+
+/** How to reach the broker. */
+export interface TransportOptions {
+  clock: Clock;
+  head_deadline_ms: number;
+}
+
+/**
+ * Sends a request and waits for the head of its answer.
+ *
+ * @throws {TaskdError} `broker_unreachable`, `denied`, `unavailable` when no head comes in time, or `interrupted`.
+ */
+export async function exchange(
+  place: BrokerPlace,
+  sending: Sending,
+  { clock, head_deadline_ms }: TransportOptions,
+): Promise<Received> {
+  const { signal } = sending;
+  const attempt = Promise.withResolvers<IncomingMessage>();
+  const bytes = sending.body === undefined ? undefined : new TextEncoder().encode(sending.body);
+  const outgoing = httpRequest({
+    ...addressOf(place),
+    method: sending.method,
+    path: sending.path,
+    agent: false,
+    headers: {
+      host: "socket" in place ? SOCKET_HOST : place.addr,
+      ...(bytes && { "content-type": "application/json", "content-length": bytes.length }),
+      ...sending.headers,
+    },
+  });
+  outgoing.on("response", attempt.resolve);
+  outgoing.on("error", attempt.reject);
+  const onAbort = () => {
+    attempt.reject(interruptedBy(signal));
+    outgoing.destroy();
+  };
+  const settled = new AbortController();
+  clock.sleep(head_deadline_ms, settled.signal).then(() => {
+    attempt.reject(new TaskdError("unavailable", `The broker has not answered within ${head_deadline_ms} ms`));
+    outgoing.destroy();
+  }, () => {});
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const dispose = () => {
+    signal?.removeEventListener("abort", onAbort);
+    outgoing.destroy();
+  };
+  try {
+    if (signal?.aborted) onAbort();
+    else outgoing.end(bytes);
+    const incoming = await attempt.promise;
+    incoming.on("error", () => {});
+    return {
+      status: incoming.statusCode ?? 0,
+      header: (name) => String(incoming.headers[name] ?? ""),
+      body: bodyOf(incoming, signal),
+      [Symbol.dispose]: dispose,
+    };
+  } catch (error) {
+    dispose();
+    throw explained(place, error);
+  } finally {
+    settled.abort();
+  }
+}
+
+async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array, void> {
+  try {
+    yield* incoming as AsyncIterable<Uint8Array>;
+    if (!incoming.complete) throw new Error("it has not ended");
+  } catch (error) {
+    throw signal?.aborted ? interruptedBy(signal) : brokenOff(error);
+  }
+  if (signal?.aborted) throw interruptedBy(signal);
+}
+
+function addressOf(place: BrokerPlace): { socketPath: string } | { host: string; port: number } {
+  if ("socket" in place) return { socketPath: place.socket };
+  const { hostname, port } = parseHttpAddress(place.addr);
+  return { host: hostname, port };
+}
+
+function interruptedBy(signal: AbortSignal | undefined): TaskdError {
+  const { reason } = signal ?? {};
+  return reason instanceof TaskdError
+    ? reason
+    : new TaskdError("interrupted", "The request to the broker was given up", { cause: reason });
+}
+
+function brokenOff(cause: unknown): TaskdError {
+  return new TaskdError("broker_unreachable", "The broker's answer broke off", {
+    cause,
+    hint: "It may have been stopped; `taskd start` starts it",
+  });
+}
+
+/** What a failed connection means. */
+function explained(place: BrokerPlace, error: unknown): TaskdError {
+  if (error instanceof TaskdError) return error;
+  const where = "socket" in place ? place.socket : place.addr;
+  const reason = error instanceof Error ? error.message : String(error);
+  const code = error instanceof Error ? (error as Error & { code?: unknown }).code : undefined;
+  if (error instanceof Deno.errors.NotCapable || code === "EACCES" || code === "EPERM") {
+    return new TaskdError("denied", `Cannot ask the broker at ${where}: ${reason}`, { cause: error });
+  }
+  return new TaskdError("broker_unreachable", `Cannot ask the broker at ${where}: ${reason}`, {
+    cause: error,
+    hint: "Start it with: taskd start",
+  });
+}
