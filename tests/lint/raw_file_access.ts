@@ -30,6 +30,8 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/admission/": "the ledger of the global ceiling, which no database is",
   "broker/setup/log_file.ts": "the log of a broker in the background, which no database is",
   "cli/instruction.ts": "a file of text that a person names, read by a client that opens no database",
+  "broker/cache/": "entries of the dependency cache and their locks, none of them a database",
+  "broker/profile/setup_log.ts": "the log of a setup phase, which no database is",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };

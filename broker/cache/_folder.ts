@@ -1,0 +1,216 @@
+/**
+ * The folders of a cache and the locks that keep processes, and tasks of one process, from each other.
+ *
+ * `lock` is held while entries are looked up, published or evicted. `use.lock` of an entry or of a folder that is
+ * being filled is held shared by whoever uses it; the kernel frees it when its process ends, however it ends. So what
+ * nobody holds is nobody's: an entry may be evicted, and a folder that was being filled be removed.
+ *
+ *     cache_root/lock
+ *     cache_root/entries/<key>/{entry.json, use.lock, deps/}
+ *     cache_root/staging/<random>/{use.lock, deps/}
+ *     cache_root/trash/<random>/
+ *
+ * @module
+ */
+
+import { fileError, fileErrorCode, fsyncDirectory, isStillAt, writeFileAtomic } from "../../lib/fs.ts";
+
+/** An entry, complete and never changed. */
+export interface CacheEntry {
+  key: string;
+  /** Canonical form of the repository. */
+  repo: string;
+  /** Bytes that it takes. */
+  bytes: number;
+  /** ISO 8601 UTC. */
+  created_at: string;
+}
+
+/** An entry as it is found. */
+export interface FoundEntry extends CacheEntry {
+  /** Milliseconds since 1970. */
+  last_used_ms: number;
+}
+
+const KEY = /^[0-9a-f]{64}$/;
+
+/** Paths below `cache_root`, and what is done with them one step at a time. */
+export class CacheFolder {
+  readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  /** Makes what is missing. */
+  create(): void {
+    try {
+      for (const path of ["", "/entries", "/staging", "/trash"]) {
+        Deno.mkdirSync(this.root + path, { recursive: true, mode: 0o700 });
+        Deno.chmodSync(this.root + path, 0o700);
+      }
+    } catch (error) {
+      throw fileError(error, `Cannot make the dependency cache ${this.root}`);
+    }
+  }
+
+  entryPath(key: string): string {
+    return `${this.root}/entries/${key}`;
+  }
+
+  /** Runs `act` while nobody else, here or in another process, looks up, publishes or evicts. */
+  async locked<T>(act: () => T | Promise<T>): Promise<T> {
+    const path = `${this.root}/lock`;
+    while (true) {
+      using file = openLock(path);
+      await file.lock(true);
+      // Somebody may have removed it while it was waited for.
+      if (isStillAt(file, path)) return await act();
+    }
+  }
+
+  /** A folder to fill, held; under {@linkcode locked}. */
+  makeStaging(name: string): { path: string; hold: Deno.FsFile } {
+    const path = `${this.root}/staging/${name}`;
+    try {
+      Deno.mkdirSync(path, { mode: 0o700 });
+      Deno.mkdirSync(`${path}/deps`, { mode: 0o700 });
+      const hold = openLock(`${path}/use.lock`);
+      hold.lockSync(false);
+      return { path, hold };
+    } catch (error) {
+      throw fileError(error, `Cannot make ${path}`);
+    }
+  }
+
+  /** Every whole entry; under {@linkcode locked}. */
+  entries(): FoundEntry[] {
+    return this.#keys().flatMap((key) => this.readEntry(key) ?? []);
+  }
+
+  #keys(): string[] {
+    return [...Deno.readDirSync(`${this.root}/entries`)].map(({ name }) => name);
+  }
+
+  /** The entry of a key; undefined when there is none, or none that is whole. */
+  readEntry(key: string): FoundEntry | undefined {
+    const path = this.entryPath(key);
+    try {
+      const entry = parseEntry(Deno.readTextFileSync(`${path}/entry.json`));
+      const { mtime } = Deno.lstatSync(`${path}/use.lock`);
+      if (entry?.key !== key || !Deno.lstatSync(`${path}/deps`).isDirectory) return undefined;
+      return { ...entry, last_used_ms: mtime?.getTime() ?? 0 };
+    } catch (error) {
+      if (fileErrorCode(error) === "not_found") return undefined;
+      throw fileError(error, `Cannot read ${path}`);
+    }
+  }
+
+  /** Whether there is anything in the place of an entry. */
+  has(key: string): boolean {
+    return this.#keys().includes(key);
+  }
+
+  /** Holds an entry that exists; under {@linkcode locked}. */
+  hold(key: string): Deno.FsFile {
+    const file = openLock(`${this.entryPath(key)}/use.lock`);
+    file.lockSync(false);
+    return file;
+  }
+
+  /**
+   * Says that an entry, or a folder that is to become one, is used now: later than every other, whatever the clock says.
+   * Under {@linkcode locked}.
+   */
+  touch(path: string, now_ms: number): void {
+    const newest_ms = this.entries().reduce((newest, { last_used_ms }) => Math.max(newest, last_used_ms), 0);
+    const used = new Date(Math.max(now_ms, newest_ms + 1));
+    try {
+      Deno.utimeSync(`${path}/use.lock`, used, used);
+    } catch (error) {
+      // Somebody has removed it by hand.
+      if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot mark ${path} as used`);
+    }
+  }
+
+  /** Makes a filled folder the entry of its key; under {@linkcode locked}, when there is none. */
+  async publish(staging: string, entry: CacheEntry, now_ms: number): Promise<void> {
+    const text = `${JSON.stringify({ version: 1, ...entry })}\n`;
+    await writeFileAtomic(`${staging}/entry.json`, new TextEncoder().encode(text), 0o600);
+    this.touch(staging, now_ms);
+    const path = this.entryPath(entry.key);
+    try {
+      Deno.renameSync(staging, path);
+    } catch (error) {
+      throw fileError(error, `Cannot publish ${path}`);
+    }
+    try {
+      await fsyncDirectory(`${this.root}/entries`);
+    } catch (error) {
+      Deno.renameSync(path, staging);
+      throw fileError(error, `Cannot publish ${path}`);
+    }
+  }
+
+  /** Locks an entry or a filled folder for its removal; undefined while somebody uses it. Under {@linkcode locked}. */
+  claim(path: string): Deno.FsFile | undefined {
+    try {
+      const file = openLock(`${path}/use.lock`);
+      if (file.tryLockSync(true)) return file;
+      file.close();
+      return undefined;
+    } catch (error) {
+      throw fileError(error, `Cannot lock ${path}`);
+    }
+  }
+
+  /** Takes a folder out of sight; returns where it is to be removed. */
+  discard(path: string, name: string): string {
+    const trash = `${this.root}/trash/${name}`;
+    try {
+      Deno.renameSync(path, trash);
+      return trash;
+    } catch (error) {
+      throw fileError(error, `Cannot discard ${path}`);
+    }
+  }
+
+  /** What a crash has left: folders that nobody fills any more, entries that are not whole. Under {@linkcode locked}. */
+  abandoned(): string[] {
+    const staging = [...Deno.readDirSync(`${this.root}/staging`)].map(({ name }) => `${this.root}/staging/${name}`);
+    const broken = this.#keys().filter((key) => !KEY.test(key) || this.readEntry(key) === undefined);
+    return [...staging, ...broken.map((key) => this.entryPath(key))].filter((path) => {
+      // Not a folder of the cache's.
+      if (!Deno.lstatSync(path).isDirectory) return true;
+      using hold = this.claim(path);
+      return hold !== undefined;
+    });
+  }
+
+  /** What was discarded and is still there. */
+  trash(): string[] {
+    return [...Deno.readDirSync(`${this.root}/trash`)].map(({ name }) => `${this.root}/trash/${name}`);
+  }
+}
+
+function openLock(path: string): Deno.FsFile {
+  try {
+    return Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
+  } catch (error) {
+    throw fileError(error, `Cannot open ${path}`);
+  }
+}
+
+function parseEntry(text: string): CacheEntry | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  const { version, key, repo, bytes, created_at } = value as Record<string, unknown>;
+  const isEntry = version === 1 && typeof key === "string" && typeof repo === "string" && typeof bytes === "number" &&
+    Number.isSafeInteger(bytes) && bytes >= 0 && typeof created_at === "string";
+  return isEntry ? { key, repo, bytes, created_at } : undefined;
+}

@@ -1,0 +1,236 @@
+/**
+ * What package managers have downloaded, kept on the host for the next task with the same lockfiles.
+ *
+ * - An entry is complete and never changed: it appears by one rename, after a setup phase that passed, with everything
+ *   on the disk. A setup that failed, was killed, or whose broker was, leaves nothing that anyone reads.
+ * - A setup phase writes to a private copy. The agent sees the entry read-only.
+ * - The key covers the repository, so what one repository's packages write, no other repository reads.
+ * - The entries together stay within the quota. The longest unused goes first; one that is in use, by any process,
+ *   stays.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
+import type { SetupEvidence } from "../brief.ts";
+import { type CacheEntry, CacheFolder } from "./_folder.ts";
+import { type Hold, Shelf, type Staging } from "./_shelf.ts";
+import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./key.ts";
+import { DEPS } from "./package_managers.ts";
+import { copyTree, settleTree } from "./trees.ts";
+
+export type { CacheEntry };
+
+/** How a cache is opened. */
+export interface DependencyCacheOptions {
+  cache_root: string;
+  /** Bytes of all entries together; 0 disables the cache, and nothing is then made or touched. */
+  quota_bytes: number;
+  clock: Clock;
+  /** By default the system's. */
+  random?: RandomBytes;
+  /** Told what could not be removed; it is tried again when the cache is next opened. */
+  onWarning?: (message: string) => void;
+}
+
+/** What a task asks for. */
+export interface CacheRequest extends CacheInputs {
+  /** Whether the repository's profile has `cache: true`; by default it has. */
+  wanted?: boolean;
+  /** Ends a copy early. */
+  signal?: AbortSignal;
+}
+
+/** A folder of the host and where a sandbox sees it. */
+export interface CacheMount {
+  source: string;
+  target: string;
+  writable: boolean;
+}
+
+/** What {@linkcode CacheUse.commit} has done. */
+export interface CacheCommit {
+  /** Whether the key now has an entry. */
+  kept: boolean;
+  /** Why not. */
+  reason?: string;
+}
+
+/** A task's part in the cache. */
+export interface CacheUse {
+  readonly participation: SetupEvidence["cache"]["participation"];
+  /** First digits of the key; absent when disabled. */
+  readonly key_prefix: string | undefined;
+  /** Writable, for the setup phase; absent when disabled, and after {@linkcode CacheUse.commit}. */
+  readonly setup_mount: CacheMount | undefined;
+  /** Read-only, for the agent; absent while there is no entry. */
+  readonly agent_mount: CacheMount | undefined;
+  /**
+   * Publishes what a setup phase has written, which must have passed and ended. May be called twice.
+   *
+   * @throws {TaskdError} `no_space`, `denied`, `unavailable`; there is then no entry.
+   */
+  commit(): Promise<CacheCommit>;
+  /** Ends the task's part, when no sandbox has a mount any more; what was not committed is gone. May be called twice. */
+  release(): Promise<void>;
+}
+
+/** Bytes of a quota in GiB. */
+export function quotaBytes(gib: number): number {
+  return Math.floor(gib * 2 ** 30);
+}
+
+/** A cache below one folder, which several processes may have open. */
+export class DependencyCache {
+  readonly #shelf: Shelf | undefined;
+  readonly #onWarning: (message: string) => void;
+
+  private constructor(shelf: Shelf | undefined, onWarning: (message: string) => void) {
+    this.#shelf = shelf;
+    this.#onWarning = onWarning;
+  }
+
+  /**
+   * Opens a cache, removes what crashes have left and evicts what a smaller quota has no room for. To be called when no
+   * sandbox of an earlier process runs any more.
+   *
+   * @throws {TaskdError} `denied`, `no_space` or `unavailable`.
+   */
+  static async open(options: DependencyCacheOptions): Promise<DependencyCache> {
+    const { cache_root, quota_bytes, clock, random = systemRandom, onWarning = () => {} } = options;
+    if (quota_bytes <= 0) return new DependencyCache(undefined, onWarning);
+    const shelf = new Shelf(new CacheFolder(cache_root), { quota_bytes, clock, random, onWarning });
+    await shelf.open();
+    return new DependencyCache(shelf, onWarning);
+  }
+
+  /** The entries, the longest unused first. */
+  async entries(): Promise<CacheEntry[]> {
+    return await this.#shelf?.entries() ?? [];
+  }
+
+  /**
+   * Begins a task's part: with a copy of the entry when there is one, else with an empty folder.
+   *
+   * @throws {TaskdError} `no_space`, `denied`, `unavailable`, `stopping`; the signal's reason.
+   */
+  async use(request: CacheRequest): Promise<CacheUse> {
+    const shelf = this.#shelf;
+    if (shelf === undefined || request.wanted === false) return new NoUse("disabled");
+    if (request.lockfiles.length === 0) return new NoUse("disabled: no lockfile");
+    const { repo, signal } = request;
+    const key = cacheKey(request);
+    const { staging, hold } = await shelf.begin(key);
+    if (hold === undefined) return new TaskUse(shelf, { key, repo, staging });
+    try {
+      await copyTree(shelf.depsOf(key), staging.deps, signal);
+      return new TaskUse(shelf, { key, repo, staging, hold });
+    } catch (error) {
+      await shelf.giveUp(staging);
+      shelf.letGo(hold);
+      if (signal?.aborted || !hasCode(error, "not_found", "unavailable", "too_large")) throw error;
+      // Somebody has harmed it. It is as good as none.
+      this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
+      await shelf.evict(key);
+      return new TaskUse(shelf, { key, repo, staging: await shelf.stage() });
+    }
+  }
+
+  /** Gives every lock up at once, as the end of the process does. What is not committed goes at the next opening. */
+  close(): void {
+    this.#shelf?.close();
+  }
+}
+
+/** The part of a task that has none. */
+class NoUse implements CacheUse {
+  readonly participation: CacheUse["participation"];
+  readonly key_prefix = undefined;
+  readonly setup_mount = undefined;
+  readonly agent_mount = undefined;
+
+  constructor(participation: CacheUse["participation"]) {
+    this.participation = participation;
+  }
+
+  commit(): Promise<CacheCommit> {
+    return Promise.resolve({ kept: false, reason: `the cache is ${this.participation}` });
+  }
+
+  release(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+interface UseParts {
+  key: string;
+  repo: string;
+  staging: Staging;
+  /** Of the entry, when there is one. */
+  hold?: Hold;
+}
+
+class TaskUse implements CacheUse {
+  readonly participation: CacheUse["participation"];
+  readonly key_prefix: string;
+  readonly #shelf: Shelf;
+  readonly #key: string;
+  readonly #repo: string;
+  #staging: Staging | undefined;
+  #hold: Hold | undefined;
+  #committed: Promise<CacheCommit> | undefined;
+  #released: Promise<void> | undefined;
+
+  constructor(shelf: Shelf, { key, repo, staging, hold }: UseParts) {
+    this.#shelf = shelf;
+    this.#key = key;
+    this.#repo = repo;
+    this.#staging = staging;
+    this.#hold = hold;
+    this.participation = hold === undefined ? "miss" : "hit";
+    this.key_prefix = key.slice(0, KEY_PREFIX_LENGTH);
+  }
+
+  get setup_mount(): CacheMount | undefined {
+    return this.#staging && { source: this.#staging.deps, target: DEPS, writable: true };
+  }
+
+  get agent_mount(): CacheMount | undefined {
+    return this.#hold && { source: this.#shelf.depsOf(this.#key), target: DEPS, writable: false };
+  }
+
+  commit(): Promise<CacheCommit> {
+    return this.#committed ??= this.#commit();
+  }
+
+  release(): Promise<void> {
+    return this.#released ??= this.#release();
+  }
+
+  async #commit(): Promise<CacheCommit> {
+    const staging = this.#staging;
+    if (staging === undefined) return { kept: false, reason: "it was released" };
+    try {
+      // What is there already was made by the same setup.
+      if (this.#hold !== undefined) return { kept: true };
+      const bytes = await settleTree(staging.deps);
+      const published = await this.#shelf.publish(staging, { key: this.#key, repo: this.#repo, bytes });
+      this.#hold = published.hold;
+      if (published.reason !== undefined) return { kept: false, reason: published.reason };
+      return { kept: true };
+    } finally {
+      this.#staging = undefined;
+      if (this.#hold !== staging.hold) await this.#shelf.giveUp(staging);
+    }
+  }
+
+  async #release(): Promise<void> {
+    // Whoever called it was told why it failed.
+    await this.#committed?.catch(() => {});
+    const [staging, hold] = [this.#staging, this.#hold];
+    this.#staging = this.#hold = undefined;
+    if (staging !== undefined) await this.#shelf.giveUp(staging);
+    if (hold !== undefined) await this.#shelf.finish(this.#key, hold);
+  }
+}

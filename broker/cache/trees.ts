@@ -1,0 +1,206 @@
+/**
+ * Folders that untrusted programs have filled: made fit to keep, copied, removed. No link is ever followed and no
+ * special file opened.
+ *
+ * Nothing may write to a folder meanwhile; the sandbox that did has ended.
+ *
+ * @module
+ */
+
+import { lchown } from "node:fs/promises";
+import { join } from "@std/path/join";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError, fileErrorCode, fsyncDirectory } from "../../lib/fs.ts";
+
+/** Entries that are kept. */
+const MAX_ENTRIES = 2_000_000;
+/** Levels of folders that are kept: far from where a path is too long for the system. */
+const MAX_DEPTH = 100;
+/** Entries of a folder that are handled at the same time. */
+const PARALLEL = 16;
+
+/** Of most file systems; everything that has a name takes at least one. */
+const BLOCK_BYTES = 4_096;
+
+/** What is done with each entry of a tree; a folder is told before what is in it. */
+interface Visitor {
+  directory(path: string, info: Deno.FileInfo): Promise<void>;
+  file(path: string, info: Deno.FileInfo): Promise<void>;
+  other(path: string, info: Deno.FileInfo): Promise<void>;
+}
+
+/** Visits everything below `root`, which is a folder. */
+async function walk(root: string, visitor: Visitor): Promise<void> {
+  const folders = [{ path: root, depth: 0 }];
+  let entries = 0;
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    const { path: parent, depth } = folder;
+    const names: string[] = [];
+    for await (const { name } of Deno.readDir(parent)) names.push(name);
+    entries += names.length;
+    if (entries > MAX_ENTRIES) throw new TaskdError("too_large", `${root} has more than ${MAX_ENTRIES} entries`);
+    await inParallel(names, async (name) => {
+      const path = join(parent, name);
+      const info = await Deno.lstat(path);
+      if (info.isDirectory) {
+        if (depth + 1 >= MAX_DEPTH) throw new TaskdError("too_large", `${root} has more than ${MAX_DEPTH} levels`);
+        await visitor.directory(path, info);
+        folders.push({ path, depth: depth + 1 });
+      } else if (info.isFile) await visitor.file(path, info);
+      else await visitor.other(path, info);
+    });
+  }
+}
+
+/** Acts on each item; after a failure on no further one, and nothing goes on when it rejects. */
+async function inParallel<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  const failures: unknown[] = [];
+  const work = async () => {
+    while (next < items.length && failures.length === 0) await act(items[next++]!);
+  };
+  const workers = Array.from({ length: Math.min(PARALLEL, items.length) }, work);
+  await Promise.all(workers.map((worker) => worker.catch((error) => failures.push(error))));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** `mode` with what the owner needs and without set-user-id, set-group-id and the sticky bit. */
+function plainMode(info: Deno.FileInfo, needed: number): number | undefined {
+  const mode = info.mode === null ? needed : info.mode & 0o7777;
+  const wanted = mode & 0o777 | needed;
+  return wanted === mode ? undefined : wanted;
+}
+
+async function chmod(path: string, mode: number | undefined): Promise<void> {
+  if (mode !== undefined) await Deno.chmod(path, mode);
+}
+
+/**
+ * Makes a folder fit to be kept: pipes, sockets and devices are removed, permission bits that a copy could not live
+ * with are put right, everything is on the disk.
+ *
+ * @returns Bytes that a copy of it takes: whole blocks, and for each name of a file all of its length, so that neither
+ * holes nor hard links nor empty files make it look smaller.
+ * @throws {TaskdError} `too_large` when it has too many entries or levels; `not_found` for names that are not UTF-8;
+ * `no_space`, `denied`, `unavailable`.
+ */
+export async function settleTree(root: string): Promise<number> {
+  let blocks = 0;
+  const folders = [root];
+  try {
+    await Deno.chmod(root, 0o700);
+    await walk(root, {
+      directory: async (path, info) => {
+        await chmod(path, plainMode(info, 0o700));
+        folders.push(path);
+        blocks++;
+      },
+      file: async (path, info) => {
+        await chmod(path, plainMode(info, 0o600));
+        blocks += Math.max(1, Math.ceil(info.size / BLOCK_BYTES));
+        using file = await Deno.open(path);
+        await file.sync();
+      },
+      other: async (path, info) => {
+        if (info.isSymlink) blocks++;
+        else await Deno.remove(path);
+      },
+    });
+    await inParallel(folders, fsyncDirectory);
+    return blocks * BLOCK_BYTES;
+  } catch (error) {
+    throw fileError(error, `Cannot keep ${root}`);
+  }
+}
+
+/**
+ * Copies a settled folder into `target`, which is an empty one. Blocks are shared where the file system can; a change
+ * to the copy never reaches the original. Links are copied as they are.
+ *
+ * @throws {TaskdError} As {@linkcode settleTree}, and the signal's reason.
+ */
+export async function copyTree(source: string, target: string, signal?: AbortSignal): Promise<void> {
+  const at = (path: string) => target + path.slice(source.length);
+  const step = <A extends unknown[]>(act: (...args: A) => Promise<void>) => (...args: A) => {
+    signal?.throwIfAborted();
+    return act(...args);
+  };
+  try {
+    const own = await Deno.lstat(target);
+    // With a broker that is root, a sandbox's files belong to the user that it runs as.
+    const give = async (path: string, { uid, gid }: Deno.FileInfo, isLink = false) => {
+      if (uid === null || gid === null || uid === own.uid && gid === own.gid) return;
+      await (isLink ? lchown : Deno.chown)(at(path), uid, gid);
+    };
+    await give(source, await Deno.lstat(source));
+    await walk(source, {
+      directory: step(async (path, info) => {
+        await Deno.mkdir(at(path), { mode: (info.mode ?? 0) & 0o777 | 0o700 });
+        await give(path, info);
+      }),
+      file: step(async (path, info) => {
+        await Deno.copyFile(path, at(path));
+        // Some package managers tell by it what has changed.
+        if (info.mtime !== null) await Deno.utime(at(path), info.mtime, info.mtime);
+        await give(path, info);
+      }),
+      other: step(async (path, info) => {
+        if (!info.isSymlink) return;
+        await Deno.symlink(await Deno.readLink(path), at(path));
+        await give(path, info, true);
+      }),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw signal.reason;
+    throw fileError(error, `Cannot copy ${source}`);
+  }
+}
+
+/**
+ * Removes a folder, whatever its permissions and however deep it is; it may be gone already.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
+export async function removeTree(root: string): Promise<void> {
+  try {
+    await Deno.remove(root, { recursive: true });
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return;
+    try {
+      await flatten(root);
+      await Deno.remove(root, { recursive: true });
+    } catch (error) {
+      if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${root}`);
+    }
+  }
+}
+
+/** Opens every folder to its owner, and moves deep ones up, so that no path gets too long. */
+async function flatten(root: string): Promise<void> {
+  const folders = [{ path: root, depth: 0 }];
+  let moved = 0;
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    let { path, depth } = folder;
+    // A name that is not UTF-8 cannot be spelled here; removing by the folder it is in can.
+    if (!await opened(path)) continue;
+    if (depth >= MAX_DEPTH) {
+      const higher = join(root, `.moved-${moved++}`);
+      await Deno.rename(path, higher);
+      [path, depth] = [higher, 1];
+    }
+    for await (const { name, isDirectory } of Deno.readDir(path)) {
+      if (isDirectory) folders.push({ path: join(path, name), depth: depth + 1 });
+    }
+  }
+}
+
+/** Opens a folder to its owner; false when it cannot be found. */
+async function opened(path: string): Promise<boolean> {
+  try {
+    await Deno.chmod(path, 0o700);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
+}
