@@ -45,6 +45,7 @@ class Host {
         docker: [`${home}/bin/docker`],
         container: [],
         prlimit: [`${home}/bin/prlimit`],
+        kill: [],
         systemctl: [],
         launchctl: [],
       },

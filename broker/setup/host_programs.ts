@@ -12,7 +12,16 @@ import { GIT_PATHS } from "../git/git.ts";
 import { GH_PATHS } from "../host/gh.ts";
 
 /** Programs that are looked for. */
-export type HostProgram = "git" | "gh" | "podman" | "docker" | "container" | "prlimit" | "systemctl" | "launchctl";
+export type HostProgram =
+  | "git"
+  | "gh"
+  | "podman"
+  | "docker"
+  | "container"
+  | "prlimit"
+  | "kill"
+  | "systemctl"
+  | "launchctl";
 
 const PREFIXES = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"] as const;
 const inPrefixes = (name: string) => PREFIXES.map((prefix) => `${prefix}/${name}`);
@@ -25,6 +34,7 @@ export const PROGRAM_PATHS: Readonly<Record<HostProgram, readonly string[]>> = {
   docker: inPrefixes("docker"),
   container: ["/usr/local/bin/container", "/opt/homebrew/bin/container"],
   prlimit: ["/usr/bin/prlimit"],
+  kill: ["/bin/kill"],
   systemctl: ["/usr/bin/systemctl"],
   launchctl: ["/bin/launchctl"],
 };

@@ -13,8 +13,9 @@
 import type { Clock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { acquireDaemonLock, type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { signalProcess } from "../sandbox/processes.ts";
+import { BrokerClient } from "../client/client.ts";
 import { taskdHome } from "../settings/load.ts";
+import type { AskProgram } from "./host_programs.ts";
 
 /** What a broker says of itself. */
 export interface BrokerHealth {
@@ -28,6 +29,21 @@ export interface BrokerHealth {
 
 /** Asks the broker at a socket; undefined when none answers. */
 export type AskHealth = (socket: string) => Promise<BrokerHealth | undefined>;
+
+/** A broker that serves answers at once. */
+const ANSWER_MS = 5_000;
+
+/** Asks over the socket. */
+export function healthOverSocket(clock: Clock): AskHealth {
+  return async (socket) => {
+    try {
+      return await new BrokerClient({ socket }, { clock, head_deadline_ms: ANSWER_MS }).health();
+    } catch (error) {
+      if (hasCode(error, "broker_unreachable", "unavailable")) return undefined;
+      throw error;
+    }
+  };
+}
 
 /** What there is of a broker. */
 export type FoundBroker =
@@ -77,6 +93,8 @@ async function holder(home: string, clock: Clock) {
 
 /** How a broker is ended. */
 export interface StopOptions extends LookOptions {
+  /** Sends a process SIGTERM. */
+  terminate: (pid: number) => Promise<void>;
   /** Milliseconds that it is given. */
   timeout_ms: number;
   signal?: AbortSignal;
@@ -89,12 +107,12 @@ export interface StopOptions extends LookOptions {
  * @throws {TaskdError} `timed_out` when it does not end in time, `broker_unreachable` when it does not answer.
  */
 export async function stopBroker(options: StopOptions): Promise<number | undefined> {
-  const { clock, home, timeout_ms, signal } = options;
+  const { clock, home, terminate, timeout_ms, signal } = options;
   const found = await findBroker(options);
   if (found.state === "none") return undefined;
   if (found.state === "silent") throw silent(found);
   const { pid } = found;
-  signalProcess(pid, "SIGTERM");
+  await terminate(pid);
   const deadline = clock.monotonic() + timeout_ms;
   while ((await holder(home, clock))?.pid === pid) {
     if (clock.monotonic() >= deadline) {
@@ -105,6 +123,14 @@ export async function stopBroker(options: StopOptions): Promise<number | undefin
     await clock.sleep(LOOK_MS, signal);
   }
   return pid;
+}
+
+/** Signals by the program `kill`, which can be named in a permission: signalling by oneself needs that for every program. */
+export function terminateBy(ask: AskProgram, path: string): (pid: number) => Promise<void> {
+  return async (pid) => {
+    // One that has ended meanwhile is what was asked for; one that cannot be ended is told of when it does not end.
+    await ask(path, ["-TERM", String(pid)]);
+  };
 }
 
 function silent({ pid, socket }: { pid: number; socket?: string }): TaskdError {

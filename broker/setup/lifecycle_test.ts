@@ -1,7 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { type BrokerHealth, claimHome, findBroker, stopBroker } from "./lifecycle.ts";
+import { askProgram } from "./host_programs.ts";
+import { type BrokerHealth, claimHome, findBroker, healthOverSocket, stopBroker, terminateBy } from "./lifecycle.ts";
 
 const HEALTH: BrokerHealth = { pid: 0, version: "0", runtime: "deno", started_at: "", running: 0, pending: 0 };
 
@@ -52,13 +53,15 @@ async function holdElsewhere(home: string, options: { deaf?: boolean } = {}) {
   };
 }
 
+const terminate = terminateBy(askProgram({ env: () => undefined }), "/bin/kill");
+
 const answering = (pid: number) => () => Promise.resolve({ ...HEALTH, pid });
 const nobody = () => Promise.resolve(undefined);
 
 Deno.test("a broker that runs is found by its lock and its own answer, and ends when it is asked to", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home);
-    const options = { home, askHealth: answering(held.pid), clock: systemClock };
+    const options = { home, askHealth: answering(held.pid), clock: systemClock, terminate };
     const found = await findBroker(options);
     assertEquals([found.state, "pid" in found && found.pid], ["serving", held.pid]);
     assertEquals(await stopBroker({ ...options, timeout_ms: 10_000 }), held.pid);
@@ -71,7 +74,7 @@ Deno.test("a process id that a dead broker left behind is never signalled", () =
     await using bystander = await holdElsewhere(`${home}/other`);
     const stale = { pid: bystander.pid, host: "", socket: `${home}/b.sock`, started_at: "2026-01-01T00:00:00Z" };
     await Deno.writeTextFile(`${home}/.taskd/daemon.lock`, JSON.stringify(stale).padEnd(2047) + "\n");
-    const options = { home, askHealth: answering(bystander.pid), clock: systemClock };
+    const options = { home, askHealth: answering(bystander.pid), clock: systemClock, terminate };
     assertEquals(await stopBroker({ ...options, timeout_ms: 1_000 }), undefined);
     // Still there: signal 0 in Deno's words.
     Deno.kill(bystander.pid, "SIGCONT");
@@ -80,7 +83,7 @@ Deno.test("a process id that a dead broker left behind is never signalled", () =
 Deno.test("a holder of the lock for which another process answers is not signalled", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home);
-    const options = { home, askHealth: answering(held.pid + 1), clock: quickClock(), timeout_ms: 1_000 };
+    const options = { home, askHealth: answering(held.pid + 1), clock: quickClock(), terminate, timeout_ms: 1_000 };
     const error = await assertRejects(() => stopBroker(options), TaskdError);
     assertEquals(error.code, "broker_unreachable");
     Deno.kill(held.pid, "SIGCONT");
@@ -89,14 +92,14 @@ Deno.test("a holder of the lock for which another process answers is not signall
 Deno.test("a broker that does not answer is told of and left alone", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home);
-    const options = { home, askHealth: nobody, clock: quickClock(), timeout_ms: 1_000 };
+    const options = { home, askHealth: nobody, clock: quickClock(), terminate, timeout_ms: 1_000 };
     await assertRejects(() => stopBroker(options), TaskdError, `A broker (pid ${held.pid}) is running, but`);
   }));
 
 Deno.test("a broker that does not end in its time is told of, with how to end it", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home, { deaf: true });
-    const options = { home, askHealth: answering(held.pid), clock: quickClock(), timeout_ms: 1_000 };
+    const options = { home, askHealth: answering(held.pid), clock: quickClock(), terminate, timeout_ms: 1_000 };
     const error = await assertRejects(() => stopBroker(options), TaskdError);
     assertEquals([error.code, error.hint?.includes(`kill -9 ${held.pid}`)], ["timed_out", true]);
   }));
@@ -125,4 +128,8 @@ Deno.test("where nothing was ever set up, no broker is found", async () => {
   } finally {
     await Deno.remove(home, { recursive: true });
   }
+});
+
+Deno.test("a socket where nobody listens has no broker", async () => {
+  assertEquals(await healthOverSocket(systemClock)("/nowhere/taskd.sock"), undefined);
 });

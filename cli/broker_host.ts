@@ -1,0 +1,72 @@
+/**
+ * What the commands that set the broker up and run it touch of the host: files, programs,
+ * variables. Read off the broker's own tables, and so loaded only for these commands; the
+ * command table makes permissions of it.
+ *
+ * @module
+ */
+
+import { configurationVariables } from "../broker/settings/variables.ts";
+import { HOST_VARIABLES, TOKEN_VARIABLES } from "../broker/git/credentials.ts";
+import { EGRESS_VARIABLE, taskdHome } from "../broker/settings/load.ts";
+import type { Settings } from "../broker/settings/settings.ts";
+import { readDaemonInfo } from "../lib/store/daemon_lock.ts";
+import { PROGRAM_PATHS, TOOL_VARIABLES } from "../broker/setup/host_programs.ts";
+
+/** What there is to touch. */
+export interface HostPlace {
+  /** `~/.taskd`. */
+  directory: string;
+  /** Another egress list than the one in it. */
+  egress_list?: string;
+  /** The socket of the broker that runs now; it may have been started with other settings. */
+  live_socket?: string;
+  /** The directories of the settings: work trees, records, logs, caches. */
+  roots: string[];
+  /** What configures the broker, keys included. */
+  variables: string[];
+  /** What git, gh and the container runtimes find their own state by. */
+  tool_variables: string[];
+  /** Absolute paths: where each program may be. */
+  programs: Readonly<Record<keyof typeof PROGRAM_PATHS, readonly string[]>>;
+  /** The program that runs this one. */
+  deno: string;
+}
+
+/** What surrounds the process. */
+export interface HostContext {
+  home: string;
+  env: (name: string) => string | undefined;
+  absolute: (path: string) => string;
+  settings: Settings | undefined;
+}
+
+/** Looks it up. Nothing has to exist. */
+export async function hostPlace({ home, env, absolute, settings }: HostContext): Promise<HostPlace> {
+  const directory = taskdHome(home);
+  const egress = env(EGRESS_VARIABLE);
+  const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
+  const roots = settings === undefined ? [] : ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
+  const live = await liveSocket(directory);
+  const compat = settings?.compat.api_key_env;
+  return {
+    directory,
+    ...(spelled?.startsWith("/") ? { egress_list: spelled } : {}),
+    ...(live === undefined ? {} : { live_socket: live }),
+    // Permissions are checked against the spelling and against the place.
+    roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
+    variables: [...configurationVariables(), ...(compat ? [compat] : [])],
+    tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES],
+    programs: PROGRAM_PATHS,
+    deno: Deno.execPath(),
+  };
+}
+
+async function liveSocket(directory: string): Promise<string | undefined> {
+  try {
+    return (await readDaemonInfo(directory))?.socket;
+  } catch {
+    // The command looks again, and tells of it.
+    return undefined;
+  }
+}
