@@ -1,0 +1,50 @@
+/**
+ * The environment of a profile's commands: nothing of the host's, no gateway, the egress proxy in every spelling that
+ * tools read, and package managers pointed at the cache where there is one.
+ *
+ * @module
+ */
+
+import { cacheEnv } from "../cache/package_managers.ts";
+
+/** Variables by which programs find the egress proxy; `proxy_url` has the task's credentials. */
+export function proxyEnv(proxy_url: string): Record<string, string> {
+  const env: Record<string, string> = {};
+  // Programs disagree about the case; curl reads http_proxy in lower case alone.
+  for (const name of ["http_proxy", "https_proxy", "all_proxy"]) {
+    env[name] = env[name.toUpperCase()] = proxy_url;
+  }
+  return {
+    ...env,
+    no_proxy: "",
+    NO_PROXY: "",
+    npm_config_proxy: proxy_url,
+    npm_config_https_proxy: proxy_url,
+    npm_config_noproxy: "",
+    YARN_HTTP_PROXY: proxy_url,
+    YARN_HTTPS_PROXY: proxy_url,
+    PIP_PROXY: proxy_url,
+    CARGO_HTTP_PROXY: proxy_url,
+    // Node's own fetch, from version 22 on.
+    NODE_USE_ENV_PROXY: "1",
+  };
+}
+
+/**
+ * The whole environment of a command.
+ *
+ * HOME is the sandbox's own and ends with it: what a package writes there must not become configuration of the next
+ * command or of the agent.
+ */
+export function setupEnv({ proxy_url, cached }: { proxy_url: string; cached: boolean }): Record<string, string> {
+  return {
+    HOME: "/tmp",
+    LANG: "C.UTF-8",
+    CI: "true",
+    NO_COLOR: "1",
+    npm_config_update_notifier: "false",
+    PIP_DISABLE_PIP_VERSION_CHECK: "1",
+    ...proxyEnv(proxy_url),
+    ...cached ? cacheEnv("setup") : {},
+  };
+}
