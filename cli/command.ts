@@ -9,7 +9,9 @@ import type { Io } from "./io.ts";
 import type { Args } from "./args.ts";
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
+import type { BrokerClient } from "../broker/client/client.ts";
 import type { Settings } from "../broker/settings/shape.ts";
+import type { HostPlace } from "./broker_host.ts";
 import type { Operations } from "./operations.ts";
 import type { PermissionSet } from "./permissions.ts";
 
@@ -20,6 +22,8 @@ export type FlagKind = "string" | "file" | "duration" | "bytes" | "integer" | "b
 export interface FlagSpec {
   /** Without dashes. */
   name: string;
+  /** A letter that means the same: `f` for `-f`. */
+  letter?: string;
   /** How its value is read. */
   kind: FlagKind;
   /** One line of help. */
@@ -40,6 +44,8 @@ export interface FlagSpec {
   repeatable?: true;
   /** The command does not run without it. */
   required?: true;
+  /** The only values there are, for completion; whoever does the work checks them. */
+  choices?: readonly string[];
   /** Smallest integer, or duration in milliseconds, that is accepted. */
   minimum?: number;
 }
@@ -47,9 +53,9 @@ export interface FlagSpec {
 /**
  * What a positional argument is checked as: `address` may name a checkpoint, `branch` may not, `name` is a
  * branch or checkpoint name, `file` becomes an absolute path, `store` an absolute directory or `s3://bucket/prefix`,
- * `word` is anything.
+ * `repo` is anything but a relative path, which becomes an absolute one, `word` is anything.
  */
-export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "store" | "word";
+export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "store" | "repo" | "word";
 
 /** A positional argument. */
 export interface PositionalSpec {
@@ -100,6 +106,8 @@ export interface BrokerPlace {
   socket: string;
   /** Everything that is configured; only for commands that work with it, and if it can be loaded. */
   settings?: Settings;
+  /** What there is on the host to touch; only for commands that work with the settings. */
+  host?: HostPlace;
 }
 
 /** How a call reaches buckets. */
@@ -136,6 +144,16 @@ export interface LocalModule<Result extends object = object> {
   exitCode?(result: Result): number;
 }
 
+/** A command that asks the task broker. */
+export interface BrokerModule<Result extends object = object> {
+  /** Does the work. Long-running commands print as they go. */
+  run(args: Args, io: Io, broker: BrokerClient): Promise<Result | undefined>;
+  /** The result for people; lines without the last newline. */
+  render(result: Result, io: Io, args: Args): string | Promise<string>;
+  /** As in {@linkcode CommandModule}. */
+  exitCode?(result: Result): number;
+}
+
 interface CommandBase {
   /** One word, or two for the commands of a group such as `session open`. */
   name: string;
@@ -158,7 +176,7 @@ interface CommandBase {
 /**
  * A row of the table. `uses` says who does the work: `nothing` runs inline with every permission revoked; `store`
  * always works on the store; `stores` on those that its arguments name; `branches` goes through the daemon when one is
- * alive; `daemon` needs one; `serve` is one. `home` works with what is in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
+ * alive; `daemon` needs one; `serve` is one. `broker` asks the task broker behind its socket; `home` works with what is in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
  * loaded: it is what people put them right with.
  */
 export type CommandSpec =
@@ -166,5 +184,6 @@ export type CommandSpec =
   & (
     | { uses: "nothing" | "serve" | "stores"; load(): Promise<LocalModule> }
     | { uses: "store" | "branches" | "daemon"; load(): Promise<CommandModule> }
+    | { uses: "broker"; load(): Promise<BrokerModule> }
     | { uses: "home"; config: "required" | "may_be_broken"; load(): Promise<LocalModule> }
   );

@@ -9,6 +9,7 @@ import { BRANCH_COMMANDS } from "./table/branches.ts";
 import { BROKER_COMMANDS } from "./table/broker.ts";
 import { DAEMON_COMMANDS } from "./table/daemon.ts";
 import { HISTORY_COMMANDS } from "./table/history.ts";
+import { QUEUE_COMMANDS } from "./table/queue.ts";
 import { TASK_COMMANDS } from "./table/tasks.ts";
 
 /** The program's name, as people type it. */
@@ -20,6 +21,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   ...HISTORY_COMMANDS,
   ...DAEMON_COMMANDS,
   ...TASK_COMMANDS,
+  ...QUEUE_COMMANDS,
   ...BROKER_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 

@@ -31,7 +31,9 @@ Deno.test("every example parses, and names its own command", async () => {
   const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env: () => undefined, absolute: (path: string) => path };
   for (const command of COMMANDS) {
     for (const example of command.examples) {
-      const words = example.words.replace(/ > .*$/, "").match(/"[^"]*"|\S+/g)!.map((word) => word.replaceAll('"', ""));
+      const words = example.words.replace(/ [>|] .*$/, "").match(/"[^"]*"|\S+/g)!.map((word) =>
+        word.replaceAll('"', "")
+      );
       const call = await parseCall(words, context);
       assertEquals(call.kind === "command" ? call.spec.name : "help", command.name, example.words);
     }

@@ -49,6 +49,12 @@ function pathFlags(): string[] {
   return [...new Set(flags.filter((flag) => flag.kind === "file" || flag.name === "store").flatMap(flagNames))];
 }
 
+/** Flags whose values are known, by how they are written. */
+function choiceFlags(): Map<string, readonly string[]> {
+  const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
+  return new Map(flags.flatMap((flag) => flag.choices === undefined ? [] : [[`--${flag.name}`, flag.choices]]));
+}
+
 function bash(): string {
   const groups = [...words()].filter(([, second]) => second.length > 0);
   const cases = COMMANDS.map((command) => {
@@ -68,6 +74,11 @@ function bash(): string {
     "  done",
     "  COMPREPLY=()",
     `  case "$prev" in ${pathFlags().join("|")}) COMPREPLY=($(compgen -f -- "$cur")); return ;; esac`,
+    '  case "$prev" in',
+    ...[...choiceFlags()].map(([name, choices]) =>
+      `    ${name}) COMPREPLY=($(compgen -W ${JSON.stringify(choices.join(" "))} -- "$cur")); return ;;`
+    ),
+    "  esac",
     "  if [[ $cur != -* ]]; then",
     '    case "$name" in',
     `      "") COMPREPLY=($(compgen -W ${JSON.stringify([...words().keys()].join(" "))} -- "$cur")); return ;;`,
@@ -133,7 +144,8 @@ function zsh(): string {
 
 function zshFlag(flag: FlagSpec): string {
   const help = flag.help.replace(/[[\]:\\]/g, (char) => `\\${char}`);
-  const value = flag.kind === "boolean" ? "" : `:${flag.value ?? "VALUE"}:${flag.kind === "file" ? "_files" : ""}`;
+  const action = flag.kind === "file" ? "_files" : flag.choices === undefined ? "" : `(${flag.choices.join(" ")})`;
+  const value = flag.kind === "boolean" ? "" : `:${flag.value ?? "VALUE"}:${action}`;
   return flagNames(flag).map((name) => quoted(`${name}[${help}]${value}`)).join(" ");
 }
 
@@ -163,6 +175,7 @@ function fish(): string {
 }
 
 function fishFlag(flag: FlagSpec): string {
-  const value = flag.kind === "boolean" ? "" : flag.kind === "file" ? " -r -F" : " -x";
+  const choices = flag.choices === undefined ? "" : ` -a ${quoted(flag.choices.join(" "))}`;
+  const value = flag.kind === "boolean" ? "" : flag.kind === "file" ? " -r -F" : ` -x${choices}`;
   return flagNames(flag).map((name) => `-l ${name.slice(2)}${value} -d ${quoted(flag.help)}`).join(" ");
 }

@@ -67,7 +67,8 @@ export function groupHelp(word: string, heading: Heading): string {
 
 /** How a flag is written, without its dashes' variants: `--ttl DURATION`, `--no-safety`. */
 export function flagWord(flag: FlagSpec): string {
-  const name = flag.negatable ? `--no-${flag.name}` : `--${flag.name}`;
+  const letter = flag.letter === undefined ? "" : `-${flag.letter}, `;
+  const name = `${letter}${flag.negatable ? `--no-${flag.name}` : `--${flag.name}`}`;
   return flag.kind === "boolean" ? name : `${name} ${flag.value ?? "VALUE"}`;
 }
 

@@ -7,6 +7,7 @@
 
 import { escapeJson, sanitizeText } from "../lib/text/sanitize.ts";
 import type { OnProgress } from "../lib/store/results.ts";
+import { LiveLine } from "./live_line.ts";
 import { Progress } from "./progress.ts";
 
 /** Where bytes go: stdout, stderr, or a test's buffer. */
@@ -39,6 +40,7 @@ export class Io {
   readonly signal: AbortSignal;
   readonly #options: IoOptions;
   #progress: Progress | undefined;
+  #live: LiveLine | undefined;
 
   /** Writes to the given streams. */
   constructor(options: IoOptions) {
@@ -52,6 +54,12 @@ export class Io {
   out(text: string): void {
     this.clearProgress();
     write(this.#options.stdout, `${sanitizeText(text)}\n`);
+  }
+
+  /** As {@linkcode out}, for text that has line ends of its own. */
+  outText(text: string): void {
+    this.clearProgress();
+    write(this.#options.stdout, sanitizeText(text));
   }
 
   /** Writes one JSON value as a line. */
@@ -73,8 +81,12 @@ export class Io {
 
   /** `text` in bold on a terminal. Call it on text that was sanitised, and write the result with {@linkcode styled}. */
   heading(text: string): string {
-    const colours = this.#options.stdout.isTerminal() && !this.#options.no_color;
-    return colours ? `\x1b[1m${text}\x1b[22m` : text;
+    return this.colours ? `\x1b[1m${text}\x1b[22m` : text;
+  }
+
+  /** Whether results are coloured: on a terminal, and not when NO_COLOR is set. */
+  get colours(): boolean {
+    return this.#options.stdout.isTerminal() && !this.#options.no_color;
   }
 
   /** Writes a line of the program's own words, styled by {@linkcode heading}. */
@@ -101,8 +113,19 @@ export class Io {
     return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
   }
 
-  /** Removes the progress bar, if one is drawn. */
+  /** A line on stderr that changes in place; undefined where there is no terminal for it, or nobody to look at it. */
+  live(): LiveLine | undefined {
+    if (this.quiet || this.json || !this.#options.stderr.isTerminal()) return undefined;
+    this.#live ??= new LiveLine({
+      columns: consoleColumns(),
+      write: (text) => write(this.#options.stderr, text),
+    });
+    return this.#live;
+  }
+
+  /** Removes the progress bar and the live line, if they are drawn. */
   clearProgress(): void {
+    this.#live?.clear();
     this.#progress?.clear();
     this.#progress = undefined;
   }

@@ -31,7 +31,7 @@ export async function planCall(
   const { spec, positionals, flags } = call;
   const plan = { command: spec.name, positionals, flags };
   if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
-  if (spec.uses === "home") {
+  if (spec.uses === "broker" || spec.uses === "home") {
     const { brokerPlace } = await import("./broker_place.ts");
     return { ...plan, ...NO_STORE, broker: await brokerPlace(spec, flags, context) };
   }

@@ -112,7 +112,7 @@ async function takeFlag(at: {
   given: Map<string, string[]>;
 }): Promise<void> {
   const negated = at.known.find((flag) => flag.negatable && at.flag === `no-${flag.name}`);
-  const flag = negated ?? at.known.find((flag) => flag.name === at.flag);
+  const flag = negated ?? at.known.find((flag) => flag.name === at.flag || flag.letter === at.flag);
   if (flag === undefined) throw await unknownFlag(at.word, at.known, at.spec);
   const shown = negated === undefined ? flag.name : `no-${flag.name}`;
   let value: string | undefined;
@@ -245,6 +245,9 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
     }
     case "file":
       return context.absolute(checkPath(word));
+    case "repo":
+      // The broker works in another directory.
+      return /^\.{1,2}(?:\/|$)/.test(word) ? context.absolute(checkPath(word)) : word;
     // Planning knows what a store's location means.
     case "store":
     case "word":

@@ -7,16 +7,18 @@
  */
 
 import { Args } from "./args.ts";
-import type { CommandModule, CommandSpec, LocalModule, Plan } from "./command.ts";
+import type { BrokerModule, CommandModule, CommandSpec, LocalModule, Plan } from "./command.ts";
 import { EXIT_OK } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import { Io } from "./io.ts";
 import { openOperations } from "./operations.ts";
+import { brokerOf } from "./permissions.ts";
 
 /** A module of a command, already loaded, with what it needs. */
 export type LoadedCommand =
   | { asks: "nobody"; module: LocalModule }
-  | { asks: "store"; module: CommandModule };
+  | { asks: "store"; module: CommandModule }
+  | { asks: "broker"; module: BrokerModule };
 
 /** Loads the module of a command; a test may answer with another. */
 export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
@@ -29,6 +31,8 @@ export const loadFromTable: Load = async (spec) => {
     case "stores":
     case "home":
       return { asks: "nobody", module: await spec.load() };
+    case "broker":
+      return { asks: "broker", module: await spec.load() };
     default:
       return { asks: "store", module: await spec.load() };
   }
@@ -63,6 +67,14 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
 
 async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
   if (loaded.asks === "nobody") return await loaded.module.run(args, io);
+  if (loaded.asks === "broker") {
+    const { BrokerClient } = await import("../broker/client/client.ts");
+    try {
+      return await loaded.module.run(args, io, new BrokerClient(brokerOf(plan), { signal: io.signal }));
+    } finally {
+      io.clearProgress();
+    }
+  }
   const ops = await openOperations(plan, io.signal);
   try {
     return await loaded.module.run(args, io, ops);
@@ -79,5 +91,9 @@ async function print(
   render: () => string | Promise<string>,
 ): Promise<void> {
   if (io.json) io.outJson({ ok: true, ...result });
-  else if (spec.output === "data" || !io.quiet) io.out(await render());
+  else if (spec.output === "data" || !io.quiet) {
+    const text = await render();
+    // Nothing: the command has printed as it went.
+    if (text !== "") io.out(text);
+  }
 }

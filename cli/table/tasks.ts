@@ -1,10 +1,234 @@
 /**
- * The commands that give the task broker work, watch it and decide about it: clients of its socket.
+ * The commands that give the task broker work, watch it and decide about it: clients of
+ * its socket.
  *
  * @module
  */
 
-import type { CommandSpec } from "../command.ts";
+import type { CommandSpec, FlagSpec, Plan, PositionalSpec } from "../command.ts";
+import { brokerNeeds, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
+import { STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./_broker_shared.ts";
+
+/** How submit and retry go on after the task is accepted. */
+const FOLLOWING: readonly FlagSpec[] = [
+  { name: "wait", kind: "boolean", help: "Also past the gate, to the very end; exits 0 only for pushed and no_diff" },
+  { name: "detach", kind: "boolean", help: "Print the id and leave the task to itself" },
+  { name: "events", kind: "boolean", help: "With --json: print each event as one line of JSON before the result" },
+];
+
+const REASON: PositionalSpec = {
+  name: "reason",
+  kind: "word",
+  optional: true,
+  help: "Why, for the task's record",
+};
+
+/** The broker, and the file that holds the instruction. */
+export function submitNeeds(plan: Plan): PermissionSet {
+  const { file } = plan.flags;
+  return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
+}
 
 /** Commands of the group Tasks. */
-export const TASK_COMMANDS: readonly CommandSpec[] = [];
+export const TASK_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "submit",
+    group: "Tasks",
+    summary: "Give a coding agent a task",
+    details:
+      "The task runs in a sandbox of its own, on a copy of the repository. Its id is printed at once; then its " +
+      "stages and its spend are shown until it waits for approval or has ended. Ctrl-C leaves the task running. " +
+      "Nothing is pushed before it is approved.",
+    positionals: SUBMISSION_ARGUMENTS,
+    flags: [...SUBMISSION, ...FOLLOWING],
+    examples: [
+      { words: 'submit https://github.com/ada/shop "Fix the rounding in invoices"', why: "With the default agent" },
+      { words: "submit git@github.com:ada/shop.git --file task.md --agent codex", why: "The instruction from a file" },
+      { words: "submit https://github.com/ada/shop - --wait --json", why: "From stdin, for a script" },
+      {
+        words: 'submit https://github.com/ada/shop "Update the client" --egress api.example.com:443 --database shop',
+        why: "It may reach one more host, and gets a branch of the database shop",
+      },
+    ],
+    output: "data",
+    uses: "broker",
+    needs: submitNeeds,
+    load: () => import("../commands/submit.ts"),
+  },
+  {
+    name: "tasks",
+    group: "Tasks",
+    summary: "List tasks, the newest first",
+    details: "What is spent is what the broker has metered. An amount with + is at least that much: some requests " +
+      "have no price or told no usage. What only the agent says it has spent is marked agent-reported.",
+    positionals: [],
+    flags: [
+      {
+        name: "stage",
+        kind: "string",
+        value: "STAGE",
+        choices: STAGE_NAMES,
+        help: `Only those in this stage: ${STAGE_NAMES.join(", ")}`,
+      },
+      { name: "limit", kind: "integer", minimum: 1, value: "N", default: "20", help: "At most so many" },
+      { name: "all", kind: "boolean", help: "Every task there is a record of" },
+    ],
+    examples: [
+      { words: "tasks", why: "The last twenty" },
+      { words: "tasks --stage awaiting_approval", why: "Those that wait for a person" },
+    ],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/tasks.ts"),
+  },
+  {
+    name: "inspect",
+    group: "Tasks",
+    summary: "Show a task's record and what the broker established about it",
+    details: "Ids may be cut to a beginning that no other task has. Exits with 1 when the record was altered.",
+    positionals: [TASK],
+    flags: [],
+    examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not known" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/inspect.ts"),
+  },
+  {
+    name: "logs",
+    group: "Tasks",
+    summary: "Print what a task's agent and its setup have printed",
+    positionals: [TASK],
+    flags: [{
+      name: "follow",
+      letter: "f",
+      kind: "boolean",
+      help: "Go on as it comes, with stages and notes, until the task ends; with --json one line for each event",
+    }],
+    examples: [
+      { words: "logs 3f9a", why: "What there is" },
+      { words: "logs 3f9a -f", why: "Come back to a task that runs" },
+    ],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/logs.ts"),
+  },
+  {
+    name: "review",
+    group: "Tasks",
+    summary: "Show a task's change: what is known of it, what needs a second look, the diff",
+    details: "Ends with the command that approves exactly this change.",
+    positionals: [TASK],
+    flags: [{ name: "color", kind: "boolean", help: "In colour also where stdout is no terminal" }],
+    examples: [
+      { words: "review 3f9a", why: "Read before approving" },
+      { words: "review 3f9a --color | less -R", why: "Page by page" },
+    ],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/review.ts"),
+  },
+  {
+    name: "approve",
+    group: "Tasks",
+    summary: "Approve a task's change, which is then pushed",
+    details: "An approval names the diff that was read, by its SHA-256, and every category that needs a second look. " +
+      "Without --diff it shows the change and asks, which takes a terminal.",
+    positionals: [TASK],
+    flags: [
+      { name: "diff", kind: "string", value: "SHA256", help: "The diff that was read: its first 16 digits or more" },
+      {
+        name: "acknowledge",
+        kind: "string",
+        value: "CATEGORY",
+        repeatable: true,
+        help: "A category that was looked at twice; may be repeated",
+      },
+    ],
+    examples: [
+      { words: "approve 3f9a", why: "Show the change, and ask" },
+      {
+        words: "approve 3f9a --diff 9c56cc51b374c3ba --acknowledge lockfile",
+        why: "As review prints it, for a change that was read there",
+      },
+    ],
+    output: "note",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/approve.ts"),
+  },
+  {
+    name: "deny",
+    group: "Tasks",
+    summary: "Refuse a task's change; nothing is pushed",
+    positionals: [TASK, REASON],
+    flags: [],
+    examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
+    output: "note",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/deny.ts"),
+  },
+  {
+    name: "kill",
+    group: "Tasks",
+    summary: "End a task wherever it stands before the push",
+    positionals: [TASK, REASON],
+    flags: [],
+    examples: [{ words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" }],
+    output: "note",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/kill.ts"),
+  },
+  {
+    name: "pending",
+    group: "Tasks",
+    summary: "List the tasks that wait for approval, the oldest first",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "pending", why: "What there is to review, and until when" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/pending.ts"),
+  },
+  {
+    name: "retry",
+    group: "Tasks",
+    summary: "Run a task again, as a new one",
+    details: "The same order, with a fresh budget; the new task's record names the old one.",
+    positionals: [TASK],
+    flags: [...FOLLOWING],
+    examples: [{ words: "retry 3f9a --detach", why: "Print the new task's id" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/retry.ts"),
+  },
+  {
+    name: "prune",
+    group: "Tasks",
+    summary: "Remove the records of tasks that ended long ago",
+    details: "Traces, diffs and logs go. Tasks that run, wait for approval or whose checks are watched stay.",
+    positionals: [],
+    flags: [
+      {
+        name: "older-than",
+        kind: "duration",
+        value: "DURATION",
+        required: true,
+        help: "Only tasks that ended so long ago",
+      },
+      { name: "dry-run", kind: "boolean", help: "Only say which" },
+    ],
+    examples: [{ words: "prune --older-than 30d --dry-run", why: "What would go" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/prune.ts"),
+  },
+];

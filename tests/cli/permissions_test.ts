@@ -34,6 +34,7 @@ const SAMPLES: Record<PositionalSpec["kind"], string> = {
   name: "v1",
   file: "named",
   store: "store",
+  repo: "./named",
   word: "bash",
 };
 

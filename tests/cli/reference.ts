@@ -51,8 +51,8 @@ function permissions(command: CommandSpec): string {
   const told = (route: "store" | "socket") => {
     const named = command.positionals.filter(({ kind }) => kind === "file" || kind === "store");
     const positionals = Object.fromEntries(named.map(({ name }) => [name, name.toUpperCase()]));
-    const from = command.flags.some((flag) => flag.name === "from") ? { from: "FILE" } : {};
-    const flags = { ...Object.fromEntries(command.flags.map((flag) => [flag.name, null])), ...from };
+    const values = command.flags.map(({ name }) => [name, name === "from" || name === "file" ? "FILE" : null]);
+    const flags = Object.fromEntries(values);
     const socket = "SOCKET";
     const plan = {
       command: command.name,
@@ -62,6 +62,7 @@ function permissions(command: CommandSpec): string {
       workspace: "STORE",
       socket,
       route,
+      broker: { home: "HOME", socket: "BROKER_SOCKET" },
     };
     const set = command.needs(plan);
     const parts = PERMISSION_KINDS.filter((kind) => set[kind].length > 0).map((kind) => {

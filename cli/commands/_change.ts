@@ -1,0 +1,50 @@
+/**
+ * A task's change as review and approve show it: what is known of it first, then the diff.
+ *
+ * @module
+ */
+
+import { renderBrief, type TrustBrief } from "../../broker/brief.ts";
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import type { Gate } from "../../broker/task/stages.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { decodeDiff, diffText } from "../diff_text.ts";
+import { briefOf } from "./inspect.ts";
+
+/** A change. */
+export interface Change {
+  task: TaskView;
+  brief: TrustBrief | null;
+  /** As git writes it: anything can be in it. */
+  diff: string;
+}
+
+/** Asks for a task's change; `not_found` before there is one. */
+export async function readChange(broker: BrokerClient, task: TaskView): Promise<Change> {
+  const { bytes } = await broker.diff(task.id);
+  return { task, brief: await briefOf(broker, task.id), diff: decodeDiff(bytes) };
+}
+
+/** What the gate asks about; undefined when the task does not wait for approval. */
+export function openGate({ stage, gate }: TaskView): Gate | undefined {
+  return stage === "awaiting_approval" ? gate : undefined;
+}
+
+/** What is known of the change, safe to print. */
+export function knownText({ task, brief }: Pick<Change, "task" | "brief">): string {
+  const { trace } = task;
+  return [
+    ...(trace.intact ? [] : [`THE RECORD OF THIS TASK IS ALTERED OR DAMAGED: ${sanitizeLine(trace.fault)}`, ""]),
+    ...(task.sensitive ? ["This task is marked as sensitive.", ""] : []),
+    "instruction:",
+    ...task.instruction.split("\n").map((line) => `  ${sanitizeLine(line)}`),
+    "",
+    brief === null ? "There is no brief: nothing was established about this change" : renderBrief(brief).trimEnd(),
+  ].join("\n");
+}
+
+/** The diff, safe to print. */
+export function shownDiff({ diff }: Pick<Change, "diff">, colours: boolean): string {
+  return diff === "" ? "The diff is empty" : diffText(diff, colours);
+}

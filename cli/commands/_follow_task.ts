@@ -1,0 +1,174 @@
+/**
+ * Follows a task as it goes: its events as lines that stay, and on a terminal one line
+ * that changes in place, with the stage, the time, the spend and the last output. A
+ * broker that is replaced meanwhile is waited for; nothing is missed or shown twice.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { TaskEventView } from "../../broker/api/wire.ts";
+import type { SpendFigures } from "../../broker/task/rows.ts";
+import type { Gate, Outcome, Pushed, Stage } from "../../broker/task/stages.ts";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { spendWord } from "./_task_words.ts";
+import type { Io } from "../io.ts";
+
+/** How far a task has come, as its events tell. */
+export interface Progress {
+  stage: Stage;
+  outcome?: Outcome;
+  reason?: string;
+  gate?: Gate;
+  pushed?: Pushed;
+  spend?: SpendFigures;
+}
+
+/** How to follow. */
+export interface FollowOptions {
+  io: Io;
+  /** Until a person has to decide or a code host has, or until the task has ended. */
+  until: "gate" | "end";
+  /** Shows an event; lines that stay. */
+  show(event: TaskEventView): void;
+  clock?: Clock;
+}
+
+/** How long a broker that does not answer is waited for, in milliseconds: a restart takes a second or two. */
+const PATIENCE_MS = 30_000;
+/** Between two attempts to reach it again, in milliseconds. */
+const RETRY_MS = 500;
+/** The line that changes is drawn again at least so often, in milliseconds, because of the time in it. */
+const REDRAW_MS = 1_000;
+
+/**
+ * Follows the task until the moment that is asked for.
+ *
+ * @throws {TaskdError} `interrupted` when `io.signal` is aborted: the task itself goes on; `broker_unreachable` when the
+ * broker is gone for good.
+ */
+export async function followTask(broker: BrokerClient, id: string, options: FollowOptions): Promise<Progress> {
+  const { io, until, show, clock = systemClock } = options;
+  const view = new LiveView(io, clock);
+  const progress: Progress = { stage: "admission" };
+  let after: number | undefined;
+  let lost_ms: number | undefined;
+  try {
+    for (;;) {
+      try {
+        const stream = broker.events(id, { signal: io.signal, ...(after === undefined ? {} : { after }) });
+        for await (const event of stream) {
+          lost_ms = undefined;
+          after = event.id ?? after;
+          take(progress, event);
+          show(event);
+          await view.update(progress, event);
+          if (isOver(progress, until)) return progress;
+        }
+      } catch (error) {
+        if (!hasCode(error, "broker_unreachable", "stopping")) throw error;
+        lost_ms ??= clock.monotonic();
+        if (clock.monotonic() - lost_ms > PATIENCE_MS) throw error;
+      }
+      lost_ms ??= clock.monotonic();
+      if (clock.monotonic() - lost_ms > PATIENCE_MS) throw gone(id);
+      await clock.sleep(RETRY_MS, io.signal);
+    }
+  } finally {
+    view.stop();
+  }
+}
+
+function isOver({ stage, outcome }: Progress, until: "gate" | "end"): boolean {
+  if (outcome !== undefined) return true;
+  return until === "gate" && (stage === "awaiting_approval" || stage === "awaiting_ci");
+}
+
+function gone(id: string): TaskdError {
+  return new TaskdError("broker_unreachable", `The broker tells nothing more of the task ${id}`, {
+    hint: "Start it with `taskd start`; what became of the task is told by `taskd inspect`",
+  });
+}
+
+/** Puts what an event says into `progress`. */
+function take(progress: Progress, { event, data }: TaskEventView): void {
+  switch (event) {
+    case "stage":
+      progress.stage = data.stage;
+      if (data.gate !== undefined) progress.gate = data.gate;
+      if (data.pushed !== undefined) progress.pushed = data.pushed;
+      break;
+    case "spend": {
+      const { ts: _ts, live: _live, ...spend } = data;
+      progress.spend = spend;
+      break;
+    }
+    case "result":
+      progress.stage = "done";
+      progress.outcome = data.outcome;
+      progress.reason = data.reason;
+      if (data.pushed !== undefined) progress.pushed = data.pushed;
+      break;
+    case "output":
+    case "evidence":
+    case "ci":
+    case "note":
+      break;
+  }
+}
+
+/** The line that changes; nothing where there is no terminal. */
+class LiveView {
+  readonly #line: ReturnType<Io["live"]>;
+  readonly #clock: Clock;
+  readonly #stop = new AbortController();
+  #progress: Progress | undefined;
+  #since_ms: number | undefined;
+  #output = "";
+
+  constructor(io: Io, clock: Clock) {
+    this.#line = io.live();
+    this.#clock = clock;
+    if (this.#line !== undefined) void this.#tick();
+  }
+
+  async update(progress: Progress, event: TaskEventView): Promise<void> {
+    if (this.#line === undefined) return;
+    this.#progress = progress;
+    this.#since_ms ??= Date.parse(event.data.ts);
+    if (event.event === "output") this.#output = lastLine(event.data.text) || this.#output;
+    await this.#draw();
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#line?.clear();
+  }
+
+  async #tick(): Promise<void> {
+    try {
+      for (;;) {
+        await this.#clock.sleep(REDRAW_MS, this.#stop.signal);
+        await this.#draw();
+      }
+    } catch (error) {
+      if (!this.#stop.signal.aborted) throw error;
+    }
+  }
+
+  async #draw(): Promise<void> {
+    if (this.#progress === undefined || this.#stop.signal.aborted) return;
+    const { stage, spend } = this.#progress;
+    const elapsed_ms = Math.max(0, this.#clock.now() - (this.#since_ms ?? this.#clock.now()));
+    const elapsed = formatDuration(Math.floor(elapsed_ms / 1_000) * 1_000);
+    const words = [stage, elapsed, ...(spend === undefined ? [] : [spendWord({ spend })]), this.#output];
+    await this.#line?.show(words.join("  "));
+  }
+}
+
+function lastLine(text: string): string {
+  return sanitizeLine(text.trimEnd().split("\n").at(-1) ?? "").trim();
+}

@@ -1,0 +1,89 @@
+/**
+ * What submit and retry do once a task is accepted: print its id, show how it goes, and say
+ * what to do next.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { Submitted } from "../../broker/api/wire.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import { followTask, type Progress } from "./_follow_task.ts";
+import type { Io } from "../io.ts";
+import { eventLines } from "./_task_events.ts";
+import { isWanted, nextSteps, shortId, spendWords } from "./_task_words.ts";
+
+/** A task that was accepted, and how far it was seen to come. */
+export interface FollowedTask extends Progress, Pick<Submitted, "id" | "links"> {
+  /** False when it was left to itself at once. */
+  followed: boolean;
+}
+
+/** What `--detach`, `--wait` and `--events` mean together, before anything is sent. */
+export function checkFollowing(args: Args, io: Io): void {
+  if (args.on("detach") && args.on("wait")) {
+    throw new TaskdError("usage", "Cannot wait for a task and leave it to itself: give --wait or --detach");
+  }
+  if (args.on("events") && (!io.json || args.on("detach"))) {
+    throw new TaskdError("usage", "Flag --events goes with --json, and not with --detach");
+  }
+}
+
+/** Prints the id, then follows the task as far as the flags say. */
+export async function follow(args: Args, io: Io, broker: BrokerClient, task: Submitted): Promise<FollowedTask> {
+  const { id, links } = task;
+  // At once: whoever reads it can come back to the task whatever happens to this call.
+  if (!io.json) io.out(id);
+  if (args.on("detach")) return { id, stage: task.stage, links, followed: false };
+  const wait = args.on("wait");
+  try {
+    const progress = await followTask(broker, id, {
+      io,
+      until: wait ? "end" : "gate",
+      show: (event) => {
+        if (io.json && args.on("events")) io.outJson(event);
+        else if (!io.json) show(event, io);
+        if (wait && !io.json && event.event === "stage" && event.data.stage === "awaiting_approval") {
+          io.note(`It waits for approval: taskd review ${shortId(id)}`);
+        }
+      },
+    });
+    if (!io.json) { for (const line of lastWords(id, progress)) io.note(line); }
+    return { id, links, followed: true, ...progress };
+  } catch (error) {
+    if (!hasCode(error, "interrupted") && !io.signal.aborted) throw error;
+    throw new TaskdError("interrupted", `Stopped watching the task ${id}: it goes on by itself`, {
+      hint: `Come back with: taskd logs ${shortId(id)} -f`,
+    });
+  }
+}
+
+/** On a terminal the last output has its place in the line that changes; elsewhere every line is printed. */
+function show(event: Parameters<typeof eventLines>[0], io: Io): void {
+  if (event.event === "output" && io.live() !== undefined) return;
+  for (const line of eventLines(event)) io.note(line);
+}
+
+function lastWords(id: string, progress: Progress): string[] {
+  const { spend, pushed } = progress;
+  const next = nextSteps(id, progress);
+  return [
+    ...(spend === undefined ? [] : [`Spent: ${spendWords({ spend })}`]),
+    ...(pushed === undefined
+      ? []
+      : [`Pushed: ${pushed.branch}${pushed.pull_request ? ` ${pushed.pull_request}` : ""}`]),
+    ...(next.length === 0 ? [] : [`Next: ${next.join(" or ")}`]),
+  ];
+}
+
+/** Nothing is left to print. */
+export function render(): string {
+  return "";
+}
+
+/** A task that was left to itself is accepted, which is all that was wanted. */
+export function exitCode(task: FollowedTask): number {
+  return !task.followed || isWanted(task) ? EXIT_OK : EXIT_FAILURE;
+}

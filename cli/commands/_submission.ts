@@ -1,0 +1,58 @@
+/**
+ * What submit and queue add send, from their arguments and flags.
+ *
+ * @module
+ */
+
+import type { SubmitRequest } from "../../broker/api/wire.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import { readInstruction } from "../instruction.ts";
+import type { Io } from "../io.ts";
+
+/** The port when none is written, as in egress.yaml. */
+const DEFAULT_PORT = 443;
+
+/** Reads the whole order. */
+export async function readSubmission(args: Args, io: Io): Promise<SubmitRequest> {
+  const egress_extra = parseEgressFlags(args.texts("egress"));
+  const instruction = await readInstruction({
+    word: args.optional("instruction"),
+    file: args.text("file"),
+    stdin: () => Deno.stdin.readable,
+    signal: io.signal,
+  });
+  const databases = args.texts("database");
+  return {
+    repo: args.positional("repo"),
+    instruction,
+    ...given("agent", args.text("agent")),
+    ...given("model", args.text("model")),
+    ...given("base", args.text("base")),
+    ...given("platform", args.text("platform")),
+    ...(egress_extra.length === 0 ? {} : { egress_extra }),
+    ...(databases.length === 0 ? {} : { databases }),
+    ...(args.on("sensitive") ? { sensitive: true } : {}),
+    ...(args.on("draft") ? { draft: true } : {}),
+  };
+}
+
+function given<N extends string>(name: N, value: string | undefined): { [name in N]?: string } {
+  return value === undefined ? {} : { [name]: value } as { [name in N]: string };
+}
+
+/** `host`, `host:443` or `host:443,8443`; the ports of a host that is named again are added. */
+export function parseEgressFlags(flags: readonly string[]): { host: string; ports: number[] }[] {
+  const ports_of = new Map<string, number[]>();
+  for (const flag of flags) {
+    const [, host, list] = /^([^:,\s]+)(?::(\d{1,5}(?:,\d{1,5})*))?$/.exec(flag) ?? [];
+    const ports = list?.split(",").map(Number) ?? [DEFAULT_PORT];
+    if (host === undefined || ports.some((port) => port < 1 || port > 65_535)) {
+      throw new TaskdError("usage", `Cannot read --egress ${JSON.stringify(flag.slice(0, 200))}`, {
+        hint: "Write a host's name and its ports: api.example.com:443",
+      });
+    }
+    ports_of.set(host, [...new Set([...ports_of.get(host) ?? [], ...ports])]);
+  }
+  return [...ports_of].map(([host, ports]) => ({ host, ports }));
+}

@@ -1,0 +1,44 @@
+/**
+ * A task's events as lines for people.
+ *
+ * @module
+ */
+
+import type { TaskEventView } from "../../broker/api/wire.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { spendWords } from "./_task_words.ts";
+import { stamp } from "./_words.ts";
+
+/** The lines of an event; none for what is of no interest as it goes by. */
+export function eventLines(event: TaskEventView): string[] {
+  if (event.event === "output") return outputLines(event.data);
+  const words = eventWords(event);
+  return words === undefined ? [] : [`${stamp(event.data.ts)} ${sanitizeLine(words)}`];
+}
+
+function outputLines({ text, cut_chars }: Extract<TaskEventView, { event: "output" }>["data"]): string[] {
+  const cut = cut_chars === undefined ? [] : [`[${cut_chars} more characters were cut]`];
+  return [text.replace(/\r?\n$/, ""), ...cut];
+}
+
+function eventWords(event: Exclude<TaskEventView, { event: "output" }>): string | undefined {
+  switch (event.event) {
+    case "stage": {
+      const { stage, reason, gate } = event.data;
+      const look = gate === undefined || gate.second_look.length === 0
+        ? ""
+        : `, look twice at ${gate.second_look.join(", ")}`;
+      return `${stage}${look}${reason ? `: ${reason}` : ""}`;
+    }
+    case "result":
+      return `ended, ${event.data.outcome}${event.data.reason ? `: ${event.data.reason}` : ""}`;
+    case "ci":
+      return `checks ${event.data.state}${event.data.detail ? `: ${event.data.detail}` : ""}`;
+    case "note":
+      return event.data.text;
+    case "spend":
+      return event.data.live ? undefined : `spent ${spendWords({ spend: event.data })}`;
+    case "evidence":
+      return undefined;
+  }
+}

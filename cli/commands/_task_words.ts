@@ -1,0 +1,95 @@
+/**
+ * Phrases that the commands of tasks print.
+ *
+ * @module
+ */
+
+import type { TaskListItem } from "../../broker/api/wire.ts";
+import type { Outcome, Stage } from "../../broker/task/stages.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+
+/** Digits of an id that lists and hints show: two tasks that share them are not to be expected. */
+const ID_DIGITS = 12;
+
+/** Digits of a diff's SHA-256 that stand for it in a command: more than anybody can aim at. */
+export const DIFF_DIGITS = 16;
+
+/** As much of an id as names a task. */
+export function shortId(id: string): string {
+  return id.slice(0, ID_DIGITS);
+}
+
+/** What a task has spent. */
+export interface Spent {
+  spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
+  live?: Spent["spend"];
+  claimed_usd?: number;
+}
+
+/** What is spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
+export function spendWord({ spend, live, claimed_usd }: Spent): string {
+  const metered = live ?? spend;
+  if (metered === undefined || (metered.requests === 0 && claimed_usd !== undefined)) {
+    return claimed_usd === undefined ? "-" : `$${claimed_usd.toFixed(2)} agent-reported`;
+  }
+  if (metered.priced) return `$${metered.usd.toFixed(4)}`;
+  return metered.usd === 0 ? "unmetered" : `$${metered.usd.toFixed(4)}+`;
+}
+
+/** What is spent, with the requests that it was spent on. */
+export function spendWords(spent: Spent): string {
+  const metered = spent.live ?? spent.spend;
+  const amount = spendWord(spent);
+  if (metered === undefined || amount.endsWith("agent-reported")) return amount;
+  const requests = `${metered.requests} ${metered.requests === 1 ? "request" : "requests"}`;
+  const unmetered = metered.unmetered_requests === 0 ? "" : `, ${metered.unmetered_requests} unmetered`;
+  return `${amount} (${requests}${unmetered})`;
+}
+
+/** How long ago `iso` was, at `now_ms` of the wall clock. */
+export function age(iso: string, now_ms: number): string {
+  const ms = Math.max(0, now_ms - Date.parse(iso));
+  return formatDuration(ms < 60_000 ? Math.floor(ms / 1_000) * 1_000 : ms);
+}
+
+/** Where a task stands: its outcome once it has one. */
+export function standing({ stage, outcome }: Pick<TaskListItem, "stage" | "outcome">): string {
+  return outcome ?? stage;
+}
+
+/** A word of a command line, quoted where a shell would read it otherwise. */
+export function shellWord(word: string): string {
+  return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command that approves exactly what the gate asks about. */
+export function approveCommand(id: string, gate: { diff_sha256: string; second_look: readonly string[] }): string {
+  const flags = gate.second_look.map((category) => ` --acknowledge ${shellWord(category)}`).join("");
+  return `taskd approve ${shortId(id)} --diff ${gate.diff_sha256.slice(0, DIFF_DIGITS)}${flags}`;
+}
+
+/** Outcomes that `--wait` counts as what was wanted. */
+const WANTED: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "no_diff"]);
+
+/** Whether a task is where whoever waited for it wanted it: at the gate, pushed, or without a change. */
+export function isWanted({ stage, outcome }: { stage: Stage; outcome?: Outcome }): boolean {
+  return outcome === undefined ? stage === "awaiting_approval" || stage === "awaiting_ci" : WANTED.has(outcome);
+}
+
+/** What to do next about a task that stands so, one command a line. */
+export function nextSteps(id: string, { stage, outcome }: { stage: Stage; outcome?: Outcome }): string[] {
+  const short = shortId(id);
+  if (stage === "awaiting_approval") return [`taskd review ${short}`];
+  switch (outcome) {
+    case undefined:
+      return [`taskd logs ${short} -f`];
+    case "pushed":
+    case "no_diff":
+      return [];
+    case "policy_blocked":
+    case "denied":
+      return [`taskd review ${short}`, `taskd inspect ${short}`];
+    default:
+      return [`taskd inspect ${short}`, `taskd logs ${short}`];
+  }
+}

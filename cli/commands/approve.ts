@@ -1,0 +1,124 @@
+/**
+ * The command `taskd approve`. It approves a diff that the person has named, or that it has
+ * just shown to them, and no other.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import { FLAG_CATEGORIES, type FlagCategory } from "../../broker/git/flags.ts";
+import { processTerminal, Prompt } from "../../broker/setup/prompt.ts";
+import type { Gate } from "../../broker/task/stages.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Io } from "../io.ts";
+import { knownText, openGate, readChange, shownDiff } from "./_change.ts";
+import { approveCommand, DIFF_DIGITS, shortId, standing } from "./_task_words.ts";
+
+/** What was decided. */
+export interface ApproveResult {
+  id: string;
+  /** False when the person who was asked did not say yes. */
+  approved: boolean;
+  diff_sha256: string;
+  acknowledged: string[];
+}
+
+/** Approves what was named, or shows it and asks. */
+export async function run(args: Args, io: Io, broker: BrokerClient): Promise<ApproveResult> {
+  const task = await broker.task(args.positional("id"));
+  const gate = openGate(task);
+  if (gate === undefined) {
+    throw new TaskdError("wrong_state", `Cannot approve the task ${task.id}: it is at ${standing(task)}`, {
+      hint: `See taskd inspect ${shortId(task.id)}`,
+    });
+  }
+  const given = [...new Set(args.texts("acknowledge"))];
+  checkCategories(given, gate);
+  const named = args.text("diff");
+  if (named === undefined) return await ask({ task, gate, given }, io, broker);
+  checkDiff(task, gate, named);
+  checkAcknowledged(task, gate, given);
+  return await approve(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: given });
+}
+
+async function approve(
+  broker: BrokerClient,
+  { id }: TaskView,
+  { diff_sha256, acknowledged }: Pick<ApproveResult, "diff_sha256" | "acknowledged">,
+): Promise<ApproveResult> {
+  await broker.approve(id, { diff_sha256, acknowledge: acknowledged });
+  return { id, approved: true, diff_sha256, acknowledged };
+}
+
+/** A category that nobody asked about is a slip, or was read in another task's review. */
+function checkCategories(given: readonly string[], { second_look }: Gate): void {
+  const stray = given.find((category) => !second_look.includes(category));
+  if (stray === undefined) return;
+  throw new TaskdError("usage", `Cannot acknowledge ${JSON.stringify(stray.slice(0, 100))}: the change has no such`, {
+    hint: second_look.length === 0 ? "It needs no second look" : `It has: ${second_look.join(", ")}`,
+  });
+}
+
+function checkDiff({ id }: TaskView, { diff_sha256 }: Gate, named: string): void {
+  if (!/^[0-9a-f]+$/i.test(named) || named.length < DIFF_DIGITS || named.length > 64) {
+    throw new TaskdError("usage", `Cannot read --diff: it is not ${DIFF_DIGITS} to 64 digits of a SHA-256`, {
+      hint: `taskd review ${shortId(id)} ends with the whole command`,
+    });
+  }
+  if (diff_sha256.startsWith(named.toLowerCase())) return;
+  throw new TaskdError("stale_diff", `Cannot approve the task ${id}: the diff at its gate is another one`, {
+    hint: `Read it first: taskd review ${shortId(id)}`,
+  });
+}
+
+function checkAcknowledged({ id }: TaskView, gate: Gate, given: readonly string[]): void {
+  const missing = gate.second_look.filter((category) => !given.includes(category));
+  if (missing.length === 0) return;
+  const message = `Cannot approve the task ${id}: not acknowledged yet: ${missing.join(", ")}`;
+  throw new TaskdError("not_acknowledged", message, { hint: `When you have looked: ${approveCommand(id, gate)}` });
+}
+
+/** Shows everything, then asks; whatever is not a clear yes approves nothing. */
+async function ask(
+  { task, gate, given }: { task: TaskView; gate: Gate; given: readonly string[] },
+  io: Io,
+  broker: BrokerClient,
+): Promise<ApproveResult> {
+  if (io.json || !Deno.stdin.isTerminal() || !Deno.stderr.isTerminal()) {
+    throw new TaskdError("usage", "Cannot approve without --diff: there is no terminal to show the change on", {
+      hint: `taskd review ${shortId(task.id)} shows it and ends with the command to approve it`,
+    });
+  }
+  const prompt = new Prompt(processTerminal, io.signal);
+  const change = await readChange(broker, task);
+  const refused = { id: task.id, approved: false, diff_sha256: gate.diff_sha256, acknowledged: [] };
+  prompt.say(knownText(change));
+  if (!await prompt.confirm("\nShow the diff?", true)) return refused;
+  prompt.say(`\n${shownDiff(change, io.colours)}\n`);
+  for (const category of gate.second_look) {
+    if (given.includes(category)) continue;
+    if (!await prompt.confirm(`Have you looked at ${categoryWords(category)}?`, false)) return refused;
+  }
+  if (!await prompt.confirm(`Approve this change of ${sanitizeLine(task.repo)}, and push it?`, false)) return refused;
+  return await approve(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: [...gate.second_look] });
+}
+
+function categoryWords(category: string): string {
+  const known = Object.hasOwn(FLAG_CATEGORIES, category) ? FLAG_CATEGORIES[category as FlagCategory] : undefined;
+  return sanitizeLine(known === undefined ? category : `${category} (${known})`);
+}
+
+/** One line. */
+export function render({ id, approved }: ApproveResult): string {
+  if (!approved) return `Nothing is approved; ${id} still waits (taskd deny ${shortId(id)} refuses it)`;
+  return `Approved ${id}: its change is being pushed (taskd logs ${shortId(id)} -f)`;
+}
+
+/** Who asks for an approval and gets none has failed. */
+export function exitCode({ approved }: ApproveResult): number {
+  return approved ? EXIT_OK : EXIT_FAILURE;
+}

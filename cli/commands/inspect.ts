@@ -1,0 +1,96 @@
+/**
+ * The command `taskd inspect`.
+ *
+ * @module
+ */
+
+import { renderBrief, type TrustBrief } from "../../broker/brief.ts";
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Io } from "../io.ts";
+import { textList } from "../text_table.ts";
+import { age, nextSteps, spendWords, standing } from "./_task_words.ts";
+import { stamp } from "./_words.ts";
+
+/** Everything that is known of a task. */
+export interface InspectResult {
+  task: TaskView;
+  /** Null before anything was established. */
+  brief: TrustBrief | null;
+}
+
+/** Asks for both. */
+export async function run(args: Args, _io: Io, broker: BrokerClient): Promise<InspectResult> {
+  const task = await broker.task(args.positional("id"));
+  return { task, brief: await briefOf(broker, task.id) };
+}
+
+/** The brief of a task; null before there is one. */
+export async function briefOf(broker: BrokerClient, id: string): Promise<TrustBrief | null> {
+  try {
+    return await broker.brief(id);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return null;
+    throw error;
+  }
+}
+
+/** The record, then the brief, then what the proxy refused. */
+export async function render({ task, brief }: InspectResult): Promise<string> {
+  const next = nextSteps(task.id, task);
+  const sections = [
+    await recordText(task),
+    ["instruction:", ...task.instruction.split("\n").map((line) => `  ${sanitizeLine(line)}`)].join("\n"),
+    brief === null ? "Nothing was established yet: there is no brief" : renderBrief(brief).trimEnd(),
+    ...refusedSection(task),
+    ...(next.length === 0 ? [] : [`Next: ${next.join(" or ")}`]),
+  ];
+  return sections.join("\n\n");
+}
+
+async function recordText(task: TaskView): Promise<string> {
+  const { pushed, ci, gate } = task;
+  return await textList([
+    ["task", task.id],
+    ["state", `${standing(task)}, for ${age(task.stage_since, systemClock.now())}`],
+    ["reason", task.reason || undefined],
+    ["created", stamp(task.created_at)],
+    ["repository", task.repo],
+    ["base", task.base],
+    ["agent", task.model === undefined ? task.agent : `${task.agent} with ${task.model}`],
+    ["spent", spendWords(task)],
+    ["retry of", task.retry_of],
+    ["sensitive", task.sensitive ? "yes" : undefined],
+    ["platform", task.platform],
+    ["databases", task.databases?.join(", ")],
+    ["egress", task.egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ")],
+    ["look twice", gate === undefined || gate.second_look.length === 0 ? undefined : gate.second_look.join(", ")],
+    ["acknowledged", task.acknowledgements?.join(", ")],
+    ["pushed", pushed === undefined ? undefined : `${pushed.commit} to ${pushed.branch}`],
+    ["pull request", pushed?.pull_request],
+    ["checks", ci === undefined ? undefined : `${ci.state}${ci.detail ? `: ${ci.detail}` : ""}`],
+    [
+      "trace",
+      task.trace.intact ? `intact, ${task.trace.rows} rows` : `ALTERED OR DAMAGED: ${task.trace.fault}`,
+    ],
+  ]);
+}
+
+function refusedSection({ refused_egress }: TaskView): string[] {
+  if (refused_egress.length === 0) return [];
+  const lines = refused_egress.flatMap(({ target, reason, hint }) => [
+    `  ${sanitizeLine(`${target}  ${reason}`)}`,
+    ...(hint === undefined ? [] : [`    ${sanitizeLine(hint)}`]),
+  ]);
+  return [["refused by the egress proxy:", ...lines].join("\n")];
+}
+
+/** A record that was altered is worth a script's attention. */
+export function exitCode({ task }: InspectResult): number {
+  return task.trace.intact ? EXIT_OK : EXIT_FAILURE;
+}

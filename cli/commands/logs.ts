@@ -1,0 +1,46 @@
+/**
+ * The command `taskd logs`.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { Args } from "../args.ts";
+import { followTask } from "./_follow_task.ts";
+import type { Io } from "../io.ts";
+import { eventLines } from "./_task_events.ts";
+
+/** The whole log. */
+export interface LogsResult {
+  log: string;
+}
+
+/** Prints what there is, or follows the task to its end. */
+export async function run(args: Args, io: Io, broker: BrokerClient): Promise<LogsResult | undefined> {
+  const id = args.positional("id");
+  if (!args.on("follow")) return await whole(broker.log(id), io);
+  await followTask(broker, id, {
+    io,
+    until: "end",
+    show: (event) => {
+      if (io.json) io.outJson(event);
+      else for (const line of eventLines(event)) io.out(line);
+    },
+  });
+  return undefined;
+}
+
+/** Prints the log as it comes; a program gets it in one piece. */
+async function whole(log: AsyncIterable<string>, io: Io): Promise<LogsResult | undefined> {
+  let text = "";
+  for await (const piece of log) {
+    if (io.json) text += piece;
+    else io.outText(piece);
+  }
+  return io.json ? { log: text } : undefined;
+}
+
+/** Nothing is left to print. */
+export function render(): string {
+  return "";
+}

@@ -1,0 +1,20 @@
+/**
+ * The command `taskd ui`.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { UiAddress } from "../../broker/api/wire.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+
+/** Asks where the pages are. */
+export async function run(_args: Args, _io: Io, broker: BrokerClient): Promise<UiAddress> {
+  return { url: await broker.uiUrl() };
+}
+
+/** The address alone. */
+export function render({ url }: UiAddress): string {
+  return url;
+}

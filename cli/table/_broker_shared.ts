@@ -1,0 +1,79 @@
+/**
+ * Arguments and flags that several commands of the task broker share. The names of stages
+ * and agents are repeated here, because the broker's modules would be loaded by every call
+ * of the program; a test compares.
+ *
+ * @module
+ */
+
+import type { FlagSpec, PositionalSpec } from "../command.ts";
+
+/** The stages of a task. */
+export const STAGE_NAMES: readonly string[] = [
+  "admission",
+  "staging",
+  "setting_up",
+  "running",
+  "collecting",
+  "awaiting_approval",
+  "pushing",
+  "awaiting_ci",
+  "done",
+];
+
+/** The agents, by both of their names. */
+export const AGENT_NAMES: readonly string[] = [
+  "agent_a",
+  "agent_b",
+  "agent_c",
+  "agent_d",
+  "claude",
+  "codex",
+  "gemini",
+  "opencode",
+];
+
+/** A task. */
+export const TASK: PositionalSpec = {
+  name: "id",
+  kind: "word",
+  help: "The task's id, or a beginning of it that no other task has",
+};
+
+/** What submit and queue add take. */
+export const SUBMISSION_ARGUMENTS: readonly PositionalSpec[] = [
+  { name: "repo", kind: "repo", help: "The repository: a URL, host/owner/repo, or a path on this machine" },
+  { name: "instruction", kind: "word", optional: true, help: "What to do; - reads it from stdin" },
+];
+
+/** What submit and queue add say about the task. */
+export const SUBMISSION: readonly FlagSpec[] = [
+  { name: "file", kind: "file", value: "FILE", help: "Read the instruction from this file" },
+  {
+    name: "agent",
+    kind: "string",
+    value: "AGENT",
+    choices: AGENT_NAMES,
+    help: "Who does it: agent_a (claude), agent_b (codex), agent_c (gemini), agent_d (opencode); by default the " +
+      "setting default_agent",
+  },
+  { name: "model", kind: "string", value: "MODEL", help: "The agent's model; by default the setting default_model" },
+  { name: "base", kind: "string", value: "REF", help: "The branch or commit to start from; by default HEAD" },
+  {
+    name: "egress",
+    kind: "string",
+    value: "HOST:PORT",
+    repeatable: true,
+    help: "A host that the task may reach besides those of egress.yaml; may be repeated",
+  },
+  {
+    name: "database",
+    kind: "string",
+    value: "DB",
+    repeatable: true,
+    help: "A database of the branch store that the task gets a branch of; may be repeated",
+  },
+  { name: "sensitive", kind: "boolean", help: "Mark the task as one that a person must look at with care" },
+  { name: "draft", kind: "boolean", help: "Open the pull request as a draft" },
+  { name: "platform", kind: "string", value: "PLATFORM", help: "Platform of the sandbox, such as linux/amd64" },
+];

@@ -1,0 +1,64 @@
+/**
+ * The commands of the task broker's queue, and the one that says where its web pages are.
+ *
+ * @module
+ */
+
+import type { CommandSpec } from "../command.ts";
+import { brokerNeeds } from "../permissions.ts";
+import { SUBMISSION, SUBMISSION_ARGUMENTS } from "./_broker_shared.ts";
+import { submitNeeds } from "./tasks.ts";
+
+/** Clients of the broker in the groups Tasks and Broker. */
+export const QUEUE_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "queue add",
+    group: "Tasks",
+    summary: "Queue a task, to begin when there is room for it",
+    details: "The queue is durable: what is in it survives a restart of the broker.",
+    positionals: SUBMISSION_ARGUMENTS,
+    flags: SUBMISSION,
+    examples: [{ words: 'queue add https://github.com/ada/shop "Translate the emails"', why: "Print the item's id" }],
+    output: "data",
+    uses: "broker",
+    needs: submitNeeds,
+    load: () => import("../commands/queue_add.ts"),
+  },
+  {
+    name: "queue list",
+    group: "Tasks",
+    summary: "List the queue, the oldest first",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "queue list", why: "Each item's state and its task" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/queue_list.ts"),
+  },
+  {
+    name: "queue cancel",
+    group: "Tasks",
+    summary: "Take an item off the queue, or end its task",
+    positionals: [{ name: "id", kind: "word", help: "The item's id, or a beginning of it that no other item has" }],
+    flags: [],
+    examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
+    output: "note",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/queue_cancel.ts"),
+  },
+  {
+    name: "ui",
+    group: "Broker",
+    summary: "Print the address of the broker's web pages",
+    details: "The address holds a token that is good until the broker stops: whoever has it can approve.",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "ui", why: "Open it in a browser on this host" }],
+    output: "data",
+    uses: "broker",
+    needs: brokerNeeds,
+    load: () => import("../commands/ui.ts"),
+  },
+];
