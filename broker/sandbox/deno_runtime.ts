@@ -19,6 +19,7 @@ import { type ParkedLink, parkLinks, restoreLinks } from "./_links.ts";
 import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
+  ListenPlace,
   Sandbox,
   SandboxEnd,
   SandboxRuntime,
@@ -65,6 +66,16 @@ export class DenoRuntime implements SandboxRuntime {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
     this.#options = options;
     this.#listProcesses = options.listProcesses ?? psLister();
+  }
+
+  /** Nothing is shared: its sandboxes are processes of this host. */
+  prepare(): Promise<{ listen: ListenPlace }> {
+    return Promise.resolve({ listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } });
+  }
+
+  /** Does nothing, as {@linkcode prepare} does. */
+  close(): Promise<void> {
+    return Promise.resolve();
   }
 
   /** The version of the deno program. */

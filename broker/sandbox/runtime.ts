@@ -40,6 +40,10 @@ export interface CommandWorkload {
   network: string;
   /** Processes and threads it may have. */
   max_pids: number;
+  /** What of the network it reaches; both when absent. Setup commands have no business with a model. */
+  reach?: "gateway_and_proxy" | "proxy";
+  /** `os/arch` of the image, when it is not the host's own. */
+  platform?: string;
 }
 
 /** What runs in a sandbox. */
@@ -76,8 +80,11 @@ export interface SandboxSpec {
 
 /** How a sandbox ended. */
 export interface SandboxEnd {
-  /** `exited` by itself, `timed_out` at its deadline, `stopped` because {@linkcode Sandbox.stop} was called. */
-  reason: "exited" | "timed_out" | "stopped";
+  /**
+   * `exited` by itself, `timed_out` at its deadline, `stopped` because {@linkcode Sandbox.stop} was called,
+   * `out_of_memory` because it wanted more than it may have.
+   */
+  reason: "exited" | "timed_out" | "stopped" | "out_of_memory";
   /** Exit code; 128 + n after signal n. */
   code: number;
   /** The signal that ended it. */
@@ -94,9 +101,23 @@ export interface Sandbox {
   stop(): Promise<SandboxEnd>;
 }
 
+/** Where the gateway and the proxy have to listen so that sandboxes reach them. */
+export interface ListenPlace {
+  hostname: string;
+  /** 0: any free one, since no image has to agree. */
+  gateway_port: number;
+  /** 0: as above. */
+  proxy_port: number;
+}
+
 /** Something that keeps sandboxes. */
 export interface SandboxRuntime {
   readonly name: SandboxRuntimeName;
+  /**
+   * Puts in place what sandboxes share, before anything listens: the network and whatever holds its address. Can be
+   * called again. Throws `sandbox_failed` when an image is missing or the network cannot be had.
+   */
+  prepare(): Promise<{ listen: ListenPlace }>;
   /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */
   version(): Promise<string>;
   /** Starts a sandbox; throws `invalid_config` for a workload it cannot run, `sandbox_failed` when starting fails. */
@@ -107,4 +128,6 @@ export interface SandboxRuntime {
    * @returns The tasks whose sandboxes were ended.
    */
   sweep(keep: ReadonlySet<string>): Promise<string[]>;
+  /** Takes away what {@linkcode prepare} put in place; sandboxes are to have ended. */
+  close(): Promise<void>;
 }

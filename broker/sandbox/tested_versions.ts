@@ -1,0 +1,26 @@
+/**
+ * The versions of container runtimes that the sandbox was tested with, which
+ * `strict_container_version` holds the broker to.
+ *
+ * @module
+ */
+
+import type { SandboxRuntimeName } from "./runtime.ts";
+
+/** First and last tested major version of each; the embedded runtime is part of the program. */
+export const TESTED_MAJORS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, readonly [number, number]>> = {
+  podman: [4, 5],
+  docker: [24, 28],
+  container: [0, 0],
+};
+
+/** Why a version is outside of what was tested; undefined when it is inside. */
+export function untestedVersion(name: SandboxRuntimeName, version: string): string | undefined {
+  if (name === "deno") return undefined;
+  const [first, last] = TESTED_MAJORS[name];
+  const major = /^(\d+)\./.exec(version)?.[1];
+  const range = first === last ? `${first}.x` : `${first}.x to ${last}.x`;
+  if (major === undefined) return `the version of ${name} cannot be read, and ${range} was tested`;
+  if (Number(major) >= first && Number(major) <= last) return undefined;
+  return `${name} ${version} is not one of the tested versions, ${range}`;
+}
