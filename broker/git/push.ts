@@ -36,6 +36,8 @@ export interface PushOptions {
   retry_backoff_ms: number;
   /** Other branch names that are tried when one is taken; `push_fresh_branch_tries`. */
   fresh_branch_tries: number;
+  /** Called before each call of `git push`, which begins when it has resolved; what it throws ends the push. */
+  beforeTry?: (branch: string) => Promise<void>;
   /** Told of each repetition. */
   onRetry?: (retry: PushRetry) => void;
   /** Milliseconds for each call of git. */
@@ -90,6 +92,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
     const branch = number === 1 ? `agent/${task_id}` : `agent/${task_id}-${number}`;
     for (;;) {
       attempts++;
+      await options.beforeTry?.(branch);
       const attempt = await tryPush(git, branch, options);
       if (attempt.kind === "pushed") return { branch, commit, attempts };
       if (attempt.kind === "name_taken") {

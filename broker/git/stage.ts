@@ -164,6 +164,11 @@ async function resolveBase(git: Git, { url, base }: StageOptions, options: GitRu
   });
 }
 
+/** Whether `base` can be one: a branch, a tag or a full commit id. */
+export function isBase(base: string): boolean {
+  return OID.test(base) || isRefName(base);
+}
+
 /** The rules of git-check-ref-format, narrowed: nothing that is an option, a pattern or a revision expression. */
 export function isRefName(name: string): boolean {
   return name.length <= 200 && /^[A-Za-z0-9_][A-Za-z0-9_./+#@-]*$/.test(name) &&

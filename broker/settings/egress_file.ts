@@ -20,6 +20,11 @@ const MAX_PORTS = 100;
 /** Names that never lead to the public internet (RFC 6761, 6762, 8375, 9476 and the reverse zones). */
 const LOCAL_NAMES = ["localhost", "local", "internal", "home.arpa", "in-addr.arpa", "ip6.arpa", "onion", "alt"];
 
+/** Whether a canonical name stands for this machine or its network. */
+export function isLocalName(host: string): boolean {
+  return LOCAL_NAMES.some((name) => host === name || host.endsWith(`.${name}`));
+}
+
 /** Reads egress.yaml; throws an InvalidConfig with the place of what is wrong. */
 export function parseEgress(file: string, text: string): EgressList {
   const { allow } = fieldsOf(parseNodes(file, text), ["allow"], "must be a map with the key allow");
@@ -53,7 +58,7 @@ function readHost(node: Node): string {
   }
   if (parsed === "bad_target") refuse(node, rule);
   const { host } = parsed;
-  if (LOCAL_NAMES.some((name) => host === name || host.endsWith(`.${name}`))) {
+  if (isLocalName(host)) {
     refuse(node, `${rule} of the public internet`, { hint: "Sandboxes never reach this machine or its network" });
   }
   if (below && !host.includes(".")) refuse(node, "must not allow a whole top-level domain");

@@ -289,6 +289,27 @@ export class TaskStore {
     }
   }
 
+  /**
+   * Removes the trace of a task that has ended; the caller removes what else there is of it.
+   *
+   * @throws {TaskdError} `not_found`; `wrong_state` while the task has not ended; `denied` or `unavailable`.
+   */
+  async remove(id: string): Promise<void> {
+    this.#assertId(id);
+    if (this.#entries.get(id)?.summary.stage !== "done") {
+      throw new TaskdError("wrong_state", `Cannot remove the task ${id}: it has not ended, or cannot be read`);
+    }
+    await this.release(id);
+    try {
+      await Deno.remove(tracePath(this.audit_root, id));
+    } catch (error) {
+      throw fileError(error, `Cannot remove the trace of ${id}`);
+    }
+    this.#entries.delete(id);
+    this.#order = undefined;
+    this.#stale = true;
+  }
+
   /** Lets go of every task and writes the index. */
   async close(): Promise<void> {
     for (const id of [...this.#open.keys()]) await this.release(id);

@@ -1,0 +1,79 @@
+/**
+ * Collecting: what the agent changed, held against the diff policy, and written down for the person at the gate. The
+ * work tree is data; nothing that the agent said about its work counts.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { writeFileAtomic } from "../../lib/fs.ts";
+import { collectFacts } from "../git/facts.ts";
+import { humanDiff } from "../git/human_diff.ts";
+import type { RepoUrl } from "../git/repo_url.ts";
+import type { StagedRepository } from "../git/stage.ts";
+import { evaluateDiffPolicy } from "../policy/diff_policy.ts";
+import type { Gate } from "../task/stages.ts";
+import type { Task } from "../task/task.ts";
+import { TaskEnding } from "./endings.ts";
+import type { Change } from "./known.ts";
+import { type Known, writeBrief } from "./known_brief.ts";
+import type { EngineParts } from "./parts.ts";
+import { auditPlaces } from "./places.ts";
+
+/** The second-look category of a task that was submitted as sensitive. */
+export const SENSITIVE = "sensitive";
+/** Longest reason of a change that breaks the policy. */
+const MAX_REASON_CHARS = 2_000;
+
+/** What to collect. */
+export interface CollectTask {
+  task: Task;
+  url: RepoUrl;
+  staged: StagedRepository;
+  /** Gets the facts and the verdict. */
+  known: Known;
+  signal: AbortSignal;
+}
+
+/**
+ * Collects; when it resolves, diff, brief and evidence are on the disk.
+ *
+ * @throws {TaskEnding} `no_diff` or `policy_blocked`.
+ * @throws {TaskdError} As `collectFacts` does; the task then fails closed.
+ */
+export async function collectChange(parts: EngineParts, collect: CollectTask): Promise<Gate> {
+  const { task, url, staged, known, signal } = collect;
+  const { git, resolved } = parts;
+  const { settings } = resolved;
+  const facts = await collectFacts(git, { ...staged, signal });
+  const diff = await humanDiff(git, {
+    git_dir: staged.git_dir,
+    before: facts.base_tree,
+    after: facts.tree,
+    signal,
+  });
+  await writeFileAtomic(auditPlaces(settings.audit_root, task.id).diff, diff.bytes, 0o600);
+  const verdict = evaluateDiffPolicy(settings.diff_policy, facts);
+  known.facts = facts;
+  known.verdict = verdict;
+  await writeBrief(parts, task.record, url, known);
+  const { tree, base_tree, diff_sha256, files_changed, lines_changed } = facts;
+  const shown_sha256 = createHash("sha256").update(diff.bytes).digest("hex");
+  const change: Change = { tree, base_tree, diff_sha256, shown_sha256, files_changed, lines_changed };
+  await task.append({ type: "evidence", name: "change", value: { ...change } });
+  signal.throwIfAborted();
+  if (files_changed === 0) throw new TaskEnding("no_diff", "the agent changed no file");
+  if (verdict.blocked.length > 0) {
+    const reasons = verdict.blocked.map(({ message }) => sanitizeLine(message)).join("; ");
+    throw new TaskEnding("policy_blocked", reasons.slice(0, MAX_REASON_CHARS));
+  }
+  return {
+    diff_sha256,
+    second_look: [
+      ...verdict.second_look.map(({ category }) => category),
+      ...(task.record.sensitive === true ? [SENSITIVE] : []),
+    ],
+    timeout_ms: settings.approval_timeout,
+  };
+}

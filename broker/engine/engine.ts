@@ -1,0 +1,494 @@
+/**
+ * The broker's engine: every task of this broker, from its submission to its outcome, and what a person may do to it on
+ * the way.
+ *
+ * What it guarantees: a task is admitted and on the disk before anything is done for it; a task at the gate holds no
+ * slot and survives any restart; what is pushed is what was approved; whatever happens to the broker, the next one finds
+ * in the traces what to do.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { VERSION } from "../../lib/version.ts";
+import type { StartClaim } from "../admission/admission.ts";
+import { agentOf } from "../agents.ts";
+import type { BrokerEngine } from "../api/engine.ts";
+import { NotAcknowledged } from "../api/not_acknowledged.ts";
+import type {
+  CeilingView,
+  Health,
+  PendingTask,
+  QueueItemView,
+  SubmitRequest,
+  TaskView,
+  TrustBrief,
+} from "../api/wire.ts";
+import type { GatewayLease, Settlement } from "../gateway/lease.ts";
+import { type PolicyView, policyView } from "../settings/explain.ts";
+import { type GateAnswer, gateExpiresIn, judgeApproval, judgeDenial } from "../task/approval.ts";
+import type { SpendFigures } from "../task/rows.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { Task } from "../task/task.ts";
+import type { TaskStore } from "../task/task_store.ts";
+import { readBytes } from "./kept_files.ts";
+import { changeOf, refusedOf } from "./known.ts";
+import { EngineMetrics } from "./metrics.ts";
+import { authOf, type Plan, planTask } from "./order.ts";
+import type { CiWatch, EngineParts, TaskQueue } from "./parts.ts";
+import { auditPlaces, removeTree, stagePlaces } from "./places.ts";
+import { pushApproved } from "./push.ts";
+import { gateProblem, removeLeftovers, restoreTask } from "./restore.ts";
+import { figures, TaskWork } from "./work.ts";
+
+/** Between looks at a remote that could not be asked what it has. */
+const LOOK_AGAIN_MS = 60_000;
+const NO_REASON = "somebody ended it and gave no reason";
+
+/** A broker at work. */
+export class Engine implements BrokerEngine {
+  readonly #parts: EngineParts;
+  readonly #ci: CiWatch | undefined;
+  #queue: TaskQueue | undefined;
+  readonly #metrics: EngineMetrics;
+  readonly #started_at: string;
+  /** Tasks on their way to the gate. */
+  readonly #works = new Map<string, TaskWork>();
+  readonly #claims = new Map<string, StartClaim>();
+  /** What goes on beside: gates, pushes, watches. */
+  readonly #background = new Set<Promise<void>>();
+  readonly #spend_listeners = new Set<(task_id: string, spend: SpendFigures) => void>();
+  readonly #over = new AbortController();
+
+  private constructor(parts: EngineParts) {
+    this.#parts = parts;
+    this.#started_at = new Date(parts.clock.now()).toISOString();
+    this.#ci = parts.ci?.(this);
+    this.#metrics = new EngineMetrics(VERSION, () => ({
+      running: this.#works.size,
+      pending: this.#atGate().length,
+      slots: parts.resolved.settings.max_concurrent_tasks,
+      ceiling: parts.admission.ceiling(),
+    }));
+    parts.tasks.onChange(({ rows, record }) => {
+      for (const row of rows) {
+        if (row.type !== "stage") continue;
+        const to = row.outcome === undefined ? row.to : `${row.to} (${row.outcome})`;
+        const reason = row.reason === undefined ? "" : `: ${row.reason}`;
+        parts.log("info", "task_stage", `task ${record.id} came to ${to}${reason}`, {
+          task_id: record.id,
+          stage: row.to,
+          outcome: row.outcome,
+        });
+      }
+    });
+  }
+
+  /**
+   * Takes over what an earlier broker left, and is then ready. Its sandboxes must be swept already.
+   *
+   * @throws {TaskdError} when scratch of an earlier broker cannot be looked at.
+   */
+  static async open(parts: EngineParts): Promise<Engine> {
+    const engine = new Engine(parts);
+    for (const { id, fault } of parts.tasks.damaged()) {
+      const message = `the trace of ${id} is ${fault.problem} at row ${fault.seq}: it is left as it is`;
+      parts.log("error", "trace_damaged", message, { task_id: id });
+    }
+    const unfinished = parts.tasks.unfinished();
+    for (const { id } of unfinished) await engine.#restore(id);
+    const keep = new Set(parts.tasks.unfinished().map(({ id }) => id));
+    const gone = await removeLeftovers(parts.resolved.settings.stage_root, keep);
+    if (gone.length > 0) parts.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
+    // It starts tasks by itself: only now is it known which slots are free.
+    engine.#queue = parts.queue?.(engine);
+    return engine;
+  }
+
+  get tasks(): TaskStore {
+    return this.#parts.tasks;
+  }
+
+  submit(request: SubmitRequest): Promise<TaskRecord> {
+    return this.#begin(request, undefined);
+  }
+
+  retry(id: string): Promise<TaskRecord> {
+    const { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases } = this.tasks
+      .read(id);
+    const order = { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases };
+    const given = Object.fromEntries(Object.entries(order).filter(([, value]) => value !== undefined));
+    return this.#begin(given as unknown as SubmitRequest, id);
+  }
+
+  async #begin(request: SubmitRequest, retry_of: string | undefined): Promise<TaskRecord> {
+    const { resolved, runtime, admission, tasks } = this.#parts;
+    this.#refuseWhenStopping();
+    const plan = planTask(request, {
+      settings: resolved.settings,
+      runtime: runtime.name,
+      ...(retry_of === undefined ? {} : { retry_of }),
+    });
+    await this.#checkCredential(plan);
+    this.#refuseWhenStopping();
+    const { agent, auth } = plan;
+    let claim: StartClaim;
+    try {
+      claim = admission.claim({
+        lane: agent.lane,
+        auth,
+        agent: agent.name,
+        ...(retry_of === undefined ? {} : { retry_of }),
+      });
+    } catch (error) {
+      if (hasCode(error, "at_capacity", "ceiling_reached")) this.#metrics.refused(error.code);
+      throw error;
+    }
+    let task: Task;
+    try {
+      task = await tasks.create(plan.order);
+    } catch (error) {
+      claim.abandon();
+      throw error;
+    }
+    const { record } = task;
+    claim.begin(task.id, record.created_at);
+    this.#claims.set(task.id, claim);
+    this.#metrics.started();
+    this.#work(task, plan);
+    return record;
+  }
+
+  #refuseWhenStopping(): void {
+    if (this.#over.signal.aborted) {
+      throw new TaskdError("stopping", "Cannot take the task: the broker is stopping", {
+        hint: "Try again in a moment",
+      });
+    }
+  }
+
+  async #checkCredential({ agent, auth }: Plan): Promise<void> {
+    const problem = await this.#parts.credentialProblem(agent.lane, auth);
+    if (problem === undefined) return;
+    throw new TaskdError("auth_failed", `Cannot take the task for ${agent.name} (${agent.label}): ${problem}`, {
+      hint: "`taskd setup` asks for what is missing",
+    });
+  }
+
+  #work(task: Task, plan: Plan): void {
+    const work = new TaskWork(this.#parts, task, plan);
+    this.#works.set(task.id, work);
+    this.#go(async () => {
+      await work.finished;
+      this.#works.delete(task.id);
+      if (task.record.stage === "awaiting_approval") {
+        this.#claims.get(task.id)?.releaseSlot();
+        const { repo, instruction } = task.record;
+        if (!this.#over.signal.aborted) this.#parts.notify?.({ task_id: task.id, repo, instruction });
+        await this.#keepGate(task);
+      } else await this.#settle(task);
+    });
+  }
+
+  /** Stays with a task at the gate until its time is over, somebody has answered, or the broker stops. */
+  async #keepGate(task: Task): Promise<void> {
+    while (!this.#over.signal.aborted) {
+      try {
+        if (await task.denyWhenExpired(this.#over.signal)) await this.#settle(task);
+        return;
+      } catch (error) {
+        // The gate is shut all the same; the denial is written when it can be.
+        if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
+        this.#failed(task, error);
+        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over.signal).catch(() => {});
+      }
+    }
+  }
+
+  #failed({ id }: Task, error: unknown): void {
+    const message = error instanceof Error ? error.message : String(error);
+    this.#parts.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
+  }
+
+  async #push(task: Task): Promise<void> {
+    const move = await pushApproved(this.#parts, task);
+    await task.move(move);
+    if (task.record.stage === "awaiting_ci") await this.#watch(task);
+    else await this.#settle(task);
+  }
+
+  async #watch(task: Task): Promise<void> {
+    await this.#removeScratch(task);
+    await this.#ci?.watch(task, this.#over.signal);
+    if (task.record.stage === "done") await this.#settle(task);
+  }
+
+  /** Lets go of a task that has ended. */
+  async #settle(task: Task): Promise<void> {
+    const { id, record } = task;
+    const { outcome, updated_at, spend } = record;
+    // What could not be written as ended is the next broker's.
+    if (outcome === undefined) return;
+    this.#metrics.ended(outcome);
+    await this.#removeScratch(task);
+    await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
+    this.#claims.delete(id);
+    await this.tasks.release(id);
+  }
+
+  /** What cannot be removed keeps no task from its end; the next broker tries again. */
+  async #removeScratch(task: Task): Promise<void> {
+    await removeTree(stagePlaces(this.#parts.resolved.settings.stage_root, task.id).root)
+      .catch((error: unknown) => this.#failed(task, error));
+  }
+
+  async #restore(id: string): Promise<void> {
+    const { tasks, log, admission } = this.#parts;
+    let task: Task;
+    try {
+      task = await tasks.reopen(id);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      log("error", "trace_failed", `cannot take over task ${id}: ${message}`, { task_id: id });
+      return;
+    }
+    const { stage } = task.record;
+    if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
+      this.#claims.set(id, admission.adopt(task.record));
+    }
+    await this.#restoreStage(task);
+  }
+
+  async #restoreStage(task: Task): Promise<void> {
+    const restored = await restoreTask(this.#parts, task);
+    switch (restored.kind) {
+      case "ended":
+        return await this.#settle(task);
+      case "watching":
+        return this.#go(() => this.#watch(task));
+      case "undecided": {
+        this.#failed(task, restored.cause);
+        return this.#go(async () => {
+          await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over.signal).catch(() => {});
+          if (!this.#over.signal.aborted) await this.#restoreStage(task);
+        });
+      }
+      case "kept": {
+        const problem = await gateProblem(this.#parts, task);
+        if (problem === undefined) return this.#go(() => this.#keepGate(task));
+        const reason = `the change that waited cannot be pushed any more: ${problem}`;
+        await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+        return await this.#settle(task);
+      }
+    }
+  }
+
+  /** Runs something beside; what goes wrong is heard of. */
+  #go(work: () => Promise<void>): void {
+    const running = work().catch((error: unknown) => {
+      const text = error instanceof TaskdError ? error.message : error instanceof Error ? error.stack : String(error);
+      this.#parts.log("error", "background_failed", `work in the background failed: ${text}`);
+    });
+    this.#background.add(running);
+    running.finally(() => this.#background.delete(running));
+  }
+
+  view(id: string): TaskView {
+    const record = this.tasks.read(id);
+    const work = this.#works.get(id);
+    const live = this.liveSpend(id);
+    const verdict = this.tasks.verify(id);
+    return {
+      ...record,
+      ...(live === undefined ? {} : { live }),
+      trace: verdict.intact
+        ? { intact: true, rows: verdict.head.seq }
+        : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
+      refused_egress: work?.refusedEgress() ?? refusedOf(record),
+      links: {
+        self: `/tasks/${id}`,
+        events: `/tasks/${id}/events`,
+        diff: `/tasks/${id}/diff`,
+        brief: `/tasks/${id}/brief`,
+        log: `/tasks/${id}/log`,
+      },
+    };
+  }
+
+  liveSpend(id: string): SpendFigures | undefined {
+    return this.#works.get(id)?.spend();
+  }
+
+  onSpend(listener: (task_id: string, spend: SpendFigures) => void): () => void {
+    this.#spend_listeners.add(listener);
+    return () => this.#spend_listeners.delete(listener);
+  }
+
+  /** Told of each settled request of the gateway. */
+  settled(lease: GatewayLease, settlement: Settlement): void {
+    this.#parts.admission.settled(settlement);
+    this.#metrics.settled(settlement);
+    const spend = figures(lease.spend());
+    for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
+  }
+
+  async diff(id: string): Promise<Uint8Array<ArrayBuffer>> {
+    return await this.#kept(id, "diff");
+  }
+
+  async brief(id: string): Promise<TrustBrief> {
+    return JSON.parse(new TextDecoder().decode(await this.#kept(id, "brief")));
+  }
+
+  async #kept(id: string, what: "diff" | "brief"): Promise<Uint8Array<ArrayBuffer>> {
+    const { stage } = this.tasks.read(id);
+    try {
+      return await readBytes(auditPlaces(this.#parts.resolved.settings.audit_root, id)[what]);
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      throw new TaskdError("not_found", `Cannot show the ${what} of ${id}: there is none, the task is in ${stage}`, {
+        hint: "There is one once the agent's work has been collected",
+      });
+    }
+  }
+
+  pending(): PendingTask[] {
+    const now_ms = this.#parts.clock.now();
+    return this.#atGate().flatMap((record): PendingTask[] => {
+      const { id, repo, instruction, agent, stage_since, gate, spend, sensitive = false } = record;
+      if (gate === undefined) return [];
+      const change = changeOf(record);
+      const expires = gateExpiresIn(record, { now_ms });
+      return [{
+        id,
+        repo,
+        instruction,
+        agent,
+        since: stage_since,
+        ...(expires === undefined ? {} : { expires_in_ms: Math.max(0, expires) }),
+        gate,
+        ...(spend === undefined ? {} : { spend }),
+        files_changed: change?.files_changed ?? 0,
+        lines_changed: change?.lines_changed ?? 0,
+        sensitive,
+      }];
+    });
+  }
+
+  /** Records of the tasks at the gate, oldest first. */
+  #atGate(): TaskRecord[] {
+    return this.tasks.unfinished().flatMap(({ id, stage }) =>
+      stage === "awaiting_approval" ? this.tasks.live(id)?.record ?? [] : []
+    );
+  }
+
+  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+    const task = this.tasks.live(id);
+    const time = { now_ms: this.#parts.clock.now() };
+    accept(task === undefined ? judgeApproval(this.tasks.read(id), request, time) : await task.approve(request));
+    if (task !== undefined) this.#go(() => this.#push(task));
+  }
+
+  async deny(id: string, reason: string): Promise<void> {
+    const said = reason.trim() === "" ? NO_REASON : reason;
+    const task = this.tasks.live(id);
+    const time = { now_ms: this.#parts.clock.now() };
+    accept(task === undefined ? judgeDenial(this.tasks.read(id), said, time) : await task.deny(said));
+    if (task !== undefined) await this.#settle(task);
+  }
+
+  async kill(id: string, reason: string): Promise<void> {
+    const said = reason.trim() === "" ? NO_REASON : reason;
+    const work = this.#works.get(id);
+    if (work?.end("cancelled", said)) return;
+    await work?.finished;
+    const { stage, outcome } = this.tasks.read(id);
+    const task = this.tasks.live(id);
+    if (task === undefined || stage !== "awaiting_approval") {
+      const stands = outcome === undefined ? `in ${stage}` : `done (${outcome})`;
+      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${stands}`, {
+        hint: stage === "pushing" ? "The change may have arrived already" : "There is nothing left to end",
+      });
+    }
+    await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason: said });
+    await this.#settle(task);
+  }
+
+  async prune({ before_ms, dry_run }: { before_ms: number; dry_run: boolean }): Promise<string[]> {
+    const old = this.tasks.list({ stage: "done", limit: Infinity }).filter(({ updated_at }) => {
+      return Date.parse(updated_at) < before_ms;
+    });
+    for (const { id } of dry_run ? [] : old) {
+      for (const path of Object.values(auditPlaces(this.tasks.audit_root, id))) await removeTree(path);
+      await this.tasks.remove(id);
+    }
+    return old.map(({ id }) => id);
+  }
+
+  policy(): PolicyView {
+    return policyView(this.#parts.resolved);
+  }
+
+  ceiling(): CeilingView {
+    return this.#parts.admission.ceiling();
+  }
+
+  enqueue(request: SubmitRequest): Promise<QueueItemView> {
+    return this.#theQueue().enqueue(request);
+  }
+
+  queue(): QueueItemView[] {
+    return this.#theQueue().list();
+  }
+
+  cancelQueued(id: string): Promise<void> {
+    return this.#theQueue().cancel(id);
+  }
+
+  #theQueue(): TaskQueue {
+    if (this.#queue !== undefined) return this.#queue;
+    throw new TaskdError("unavailable", "Cannot use the queue: this broker runs without one");
+  }
+
+  /** Whether the credential that an agent needs is there: what `doctor` and `submit` ask. */
+  async credentialProblem(agent_name: string): Promise<string | undefined> {
+    const agent = agentOf(agent_name);
+    return await this.#parts.credentialProblem(agent.lane, authOf(this.#parts.resolved.settings, agent));
+  }
+
+  health(): Health {
+    return {
+      ok: true,
+      version: VERSION,
+      pid: Deno.pid,
+      runtime: this.#parts.runtime.name,
+      started_at: this.#started_at,
+      running: this.#works.size,
+      pending: this.#atGate().length,
+    };
+  }
+
+  metrics(): Promise<string> {
+    return this.#metrics.text();
+  }
+
+  /**
+   * Takes nothing more, ends what runs, waits for pushes, and lets go of every task. What waits at the gate goes on
+   * waiting for the next broker.
+   */
+  async stop(): Promise<void> {
+    if (this.#over.signal.aborted) return;
+    this.#over.abort();
+    for (const work of this.#works.values()) work.abandon();
+    await this.#queue?.stop();
+    while (this.#background.size > 0) await Promise.all(this.#background);
+    await this.tasks.close();
+  }
+}
+
+/** Throws what the gate's answer means. */
+function accept(answer: GateAnswer): void {
+  if (answer.status === 204) return;
+  if (answer.status === 422) throw new NotAcknowledged(answer.missing, answer.detail);
+  throw new TaskdError(answer.code, answer.detail);
+}

@@ -1,0 +1,51 @@
+/**
+ * The trust brief of a task: what is known of it at the moment, written to `<audit_root>/<id>.brief.json` (0600).
+ *
+ * @module
+ */
+
+import { writeFileAtomic } from "../../lib/fs.ts";
+import { buildBrief, type SetupEvidence, type TrustBrief } from "../brief.ts";
+import type { DiffFacts } from "../git/facts.ts";
+import type { RepoUrl } from "../git/repo_url.ts";
+import type { PolicyVerdict } from "../policy/diff_policy.ts";
+import type { SpendFigures } from "../task/rows.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { EngineParts } from "./parts.ts";
+import { auditPlaces } from "./places.ts";
+
+/** What the work has established so far. */
+export interface Known {
+  policy_hash: string;
+  base_commit?: string;
+  /** Present once an agent was started. */
+  runtime?: string;
+  image?: string;
+  image_digest?: string;
+  setup?: SetupEvidence;
+  spend?: SpendFigures;
+  facts?: DiffFacts;
+  verdict?: PolicyVerdict;
+}
+
+/** Writes the brief. */
+export async function writeBrief(
+  { resolved }: Pick<EngineParts, "resolved">,
+  record: TaskRecord,
+  url: RepoUrl,
+  known: Known,
+): Promise<TrustBrief> {
+  const { settings } = resolved;
+  const brief = buildBrief({
+    task_id: record.id,
+    instruction: record.instruction,
+    repo: url.canonical,
+    agent: record.agent,
+    ...(record.model === undefined ? {} : { model: record.model }),
+    budget_usd: settings.task_budget_usd,
+    ...known,
+  });
+  const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);
+  await writeFileAtomic(auditPlaces(settings.audit_root, record.id).brief, bytes, 0o600);
+  return brief;
+}

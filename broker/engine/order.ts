@@ -1,0 +1,154 @@
+/**
+ * What is checked of a task before it is begun: everything that would make it fail later for a reason that is known
+ * now, so that whoever submits it hears of it at once.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { type Agent, agentOf } from "../agents.ts";
+import type { SubmitRequest } from "../api/wire.ts";
+import { canonicalHost } from "../egress/host_name.ts";
+import { type EgressList, EgressRules } from "../egress/rules.ts";
+import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
+import { isBase } from "../git/stage.ts";
+import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
+import { isLocalName } from "../settings/egress_file.ts";
+import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
+import type { TaskOrder } from "../task/rows.ts";
+
+/** A request that may become a task. */
+export interface Plan {
+  order: Omit<TaskOrder, "id">;
+  url: RepoUrl;
+  agent: Agent;
+  auth: VendorAuth;
+  /** Undefined when the agent picks. */
+  model: string | undefined;
+  extra: EgressList;
+  /** With commands to run; undefined where the repository has none. */
+  profile: Profile | undefined;
+}
+
+/** What a plan is made by. */
+export interface PlanContext {
+  settings: Settings;
+  runtime: SandboxRuntimeName;
+  retry_of?: string;
+}
+
+const ATTEMPTED = "Cannot take the task";
+
+function refuse(why: string, hint: string): never {
+  throw new TaskdError("invalid_request", `${ATTEMPTED}: ${why}`, { hint });
+}
+
+/**
+ * Checks a request.
+ *
+ * @throws {TaskdError} `invalid_request`, with what to change.
+ */
+export function planTask(request: SubmitRequest, context: PlanContext): Plan {
+  const { settings, runtime, retry_of } = context;
+  const url = parseRepo(request.repo);
+  const agent = agentNamed(request.agent ?? settings.default_agent);
+  if (request.base !== undefined && !isBase(request.base)) {
+    refuse(`${JSON.stringify(request.base.slice(0, 200))} is no base`, "Give a branch, a tag or a full commit id");
+  }
+  const model = modelFor(agent, request.model, settings);
+  const extra = checkEgress(request.egress_extra ?? []);
+  const profile = profileOf(settings, url);
+  checkRuntime(runtime, agent, request, profile);
+  if ((request.databases ?? []).length > 0) {
+    refuse("this broker gives tasks no branches of databases", "Leave `databases` out");
+  }
+  const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
+  const order: Plan["order"] = {
+    ...rest,
+    repo: url.transport === "file" ? url.clone_url : request.repo,
+    agent: agent.name,
+    ...(model === undefined ? {} : { model }),
+    ...(retry_of === undefined ? {} : { retry_of }),
+  };
+  return { order, url, agent, auth: authOf(settings, agent), model, extra, profile };
+}
+
+/** How an agent's vendor is paid. */
+export function authOf(settings: Settings, agent: Agent): VendorAuth {
+  if (agent.lane === "vendor_a") return settings.vendor_a_auth;
+  return agent.lane === "vendor_b" ? settings.vendor_b_auth : "api_key";
+}
+
+function agentNamed(name: string): Agent {
+  try {
+    return agentOf(name);
+  } catch (error) {
+    if (!(error instanceof TaskdError)) throw error;
+    return refuse(error.message, error.hint ?? "Name another agent");
+  }
+}
+
+function modelFor(agent: Agent, asked: string | undefined, settings: Settings): string | undefined {
+  if (agent.lane !== "compat") {
+    const fallback = agent.takes_default_model && settings.default_model !== "" ? settings.default_model : undefined;
+    return checkModel(asked ?? fallback);
+  }
+  const { base_url, model } = settings.compat;
+  if (base_url === "") refuse(`${agent.name} has no endpoint`, "Set compat.base_url in config.yaml: `taskd setup`");
+  const chosen = asked ?? (model === "" ? undefined : model);
+  if (chosen === undefined) refuse(`${agent.name} has no model`, "Set compat.model in config.yaml, or name a model");
+  return checkModel(chosen);
+}
+
+/** A model id goes into a command line and a path: no option, nothing but a name. */
+function checkModel(model: string | undefined): string | undefined {
+  if (model === undefined || /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/.test(model)) return model;
+  return refuse(`${JSON.stringify(model.slice(0, 200))} is no model id`, "Write it as the vendor does");
+}
+
+function checkEgress(entries: NonNullable<SubmitRequest["egress_extra"]>): EgressList {
+  const list = { entries };
+  // Throws for what is no name, addresses among them.
+  new EgressRules(list);
+  for (const { host } of entries) {
+    const parsed = canonicalHost(host.replace(/^\*\./, ""));
+    if (typeof parsed === "string") continue;
+    if (isLocalName(parsed.host) || !parsed.host.includes(".")) {
+      refuse(
+        `egress_extra has ${JSON.stringify(host.slice(0, 300))}, which is no name of the public internet`,
+        "Sandboxes never reach this machine or its network; name a public host with its domain",
+      );
+    }
+  }
+  return list;
+}
+
+function profileOf(settings: Settings, url: RepoUrl): Profile | undefined {
+  const profile = Object.hasOwn(settings.profiles.repos, url.canonical)
+    ? settings.profiles.repos[url.canonical]
+    : undefined;
+  return profile !== undefined && profile.setup.length + profile.readiness.length > 0 ? profile : undefined;
+}
+
+const INSTALL = "Install podman and set `runtime: podman` (docs/sandbox.md)";
+
+function checkRuntime(
+  runtime: SandboxRuntimeName,
+  agent: Agent,
+  request: SubmitRequest,
+  profile: Profile | undefined,
+): void {
+  if (runtime !== "deno") return;
+  if (agent.lane !== "compat") {
+    refuse(
+      `${agent.name} (${agent.label}) is a program, and the embedded runtime runs none`,
+      `${INSTALL}, or use agent_d`,
+    );
+  }
+  if (profile !== undefined) {
+    refuse("the repository's profile has commands, and the embedded runtime runs none", INSTALL);
+  }
+  if (request.platform !== undefined) {
+    refuse("the embedded runtime has no platform but this machine's", `${INSTALL}, or leave \`platform\` out`);
+  }
+}

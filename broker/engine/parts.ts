@@ -1,0 +1,126 @@
+/**
+ * What the engine works with. Each part has its own module and its own tests; the engine only knows what it asks of
+ * them, so that a test can put another in a part's place.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import type { Admission } from "../admission/admission.ts";
+import type { Lane } from "../agents.ts";
+import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
+import type { SetupEvidence } from "../brief.ts";
+import type { EgressProxy } from "../egress/proxy.ts";
+import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
+import type { CredentialSources } from "../git/credentials.ts";
+import type { Git } from "../git/git.ts";
+import type { RepoUrl } from "../git/repo_url.ts";
+import type { Gh } from "../host/gh.ts";
+import type { Log } from "../log.ts";
+import type { CommandWorkload, SandboxRuntime } from "../sandbox/runtime.ts";
+import type { ResolvedSettings } from "../settings/load.ts";
+import type { Profile, VendorAuth } from "../settings/settings.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { Task } from "../task/task.ts";
+import type { TaskStore } from "../task/task_store.ts";
+
+/** Who may start. */
+export type AdmissionDesk = Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
+
+/** What prepares a work tree before the agent runs. */
+export interface SetupRequest {
+  task_id: string;
+  repo: RepoUrl;
+  profile: Profile;
+  /** Absolute; the commands change it. */
+  work_dir: string;
+  /** The way out, with the task's password. */
+  proxy_url: string;
+  /** Where the combined output goes. */
+  log_path: string;
+  platform?: string;
+  signal: AbortSignal;
+  /** Told each line. */
+  onLine(text: string): void;
+}
+
+/** What came of it. */
+export interface SetupResult {
+  evidence: SetupEvidence;
+  passed: boolean;
+  /** Why not. */
+  reason?: string;
+  /** What the agent gets to see of the dependency cache. */
+  mounts: CommandWorkload["mounts"];
+  /** Lets go of the cache; called once, when the agent has ended. */
+  release(): Promise<void>;
+}
+
+/** A task that came to the gate, for whoever tells people of it. */
+export interface AtGate {
+  task_id: string;
+  repo: string;
+  instruction: string;
+}
+
+/** Who watches the checks of a pushed change. */
+export interface CiWatch {
+  /** Takes a task in `awaiting_ci`, until it has ended or `signal`; does not reject. */
+  watch(task: Task, signal: AbortSignal): Promise<void>;
+}
+
+/** The durable queue. */
+export interface TaskQueue {
+  enqueue(request: SubmitRequest): Promise<QueueItemView>;
+  list(): QueueItemView[];
+  cancel(id: string): Promise<void>;
+  /** Resolves once nothing of it runs any more. */
+  stop(): Promise<void>;
+}
+
+/** Where a task comes from that no person has just submitted; it stands in the task's order. */
+export interface TaskOrigin {
+  /** The task that it repeats. */
+  retry_of?: string;
+  /** Which retry after a failed check it is. */
+  ci_attempt?: number;
+  /** The item of the queue that it is made of. */
+  queue_id?: string;
+}
+
+/** What the queue and the watch may ask of the engine. */
+export interface EngineOperations {
+  /** As the listeners' `submit`; `origin` says why there is a task that nobody asked for just now. */
+  submit(request: SubmitRequest, origin?: TaskOrigin): Promise<TaskRecord>;
+  retry(id: string): Promise<TaskRecord>;
+  kill(id: string, reason: string): Promise<void>;
+}
+
+/** Everything. */
+export interface EngineParts {
+  resolved: ResolvedSettings;
+  tasks: TaskStore;
+  git: Git;
+  runtime: SandboxRuntime;
+  /** Opens the gateway for a task. */
+  gateway: { lease(options: LeaseOptions): GatewayLease };
+  /** `http://host:port` of the gateway, as sandboxes reach it. */
+  gateway_url: string;
+  proxy: Pick<EgressProxy, "admit">;
+  admission: AdmissionDesk;
+  /** The operator's, for clone and push. */
+  credentials: CredentialSources;
+  /** Opens pull requests; absent where gh is not installed. */
+  code_host?: Pick<Gh, "createPullRequest">;
+  /** Says what keeps a lane from being paid; undefined when nothing does. */
+  credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
+  setup(request: SetupRequest): Promise<SetupResult>;
+  /** Told when a task begins to wait for a person. */
+  notify?: (task: AtGate) => void;
+  /** Made once the engine is there. */
+  ci?: (engine: EngineOperations) => CiWatch;
+  /** Made once the engine is there. */
+  queue?: (engine: EngineOperations) => TaskQueue;
+  log: Log;
+  clock: Clock;
+}

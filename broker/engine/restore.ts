@@ -1,0 +1,71 @@
+/**
+ * What a starting broker finds of its predecessor: tasks that stand somewhere on their way, and scratch that belongs to
+ * nobody any more.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
+import { operatorCredentials } from "../git/credentials.ts";
+import { parseRepo } from "../git/repo_url.ts";
+import { listRemote, remoteOptions } from "../git/stage.ts";
+import { type Recovered, recoverTask } from "../task/recover.ts";
+import type { PushAttempt } from "../task/rows.ts";
+import type { Task } from "../task/task.ts";
+import { readBytes } from "./kept_files.ts";
+import { changeOf, stagedOf } from "./known.ts";
+import type { EngineParts } from "./parts.ts";
+import { auditPlaces, removeTree, stagedTasks, stagePlaces } from "./places.ts";
+
+/**
+ * Does with a task what its record asks for.
+ *
+ * @throws {TaskdError} when a row cannot be written.
+ */
+export function restoreTask(parts: EngineParts, task: Task): Promise<Recovered> {
+  return recoverTask(task, {
+    watch_ci: parts.resolved.settings.ci.watch && parts.ci !== undefined,
+    wasPushed: (attempt) => wasPushed(parts, task, attempt),
+  });
+}
+
+async function wasPushed({ git, credentials }: EngineParts, task: Task, attempt: PushAttempt): Promise<boolean> {
+  const url = parseRepo(task.record.repo);
+  const ref = `refs/heads/${attempt.branch}`;
+  const attempted = `Cannot see whether ${attempt.branch} was pushed to ${url.canonical}`;
+  const options = remoteOptions({ url, credentials: operatorCredentials(url, credentials) }, attempted);
+  const { refs } = await listRemote(git, url, [ref], options);
+  return refs.get(ref) === attempt.commit;
+}
+
+/** What is missing of a change that waits at the gate; undefined when it could be shown and pushed. */
+export async function gateProblem({ git, resolved }: EngineParts, task: Task): Promise<string | undefined> {
+  const { settings } = resolved;
+  const { record } = task;
+  const [staged, change] = [stagedOf(record), changeOf(record)];
+  if (staged === undefined || change === undefined) return "its trace does not say which tree waits";
+  if (change.diff_sha256 !== record.gate?.diff_sha256) return "its trace names another diff than the gate";
+  const { git_dir } = stagePlaces(settings.stage_root, task.id);
+  const run = { repository: { git_dir }, attempted: "Cannot look at the staged change" };
+  try {
+    await Deno.stat(git_dir);
+    for (const [oid, type] of [[change.tree, "tree"], [staged.base_commit, "commit"]] as const) {
+      const { code } = await git.tryRun(["cat-file", "-e", `${oid}^{${type}}`], run);
+      if (code !== 0) return `the staged ${type} ${oid} is gone`;
+    }
+    const shown = await readBytes(auditPlaces(settings.audit_root, task.id).diff);
+    const digest = createHash("sha256").update(shown).digest("hex");
+    return digest === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
+  } catch (error) {
+    return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the staged change").message;
+  }
+}
+
+/** Removes scratch of tasks that are not in `keep`; returns their ids. */
+export async function removeLeftovers(stage_root: string, keep: ReadonlySet<string>): Promise<string[]> {
+  const gone = stagedTasks(stage_root).filter((id) => !keep.has(id));
+  for (const id of gone) await removeTree(stagePlaces(stage_root, id).root);
+  return gone;
+}

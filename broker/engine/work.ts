@@ -1,0 +1,358 @@
+/**
+ * The work on one task, from its first row to the gate: staging, setting up, running, collecting.
+ *
+ * Every move is on the disk before it is acted on. Whatever ends the work, the order of the end is the same: the sandbox
+ * is stopped, the gateway lease and the way out are ended and their figures written, the scratch is removed, and only
+ * then is the task `done`.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
+import type { TaskEgress } from "../egress/proxy.ts";
+import type { GatewayLease, Spend } from "../gateway/lease.ts";
+import { operatorCredentials } from "../git/credentials.ts";
+import { type StagedRepository, stageRepository } from "../git/stage.ts";
+import type { SandboxEnd } from "../sandbox/runtime.ts";
+import type { Json, SpendFigures } from "../task/rows.ts";
+import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
+import type { Task } from "../task/task.ts";
+import { collectChange } from "./collect.ts";
+import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding } from "./endings.ts";
+import { type Known, writeBrief } from "./known_brief.ts";
+import type { Plan } from "./order.ts";
+import type { RefusedEgress } from "./known.ts";
+import type { EngineParts, SetupResult } from "./parts.ts";
+import { auditPlaces, removeTree, type StagePlaces, stagePlaces } from "./places.ts";
+import { refusedBy } from "./refused_egress.ts";
+import { MAX_OUTPUT_BYTES, Transcript } from "./transcript.ts";
+import { sandboxWorkload } from "./workload.ts";
+
+/** Memory of a container: a package manager and a compiler fit. */
+const MEMORY_BYTES = 4 * 2 ** 30;
+/** Heap of the built-in agent, which keeps a conversation of a few megabytes. */
+const BUILT_IN_MEMORY_BYTES = 512 << 20;
+/** Between attempts to write a task's end down. */
+const REWRITE_MS = 5_000;
+
+/** One task's work. */
+export class TaskWork {
+  readonly task: Task;
+  /** Resolves when the task is at the gate or done; never rejects. */
+  readonly finished: Promise<void>;
+  readonly #parts: EngineParts;
+  readonly #plan: Plan;
+  readonly #places: StagePlaces;
+  readonly #ending = new AbortController();
+  readonly #known: Known;
+  #lease: GatewayLease | undefined;
+  #egress: TaskEgress | undefined;
+  #decided = false;
+
+  /** Begins. */
+  constructor(parts: EngineParts, task: Task, plan: Plan) {
+    this.#parts = parts;
+    this.task = task;
+    this.#plan = plan;
+    this.#places = stagePlaces(parts.resolved.settings.stage_root, task.id);
+    this.#known = { policy_hash: parts.resolved.hash };
+    this.finished = this.#run();
+  }
+
+  /**
+   * Ends the work.
+   *
+   * @returns Whether it will: false when the task is on its way to the gate or to another end already.
+   */
+  end(outcome: Outcome, reason: string): boolean {
+    if (this.#decided) return false;
+    if (!this.#ending.signal.aborted) this.#ending.abort(new TaskEnding(outcome, reason));
+    return true;
+  }
+
+  /** Ends the work because the broker stops. */
+  abandon(): void {
+    const { stage } = this.task.record;
+    this.end(failureIn(stage), `the broker was stopped while the task was in ${stage}: ${STAGES[stage].meaning}`);
+  }
+
+  /** What the gateway has metered so far; undefined while there is no lease. */
+  spend(): SpendFigures | undefined {
+    return this.#lease && figures(this.#lease.spend());
+  }
+
+  /** Names that the egress proxy refused to the task. */
+  refusedEgress(): RefusedEgress[] {
+    return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
+  }
+
+  get #signal(): AbortSignal {
+    return this.#ending.signal;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, resolved } = this.#parts;
+    const { task_timeout } = resolved.settings;
+    const over = new AbortController();
+    const timeout = clock.sleep(task_timeout, over.signal).then(
+      () => this.#decided || this.#ending.abort(timeoutEnding(task_timeout)),
+      () => {},
+    );
+    let setup: SetupResult | undefined;
+    let move: Move;
+    try {
+      const staged = await this.#stage();
+      setup = await this.#setUp();
+      await this.#runAgent(setup);
+      move = await this.#collect(staged);
+    } catch (error) {
+      move = this.#moveFor(error);
+    }
+    // In one turn: whoever asks for another end afterwards is told that it is too late.
+    if (move.to !== "done" && this.#signal.aborted) move = this.#moveFor(this.#signal.reason);
+    this.#decided = true;
+    over.abort();
+    await timeout;
+    await this.#letGo(setup, move);
+    await this.#make(move);
+  }
+
+  async #stage(): Promise<StagedRepository> {
+    const { task } = this;
+    const { git, credentials, resolved } = this.#parts;
+    const { url } = this.#plan;
+    await this.#to({ from: "admission", to: "staging" });
+    try {
+      await Deno.mkdir(resolved.settings.stage_root, { recursive: true, mode: 0o700 });
+      await Deno.mkdir(this.#places.root, { mode: 0o700 });
+    } catch (error) {
+      throw fileError(error, `Cannot make ${this.#places.root}`);
+    }
+    const staged = await stageRepository(git, {
+      url,
+      ...(task.record.base === undefined ? {} : { base: task.record.base }),
+      git_dir: this.#places.git_dir,
+      work_tree: this.#places.work_dir,
+      credentials: operatorCredentials(url, credentials),
+      signal: this.#signal,
+    });
+    const { base_commit, base_branch } = staged;
+    this.#known.base_commit = base_commit;
+    await this.#evidence("staged", { base_commit, ...(base_branch === undefined ? {} : { base_branch }) });
+    return staged;
+  }
+
+  async #setUp(): Promise<SetupResult | undefined> {
+    const { proxy, setup, resolved } = this.#parts;
+    const { profile, url, extra } = this.#plan;
+    const { id, record } = this.task;
+    this.#egress = proxy.admit({ task_id: id, extra });
+    if (profile === undefined) return undefined;
+    await this.#to({ from: "staging", to: "setting_up" });
+    const transcript = new Transcript(this.task);
+    let result: SetupResult;
+    try {
+      result = await setup({
+        task_id: id,
+        repo: url,
+        profile,
+        work_dir: this.#places.work_dir,
+        proxy_url: this.#egress.url,
+        log_path: auditPlaces(resolved.settings.audit_root, id).setup_log,
+        ...(record.platform === undefined ? {} : { platform: record.platform }),
+        signal: this.#signal,
+        onLine: (text) => transcript.take("setup", text),
+      });
+    } finally {
+      await transcript.close();
+    }
+    try {
+      this.#known.setup = result.evidence;
+      await this.#evidence("setup", JSON.parse(JSON.stringify(result.evidence)) as Json);
+      this.#signal.throwIfAborted();
+      if (!result.passed) throw new TaskEnding("setup_failed", result.reason ?? "a command of the profile failed");
+      return result;
+    } catch (error) {
+      await result.release();
+      throw error;
+    }
+  }
+
+  async #runAgent(setup: SetupResult | undefined): Promise<void> {
+    const { gateway, runtime, resolved } = this.#parts;
+    const { settings } = resolved;
+    const { lane } = this.#plan.agent;
+    const { auth } = this.#plan;
+    const from = this.task.record.stage === "setting_up" ? "setting_up" : "staging";
+    await this.#to({ from, to: "running" });
+    const lease = this.#lease = gateway.lease({
+      task_id: this.task.id,
+      lane,
+      auth,
+      budget_usd: settings.task_budget_usd,
+      max_inflight: settings.task_max_inflight,
+      max_request_cost_usd: settings.max_request_cost_usd,
+      max_requests: settings.task_max_requests,
+      allow_tools: settings.allow_vendor_tools,
+      onSpend: (spend) => this.#note(spend),
+    });
+    const transcript = new Transcript(this.task);
+    const built_in = runtime.name === "deno";
+    this.#known.runtime = runtime.name;
+    if (!built_in) this.#known.image = settings.sandbox_image;
+    let end: SandboxEnd;
+    let spend: Spend;
+    try {
+      const workload = await sandboxWorkload(this.#parts, {
+        plan: this.#plan,
+        record: this.task.record,
+        places: this.#places,
+        token: lease.token,
+        proxy_url: this.#egress!.url,
+        mounts: setup?.mounts ?? [],
+      });
+      const sandbox = await runtime.start({
+        task_id: this.task.id,
+        work_dir: this.#places.work_dir,
+        workload,
+        memory_bytes: built_in ? BUILT_IN_MEMORY_BYTES : MEMORY_BYTES,
+        timeout_ms: settings.task_timeout,
+        max_output_bytes: MAX_OUTPUT_BYTES,
+        onOutput: ({ stream, text }) => transcript.take(stream, text),
+      });
+      // A stop that fails makes waiting fail too.
+      const stop = () => void sandbox.stop().catch(() => {});
+      this.#signal.addEventListener("abort", stop, { once: true });
+      if (this.#signal.aborted) stop();
+      end = await sandbox.wait();
+      this.#signal.removeEventListener("abort", stop);
+    } finally {
+      spend = await this.#endLease(lease, transcript);
+    }
+    this.#signal.throwIfAborted();
+    const ending = endingOf(end, { settings, spend, auth, built_in });
+    if (ending !== undefined) throw ending;
+    const limit = limitMet(settings, spend, auth);
+    if (limit !== undefined) await this.task.append({ type: "note", text: `the agent ended by itself, but ${limit}` });
+    if (end.output_truncated) {
+      await this.task.append({ type: "note", text: `output beyond ${MAX_OUTPUT_BYTES} bytes was not kept` });
+    }
+  }
+
+  async #endLease(lease: GatewayLease, transcript: Transcript): Promise<Spend> {
+    const spend = await lease.end();
+    this.#lease = undefined;
+    this.#known.spend = figures(spend);
+    await transcript.close();
+    await this.task.append({ type: "spend", spend: figures(spend) });
+    return spend;
+  }
+
+  /** Writes down what was spent so far, so that a crash does not hide it; one row at a time. */
+  #note(spend: Spend): void {
+    // What cannot be written now is written at the end, or keeps the task from its end.
+    this.task.append({ type: "spend", spend: figures(spend) }).catch(() => {});
+  }
+
+  async #collect(staged: StagedRepository): Promise<Move> {
+    await this.#to({ from: "running", to: "collecting" });
+    const gate = await collectChange(this.#parts, {
+      task: this.task,
+      url: this.#plan.url,
+      staged,
+      known: this.#known,
+      signal: this.#signal,
+    });
+    return { from: "collecting", to: "awaiting_approval", gate };
+  }
+
+  #evidence(name: string, value: Json): Promise<unknown> {
+    return this.task.append({ type: "evidence", name, value });
+  }
+
+  /** Makes a move, unless the task is to end. */
+  async #to(move: Move): Promise<void> {
+    this.#signal.throwIfAborted();
+    await this.task.move(move);
+    this.#signal.throwIfAborted();
+  }
+
+  #moveFor(error: unknown): Move {
+    const { stage } = this.task.record;
+    // Whatever failed because the work was to end is no failure of its own.
+    const asked: unknown = this.#signal.aborted ? this.#signal.reason : undefined;
+    const cause = asked instanceof TaskEnding ? asked : error;
+    if (cause instanceof TaskEnding) return ended(stage, cause.outcome, cause.message);
+    if (!(cause instanceof TaskdError) || cause.code === "internal") {
+      const stack = cause instanceof Error ? cause.stack ?? cause.message : String(cause);
+      this.#parts.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
+      return ended(stage, failureIn(stage), "a defect in taskd; the broker's log has its place");
+    }
+    const hint = cause.hint === undefined ? "" : ` (${cause.hint})`;
+    return ended(stage, failureIn(stage), `${cause.message}${hint}`);
+  }
+
+  /** Ends everything that the task has, but for what the gate needs. */
+  async #letGo(setup: SetupResult | undefined, move: Move): Promise<void> {
+    const { task } = this;
+    const { log, resolved } = this.#parts;
+    const steps: [string, () => Promise<unknown>][] = [
+      ["release the dependency cache", () => setup?.release() ?? Promise.resolve()],
+      ["note refused egress", async () => {
+        const refused = this.refusedEgress();
+        this.#egress?.end();
+        if (refused.length > 0) await this.#evidence("refused_egress", refused as unknown as Json);
+      }],
+      ["write the brief", async () => {
+        if (move.to === "done" && this.#known.base_commit !== undefined && this.#known.verdict === undefined) {
+          await writeBrief(this.#parts, task.record, this.#plan.url, this.#known);
+        }
+      }],
+      ["remove the work tree", async () => {
+        const { root, work_dir, home_dir } = this.#places;
+        for (const path of move.to === "done" ? [root] : [work_dir, home_dir]) await removeTree(path);
+      }],
+    ];
+    for (const [what, step] of steps) {
+      try {
+        await step();
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        const { stage_root } = resolved.settings;
+        log("warn", "cleanup_failed", `cannot ${what} of a task: ${reason}`, { task_id: task.id, stage_root });
+      }
+    }
+  }
+
+  /** Makes the last move; a disk that is full for a while must not leave the task in the air. */
+  async #make(move: Move): Promise<void> {
+    const { log, clock } = this.#parts;
+    for (let tries = 0;; tries++) {
+      try {
+        return void await this.task.move(move);
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        log("error", "trace_failed", `cannot write a task's move: ${message}`, { task_id: this.task.id });
+        // The next broker ends what cannot be ended now.
+        if (!hasCode(error, "no_space", "denied", "unavailable") || this.#isOver(tries)) return;
+        await clock.sleep(REWRITE_MS, this.#signal).catch(() => {});
+      }
+    }
+  }
+
+  #isOver(tries: number): boolean {
+    return this.#signal.aborted && tries > 0;
+  }
+}
+
+/** The move that ends a task; an outcome that its stage does not have becomes the stage's failure. */
+function ended(stage: Stage, outcome: Outcome, reason: string): Move {
+  // The type knows moves by their stages; the table is asked when it is made.
+  return { from: stage, to: "done", outcome: allowedOutcome(stage, outcome), reason } as Move;
+}
+
+/** What is written down of a lease's figures. */
+export function figures({ in_flight: _, ...spend }: Spend): SpendFigures {
+  return spend;
+}

@@ -1,0 +1,90 @@
+/**
+ * What runs in a task's sandbox: the built-in agent where the runtime is the embedded one, else the agent's own program
+ * in its container, with a token of the task and the way out, and no key of anybody's.
+ *
+ * @module
+ */
+
+import { dirname } from "@std/path/dirname";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError, writeFileAtomic } from "../../lib/fs.ts";
+import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { Plan } from "./order.ts";
+import type { EngineParts } from "./parts.ts";
+import type { StagePlaces } from "./places.ts";
+
+/** HOME in a container, where the agent's files are. */
+export const AGENT_HOME = "/home/agent";
+/** Processes and threads of a container: compilers and test runners are many. */
+const MAX_PIDS = 1_024;
+
+/** What a workload is made for. */
+export interface WorkloadOf {
+  plan: Plan;
+  record: TaskRecord;
+  places: StagePlaces;
+  /** The task's token for the gateway. */
+  token: string;
+  /** The way out, with the task's password. */
+  proxy_url: string;
+  /** More that the agent may see. */
+  mounts: CommandWorkload["mounts"];
+}
+
+/**
+ * Makes the workload; for a container, the agent's files are written into its home.
+ *
+ * @throws {TaskdError} What keeps the home from being written.
+ */
+export async function sandboxWorkload(
+  { runtime, gateway_url, resolved }: Pick<EngineParts, "runtime" | "gateway_url" | "resolved">,
+  { plan, record, places, token, proxy_url, mounts }: WorkloadOf,
+): Promise<Workload> {
+  const { model, agent } = plan;
+  const { instruction } = record;
+  if (runtime.name === "deno") {
+    if (model === undefined) throw new TaskdError("internal", "A built-in agent has no model");
+    return { kind: "built_in_agent", gateway_url, token, model, instruction };
+  }
+  const launch = agent.launch({
+    gateway_url,
+    token,
+    instruction,
+    home: AGENT_HOME,
+    ...(model === undefined ? {} : { model }),
+  });
+  await writeHome(places.home_dir, launch.files);
+  const { settings } = resolved;
+  return {
+    kind: "command",
+    image: settings.sandbox_image,
+    command: launch.command,
+    env: { ...proxyEnv(proxy_url, gateway_url), ...launch.env },
+    mounts: [{ source: places.home_dir, target: AGENT_HOME, writable: true }, ...mounts],
+    network: settings.network,
+    max_pids: MAX_PIDS,
+  };
+}
+
+/** The way out in every spelling that programs know; the gateway is reached without it. */
+export function proxyEnv(proxy_url: string, gateway_url: string): Record<string, string> {
+  const direct = new URL(gateway_url).hostname;
+  const env: Record<string, string> = {};
+  for (const name of ["HTTP_PROXY", "HTTPS_PROXY"]) env[name] = env[name.toLowerCase()] = proxy_url;
+  for (const name of ["NO_PROXY", "no_proxy"]) env[name] = direct;
+  return env;
+}
+
+async function writeHome(home_dir: string, files: readonly { path: string; content: string }[]): Promise<void> {
+  try {
+    await Deno.mkdir(home_dir, { recursive: true, mode: 0o700 });
+    for (const { path, content } of files) {
+      const full = `${home_dir}/${path}`;
+      await Deno.mkdir(dirname(full), { recursive: true, mode: 0o700 });
+      await writeFileAtomic(full, new TextEncoder().encode(content), 0o600);
+    }
+  } catch (error) {
+    throw fileError(error, `Cannot prepare ${home_dir}`);
+  }
+}
