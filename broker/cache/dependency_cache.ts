@@ -105,6 +105,11 @@ export class DependencyCache {
     return new DependencyCache(shelf, onWarning);
   }
 
+  /** Whether there is a quota. */
+  get enabled(): boolean {
+    return this.#shelf !== undefined;
+  }
+
   /** The entries, the longest unused first. */
   async entries(): Promise<CacheEntry[]> {
     return await this.#shelf?.entries() ?? [];

@@ -141,7 +141,7 @@ async function runCommand(
   if (end.reason === "timed_out") return { status: "timed_out", duration_ms };
   // Somebody else has ended it.
   if (end.reason === "stopped") return { status: "failed", duration_ms };
-  const passed = end.code === 0 && end.signal === undefined;
+  const passed = end.reason === "exited" && end.code === 0 && end.signal === undefined;
   return { status: passed ? "passed" : "failed", exit_code: end.code, duration_ms };
 }
 
