@@ -10,6 +10,7 @@ import { BROKER_COMMANDS } from "./table/broker.ts";
 import { DAEMON_COMMANDS } from "./table/daemon.ts";
 import { HISTORY_COMMANDS } from "./table/history.ts";
 import { QUEUE_COMMANDS } from "./table/queue.ts";
+import { STATS_COMMANDS } from "./table/stats.ts";
 import { TASK_COMMANDS } from "./table/tasks.ts";
 
 /** The program's name, as people type it. */
@@ -21,6 +22,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   ...HISTORY_COMMANDS,
   ...DAEMON_COMMANDS,
   ...TASK_COMMANDS,
+  ...STATS_COMMANDS,
   ...QUEUE_COMMANDS,
   ...BROKER_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));

@@ -1,0 +1,169 @@
+/**
+ * The command `taskd stats`: reads the audit directory itself, so it works without a
+ * broker; only the headroom of the global ceiling is the broker's to tell.
+ *
+ * @module
+ */
+
+import type { CeilingView } from "../../broker/api/wire.ts";
+import { BrokerClient } from "../../broker/client/client.ts";
+import { computeStats, type Grouping, GROUPINGS, type GroupTally, type Stats } from "../../broker/stats/stats.ts";
+import { surveyTraces } from "../../broker/task/task_index.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { parseDuration } from "../../lib/text/duration.ts";
+import type { Args } from "../args.ts";
+import { bar, sparkline } from "../chart.ts";
+import type { Io } from "../io.ts";
+import { textTable } from "../text_table.ts";
+
+/** How long the broker is waited for: everything else is there already. */
+const BROKER_DEADLINE_MS = 2_000;
+const BAR_COLUMNS = 24;
+
+/** Figures of tasks, and the global ceiling; null when it cannot be known. */
+export interface StatsResult extends Stats {
+  global_ceiling: CeilingView | null;
+}
+
+/** Reads and adds up. */
+export async function run(args: Args, io: Io): Promise<StatsResult> {
+  const { settings, socket } = args.broker;
+  if (settings === undefined) throw new TaskdError("invalid_config", "Cannot find audit_root: the settings are broken");
+  const since = args.text("since");
+  const by = args.text("by");
+  const options = {
+    ...(since === undefined ? {} : { since_ms: parseSince(since, systemClock.now()) }),
+    ...(by === undefined ? {} : { by: groupingOf(by) }),
+  };
+  const [survey, global_ceiling] = await Promise.all([surveyTraces(settings.audit_root), ceiling(socket, io.signal)]);
+  const tasks = function* () {
+    for (const { summary } of survey.entries.values()) yield summary;
+  };
+  return { ...computeStats(tasks(), { ...options, damaged: survey.damaged.size }), global_ceiling };
+}
+
+async function ceiling(socket: string, signal: AbortSignal): Promise<CeilingView | null> {
+  try {
+    return await new BrokerClient({ socket }, { signal, head_deadline_ms: BROKER_DEADLINE_MS }).ceiling();
+  } catch (error) {
+    // Without a broker there is no headroom to tell; what it spent is in its traces.
+    if (error instanceof TaskdError && error.code !== "interrupted") return null;
+    throw error;
+  }
+}
+
+/**
+ * A point in time: a date, a date with a time, or so long ago.
+ *
+ * @throws {TaskdError} `usage`.
+ */
+export function parseSince(text: string, now_ms: number): number {
+  if (/^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?Z)?$/.test(text)) {
+    const ms = Date.parse(text);
+    if (!Number.isNaN(ms) && new Date(ms).toISOString().startsWith(text.slice(0, 10))) return ms;
+  }
+  try {
+    return Math.max(0, now_ms - parseDuration(text));
+  } catch {
+    throw new TaskdError("usage", `Cannot parse --since ${JSON.stringify(text.slice(0, 64))}`, {
+      hint: "Give a duration such as 7d or 12h, or a date in UTC such as 2026-01-31 or 2026-01-31T08:00:00Z",
+    });
+  }
+}
+
+function groupingOf(text: string): Grouping {
+  const found = GROUPINGS.find((name) => name === text);
+  if (found !== undefined) return found;
+  throw new TaskdError("usage", `Cannot group by ${JSON.stringify(text.slice(0, 64))}`, {
+    hint: `Use one of ${GROUPINGS.join(", ")}`,
+  });
+}
+
+/** Totals, groups and the ceiling; with charts on a terminal. */
+export async function render(result: StatsResult, io: Io): Promise<string> {
+  const charts = io.columns !== undefined;
+  const sections = [await totals(result, charts)];
+  if (result.groups !== undefined && result.groups.length > 0) {
+    sections.push(await groupTable(result.by!, result.groups, io));
+  }
+  if (charts && result.days.length > 1) sections.push(dayLines(result, io.columns!));
+  if (result.global_ceiling?.enabled) sections.push(ceilingLines(result.global_ceiling).join("\n"));
+  return sections.join("\n\n");
+}
+
+/** USD with the cents that matter. */
+function dollars(usd: number): string {
+  return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
+}
+
+/** What was metered; `+` says that it was more, and `unmetered` that nobody knows any of it. */
+export function spendText({ usd, unmetered_tasks }: Stats["spend"]): string {
+  if (unmetered_tasks === 0) return dollars(usd);
+  return usd === 0 ? "unmetered" : `${dollars(usd)}+`;
+}
+
+async function totals(stats: StatsResult, charts: boolean): Promise<string> {
+  const { tasks, under_way, outcomes, spend, agent_reported, damaged, since } = stats;
+  const span = since === null ? "" : ` since ${since.slice(0, 16).replace("T", " ")}Z`;
+  const lines = [`tasks: ${tasks}${span}${under_way === 0 ? "" : `, ${under_way} under way`}`];
+  if (damaged > 0) lines.push(`damaged: ${damaged} more, whose records cannot be followed (taskd inspect <id>)`);
+  lines.push(`spend: ${spendText(spend)} in ${spend.requests} requests (broker-metered)`);
+  if (spend.unmetered_tasks > 0) {
+    lines.push(
+      `unmetered: ${spend.unmetered_requests} requests of ${spend.unmetered_tasks} tasks cost more than that says`,
+    );
+  }
+  if (agent_reported.tasks > 0) {
+    lines.push(
+      `agent-reported: ${
+        dollars(agent_reported.usd)
+      } by ${agent_reported.tasks} tasks without any metering, in no total`,
+    );
+  }
+  const ended = Object.entries(outcomes).filter(([, count]) => count > 0);
+  if (ended.length === 0) return lines.join("\n");
+  const most = Math.max(...ended.map(([, count]) => count));
+  const rows = ended.map(([name, count]) => [name, String(count), ...(charts ? [bar(count, most, BAR_COLUMNS)] : [])]);
+  return `${lines.join("\n")}\n\n${await textTable(rows, { head: ["OUTCOME", "TASKS"], right: [1] })}`;
+}
+
+async function groupTable(by: Grouping, groups: readonly GroupTally[], io: Io): Promise<string> {
+  const charts = io.columns !== undefined;
+  const claims = groups.some(({ agent_reported }) => agent_reported.tasks > 0);
+  const most = Math.max(...groups.map(({ spend }) => spend.usd));
+  const head = [by.toUpperCase(), "TASKS", "PUSHED", "SPEND", ...(claims ? ["AGENT-REPORTED"] : [])];
+  const rows = groups.map(({ name, tasks, outcomes, spend, agent_reported }) => [
+    name,
+    String(tasks),
+    String(outcomes.pushed),
+    spendText(spend),
+    ...(claims ? [agent_reported.tasks === 0 ? "-" : dollars(agent_reported.usd)] : []),
+    ...(charts ? [bar(spend.usd, most, BAR_COLUMNS)] : []),
+  ]);
+  return await textTable(rows, { head, right: [1, 2, 3, ...(claims ? [4] : [])], columns: io.columns });
+}
+
+function dayLines({ days }: StatsResult, columns: number): string {
+  const shown = days.slice(-Math.max(1, Math.min(days.length, columns - "tasks  ".length)));
+  return [
+    `tasks  ${sparkline(shown.map(({ tasks }) => tasks))}`,
+    `spend  ${sparkline(shown.map(({ usd }) => usd))}`,
+    `       ${shown[0]!.day} to ${shown.at(-1)!.day}`,
+  ].join("\n");
+}
+
+/** The section of the global ceiling. */
+export function ceilingLines(view: CeilingView): string[] {
+  const { window, window_ms, budget_usd, spent_usd, headroom_usd, max_tasks, starts, headroom_starts } = view;
+  const limit = headroom_usd === null ? "no limit" : `of $${budget_usd.toFixed(2)}, $${headroom_usd.toFixed(2)} left`;
+  const starts_limit = headroom_starts === null ? "no limit" : `of ${max_tasks}, ${headroom_starts} left`;
+  const counts = `${view.recorded_starts} recorded, ${view.in_flight_starts} in flight`;
+  const lines = [
+    window_ms === 0 ? "global ceiling (in total, nothing ages out):" : `global ceiling (the last ${window}):`,
+    `  spend:  $${spent_usd.toFixed(2)} ${limit} (broker-metered)`,
+    `  starts: ${starts} ${starts_limit} (${counts})`,
+  ];
+  for (const { blocked, reason } of [view.usd, view.tasks]) if (blocked) lines.push(`  refuses: ${reason}`);
+  return lines;
+}

@@ -1,0 +1,51 @@
+/**
+ * The command that adds up what tasks came to and what they cost.
+ *
+ * @module
+ */
+
+import type { CommandSpec, Plan } from "../command.ts";
+import { brokerNeeds, brokerOf, NO_PERMISSIONS, unionOf } from "../permissions.ts";
+
+/** What tasks can be told apart by; a test compares it with the broker's own list. */
+export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "day"];
+
+/** The records of tasks, which are only read, and the broker, which may be stopped. */
+function statsNeeds(plan: Plan) {
+  const audit_root = brokerOf(plan).settings?.audit_root;
+  return unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: audit_root === undefined ? [] : [audit_root] });
+}
+
+/** Commands about figures. */
+export const STATS_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "stats",
+    group: "Tasks",
+    summary: "Add up what tasks came to and what they cost",
+    details: "Spend is what the broker has metered. An amount with + is at least that much: some requests told no " +
+      "usage or have no price. What only an agent says it has spent is marked agent-reported and in no total. It " +
+      "reads the records of tasks, so it works while the broker is stopped; the section about the global ceiling " +
+      "needs a running one.",
+    positionals: [],
+    flags: [
+      { name: "since", kind: "string", value: "WHEN", help: "Only tasks started since: 7d, 12h, 2026-01-31" },
+      {
+        name: "by",
+        kind: "string",
+        value: "WHAT",
+        choices: GROUPING_NAMES,
+        help: `Also one row for each: ${GROUPING_NAMES.join(", ")}`,
+      },
+    ],
+    examples: [
+      { words: "stats", why: "Everything there is a record of" },
+      { words: "stats --since 7d --by repo", why: "The last week, the dearest repository first" },
+      { words: "stats --json", why: "For programs; with the global ceiling as global_ceiling" },
+    ],
+    output: "data",
+    uses: "home",
+    config: "required",
+    needs: statsNeeds,
+    load: () => import("../commands/stats.ts"),
+  },
+];
