@@ -34,6 +34,9 @@ export interface SetupRequest {
   profile: Profile;
   /** Absolute; the commands change it. */
   work_dir: string;
+  /** What was staged: lockfiles are read from there. */
+  git_dir: string;
+  base_commit: string;
   /** The way out, with the task's password. */
   proxy_url: string;
   /** Where the combined output goes. */
@@ -52,6 +55,8 @@ export interface SetupResult {
   reason?: string;
   /** What the agent gets to see of the dependency cache. */
   mounts: CommandWorkload["mounts"];
+  /** What leads package managers there. */
+  env: Readonly<Record<string, string>>;
   /** Lets go of the cache; called once, when the agent has ended. */
   release(): Promise<void>;
 }

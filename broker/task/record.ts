@@ -35,6 +35,8 @@ export interface TaskRecord extends TaskOrder {
   acknowledgements?: string[];
   /** Pushes that were begun, each of which may have arrived. */
   push_attempts: PushAttempt[];
+  /** When the last of them was begun. */
+  push_begun_at?: string;
   /** What is known to be pushed. */
   pushed?: Pushed;
   /** The last thing seen of the pushed change's checks. */
@@ -114,7 +116,7 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
       if (record.stage !== "pushing") throw impossible(row, `nothing is pushed in ${record.stage}`);
       if (record.push_attempts.length >= MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} pushes`);
       const { remote, branch, commit } = row;
-      return { push_attempts: [...record.push_attempts, { remote, branch, commit }] };
+      return { push_attempts: [...record.push_attempts, { remote, branch, commit }], push_begun_at: row.ts };
     }
     case "spend":
       return { spend: row.spend };

@@ -50,6 +50,10 @@ export interface TaskOrder {
   databases?: string[];
   /** The task that this one repeats. */
   retry_of?: string;
+  /** Which retry after a failed check this is, from 1; absent when a person asked for the task. */
+  ci_attempt?: number;
+  /** The item of the queue that it was made of. */
+  queue_id?: string;
 }
 
 /** What a task has spent. */
@@ -155,6 +159,8 @@ const order = v.strictObject({
   platform: v.exactOptional(word),
   databases: v.exactOptional(words),
   retry_of: v.exactOptional(word),
+  ci_attempt: v.exactOptional(v.pipe(count, v.minValue(1))),
+  queue_id: v.exactOptional(v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/))),
 });
 
 const spend = v.strictObject({

@@ -32,6 +32,10 @@ export interface TaskSummary {
   /** The agent's own claim; absent where the broker has metered. */
   claimed_usd?: number;
   retry_of?: string;
+  /** As in the order. */
+  ci_attempt?: number;
+  /** As in the order. */
+  queue_id?: string;
 }
 
 function listed(text: string): string {
@@ -41,8 +45,8 @@ function listed(text: string): string {
 
 /** What lists show of `record`. */
 export function summarize(record: TaskRecord): TaskSummary {
-  const { id, repo, agent, model, stage, outcome, reason, created_at, updated_at, spend, claimed_usd, retry_of } =
-    record;
+  const { id, repo, agent, model, stage, outcome, reason, created_at, updated_at, spend, claimed_usd } = record;
+  const { retry_of, ci_attempt, queue_id } = record;
   return {
     id,
     repo: listed(repo),
@@ -64,5 +68,7 @@ export function summarize(record: TaskRecord): TaskSummary {
     }),
     ...(claimed_usd === undefined || spend !== undefined ? {} : { claimed_usd }),
     ...(retry_of === undefined ? {} : { retry_of }),
+    ...(ci_attempt === undefined ? {} : { ci_attempt }),
+    ...(queue_id === undefined ? {} : { queue_id }),
   };
 }

@@ -33,6 +33,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/cache/": "entries of the dependency cache and their locks, none of them a database",
   "broker/profile/setup_log.ts": "the log of a setup phase, which no database is",
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
+  "broker/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };

@@ -1,0 +1,282 @@
+/**
+ * The durable queue: items are begun one after the other as slots become free. An item
+ * that was accepted is on the disk; what was in flight when a broker died is never begun
+ * again, because the task that an item became names the item in its first row, which is
+ * written before anything is done for it.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { fileError, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
+import { escapeJson } from "../../lib/text/sanitize.ts";
+import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
+import type { EngineOperations, TaskQueue } from "../engine/parts.ts";
+import type { Log } from "../log.ts";
+import { newTaskId, resolveTaskId } from "../task/ids.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { TaskStore } from "../task/task_store.ts";
+import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
+
+/** Items that may wait at the same time. */
+export const MAX_QUEUED = 10_000;
+/** Ended items that are kept to be looked at. */
+const MAX_ENDED = 1_000;
+/** How long a start that was refused for now is left alone, unless a task ends before. */
+const AGAIN_MS = 5_000;
+/** Refusals that pass by themselves. */
+const PASSING = ["at_capacity", "ceiling_reached", "unavailable", "no_space", "overloaded", "busy"] as const;
+
+/** What a queue is made of. */
+export interface QueueOptions {
+  /** Its directory, made 0700 when there is none; files are 0600. */
+  directory: string;
+  tasks: Pick<TaskStore, "list" | "read" | "onChange">;
+  engine: Pick<EngineOperations, "submit" | "kill">;
+  log: Log;
+  clock: Clock;
+  random?: RandomBytes;
+}
+
+/** The queue of one broker. */
+export class DurableQueue implements TaskQueue {
+  readonly #options: QueueOptions;
+  readonly #items = new Map<string, QueueItem>();
+  readonly #stopping = new AbortController();
+  readonly #forget: () => void;
+  readonly #dispatching: Promise<void>;
+  readonly #writes = new Map<string, Promise<void>>();
+  #last = 0;
+  #news = Promise.withResolvers<void>();
+
+  /**
+   * Reads the directory, settles what its items have become, and begins to dispatch.
+   *
+   * @throws {TaskdError} `denied`, `no_space` or `unavailable` when the directory cannot be used.
+   */
+  constructor(options: QueueOptions) {
+    this.#options = options;
+    this.#load();
+    this.#forget = options.tasks.onChange(({ record }) => this.#follow(record));
+    this.#dispatching = this.#dispatch();
+  }
+
+  #load(): void {
+    const { directory, log, tasks } = this.#options;
+    try {
+      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+      for (const { name } of Deno.readDirSync(directory)) {
+        if (!name.endsWith(".json")) continue;
+        const path = `${directory}/${name}`;
+        const item = parseItem(Deno.readTextFileSync(path));
+        if (item === undefined || name !== `${item.id}.json`) {
+          log("error", "queue_item_damaged", `Cannot read the queue's item ${path}; it is left as it is`);
+          continue;
+        }
+        this.#items.set(item.id, item);
+        this.#last = Math.max(this.#last, item.number);
+      }
+    } catch (error) {
+      throw fileError(error, `Cannot use the queue in ${directory}`);
+    }
+    // The tasks know better: a crash may have come between a task's first row and its item's.
+    for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
+      const item = queue_id === undefined ? undefined : this.#items.get(queue_id);
+      if (item === undefined || FINAL_STATES.has(item.state)) continue;
+      this.#follow(tasks.read(id));
+    }
+    for (const item of this.#items.values()) {
+      if (item.state === "queued" || FINAL_STATES.has(item.state) || this.#hasTask(item)) continue;
+      this.#change(item, { state: "dead_letter", reason: "its task is gone from the audit directory" });
+    }
+  }
+
+  #hasTask({ task_id }: QueueItem): boolean {
+    if (task_id === undefined) return false;
+    try {
+      return this.#options.tasks.read(task_id) !== undefined;
+    } catch (error) {
+      // A damaged trace is one still: what it was about can be looked up there.
+      return !hasCode(error, "not_found");
+    }
+  }
+
+  /**
+   * Adds an item; it is on the disk when this resolves.
+   *
+   * @throws {TaskdError} `overloaded` at {@linkcode MAX_QUEUED}; `no_space`, `denied` or `unavailable`.
+   */
+  async enqueue(request: SubmitRequest): Promise<QueueItemView> {
+    const { clock, random = systemRandom } = this.#options;
+    if (this.#waiting().length >= MAX_QUEUED) {
+      throw new TaskdError("overloaded", `Cannot queue the task: ${MAX_QUEUED} wait already`, {
+        hint: "Cancel some, or wait until they have begun",
+      });
+    }
+    const now = new Date(clock.now()).toISOString();
+    const id = newTaskId(random);
+    const item: QueueItem = {
+      v: 1,
+      id,
+      number: ++this.#last,
+      request,
+      state: "queued",
+      queued_at: now,
+      updated_at: now,
+    };
+    await this.#write(item);
+    this.#items.set(id, item);
+    this.#wake();
+    return view(item);
+  }
+
+  /** Every item, in the order of the queue. */
+  list(): QueueItemView[] {
+    return this.#sorted().map(view);
+  }
+
+  /**
+   * Takes an item off the queue, or ends its task; `id` may be a prefix.
+   *
+   * @throws {TaskdError} `not_found`; `wrong_state` when it has ended or its change is being pushed.
+   */
+  async cancel(id: string): Promise<void> {
+    const item = this.#items.get(resolveTaskId(id, this.#items.keys()))!;
+    if (FINAL_STATES.has(item.state)) {
+      throw new TaskdError("wrong_state", `Cannot cancel the item ${item.id}: it is ${item.state}`);
+    }
+    if (item.task_id !== undefined) {
+      return await this.#options.engine.kill(item.task_id, "its queue item was cancelled");
+    }
+    const cancelled = this.#changed(item, { state: "cancelled", reason: "cancelled before it began" });
+    // Not begun any more from here on, whether or not it can be written.
+    this.#items.set(item.id, cancelled);
+    await this.#write(cancelled);
+  }
+
+  /** Ends dispatching; resolves once nothing of it runs any more. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#forget();
+    this.#wake();
+    await this.#dispatching;
+    await Promise.allSettled(this.#writes.values());
+  }
+
+  #sorted(): QueueItem[] {
+    return [...this.#items.values()].sort((a, b) => a.number - b.number);
+  }
+
+  #waiting(): QueueItem[] {
+    return this.#sorted().filter(({ state }) => state === "queued");
+  }
+
+  #wake(): void {
+    this.#news.resolve();
+    this.#news = Promise.withResolvers();
+  }
+
+  async #dispatch(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const news = this.#news.promise;
+      const [item] = this.#waiting();
+      const begun = item !== undefined && await this.#begin(item);
+      if (begun || signal.aborted) continue;
+      const patience = new AbortController();
+      const wait = item === undefined
+        ? news
+        : Promise.race([news, this.#options.clock.sleep(AGAIN_MS, patience.signal).catch(() => {})]);
+      await wait;
+      patience.abort();
+    }
+  }
+
+  /** Begins an item; false when that has to wait. */
+  async #begin(item: QueueItem): Promise<boolean> {
+    try {
+      const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
+      this.#follow(record);
+      // Cancelled while its task was being made.
+      if (this.#items.get(item.id)?.state === "cancelled") {
+        await this.#options.engine.kill(record.id, "its queue item was cancelled").catch(() => {});
+      }
+      return true;
+    } catch (error) {
+      if (hasCode(error, ...PASSING)) {
+        const known = this.#items.get(item.id)!;
+        // Not worth a write: the next start asks again.
+        if (known.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
+        return false;
+      }
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#change(this.#items.get(item.id)!, { state: "dead_letter", reason });
+      return true;
+    }
+  }
+
+  /** Takes over what an item's task says. */
+  #follow(record: TaskRecord): void {
+    const item = record.queue_id === undefined ? undefined : this.#items.get(record.queue_id);
+    // Any change may have freed a slot.
+    this.#wake();
+    if (item === undefined || FINAL_STATES.has(item.state)) return;
+    const { state, reason } = standing(record);
+    if (item.task_id === record.id && item.state === state) return;
+    this.#change(item, { state, task_id: record.id, ...(reason === undefined ? {} : { reason }) });
+  }
+
+  #changed(item: QueueItem, change: Partial<QueueItem>): QueueItem {
+    const { reason: _, ...kept } = item;
+    return { ...kept, ...change, updated_at: new Date(this.#options.clock.now()).toISOString() };
+  }
+
+  /** Changes an item at once, and on the disk soon: at the next start the task says it again. */
+  #change(item: QueueItem, change: Partial<QueueItem>): void {
+    const changed = this.#changed(item, change);
+    this.#items.set(item.id, changed);
+    this.#write(changed).catch((error) => {
+      this.#options.log("error", "queue_write_failed", error.message, { item: item.id });
+    });
+    if (FINAL_STATES.has(changed.state)) this.#prune();
+  }
+
+  /** Writes of one item come one after the other, so that the last one stands. */
+  #write(item: QueueItem): Promise<void> {
+    const path = `${this.#options.directory}/${item.id}.json`;
+    const before = this.#writes.get(item.id) ?? Promise.resolve();
+    const bytes = new TextEncoder().encode(`${escapeJson(JSON.stringify(item))}\n`);
+    const writing = before.catch(() => {}).then(() => writeFileAtomic(path, bytes, 0o600));
+    this.#writes.set(item.id, writing);
+    const done = () => {
+      if (this.#writes.get(item.id) === writing) this.#writes.delete(item.id);
+    };
+    writing.then(done, done);
+    return writing;
+  }
+
+  #prune(): void {
+    const ended = this.#sorted().filter(({ state }) => FINAL_STATES.has(state));
+    for (const { id } of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) {
+      if (this.#writes.has(id)) continue;
+      this.#items.delete(id);
+      removeIfPresent(`${this.#options.directory}/${id}.json`);
+    }
+  }
+}
+
+function view({ request, number: _number, v: _v, ...item }: QueueItem): QueueItemView {
+  const { id, state, queued_at, updated_at, task_id, reason } = item;
+  return {
+    id,
+    state,
+    repo: request.repo,
+    instruction: request.instruction,
+    agent: request.agent ?? "",
+    queued_at,
+    updated_at,
+    ...(task_id === undefined ? {} : { task_id }),
+    ...(reason === undefined ? {} : { reason }),
+  };
+}
