@@ -1,11 +1,9 @@
 /**
- * The environment of a profile's commands: nothing of the host's, no gateway, the egress proxy in every spelling that
- * tools read, and package managers pointed at the cache where there is one.
+ * The environment of a profile's commands: nothing of the host's, no gateway, and the egress proxy in every spelling that
+ * tools read.
  *
  * @module
  */
-
-import { cacheEnv } from "../cache/package_managers.ts";
 
 /** Variables by which programs find the egress proxy; `proxy_url` has the task's credentials. */
 export function proxyEnv(proxy_url: string): Record<string, string> {
@@ -31,12 +29,12 @@ export function proxyEnv(proxy_url: string): Record<string, string> {
 }
 
 /**
- * The whole environment of a command.
+ * The environment of a command, but for the cache.
  *
  * HOME is the sandbox's own and ends with it: what a package writes there must not become configuration of the next
  * command or of the agent.
  */
-export function setupEnv({ proxy_url, cached }: { proxy_url: string; cached: boolean }): Record<string, string> {
+export function setupEnv(proxy_url: string): Record<string, string> {
   return {
     HOME: "/tmp",
     LANG: "C.UTF-8",
@@ -45,6 +43,5 @@ export function setupEnv({ proxy_url, cached }: { proxy_url: string; cached: boo
     npm_config_update_notifier: "false",
     PIP_DISABLE_PIP_VERSION_CHECK: "1",
     ...proxyEnv(proxy_url),
-    ...cached ? cacheEnv("setup") : {},
   };
 }

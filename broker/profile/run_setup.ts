@@ -4,8 +4,8 @@
  * - Each command runs in a sandbox of its own, which has ended, with everything it started, before the next begins. It
  *   has no token for the gateway and reaches nothing but the egress proxy.
  * - A verdict is the exit code that the broker observed. Output is shown and decides nothing.
- * - Setup commands run first, then readiness commands. The first that does not pass ends the phase; what would have
- *   followed is `not_run`.
+ * - Setup commands run first, then readiness commands, which see the dependency cache read-only. The first that does
+ *   not pass ends the phase; what would have followed is `not_run`.
  * - The host writes the log and nothing else, and never below the work tree.
  *
  * @module
@@ -15,6 +15,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import type { CommandEvidence, SetupEvidence } from "../brief.ts";
 import type { CacheUse } from "../cache/dependency_cache.ts";
+import { cacheEnv } from "../cache/package_managers.ts";
 import type { Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../sandbox/runtime.ts";
 import type { Profile } from "../settings/policies.ts";
 import { setupEnv } from "./environment.ts";
@@ -97,7 +98,7 @@ export async function runSetup(options: SetupOptions): Promise<SetupResult> {
         continue;
       }
       say(`$ ${commandText(command)}`);
-      const evidence: CommandEvidence = { phase, command, ...await runCommand(command, options, log) };
+      const evidence: CommandEvidence = { phase, command, ...await runCommand(command, { phase, options, log }) };
       commands.push(evidence);
       say(`# ${verdictText(evidence)}`);
       if (evidence.status !== "passed") reason = `${phase} command ${commandText(command)} ${verdictText(evidence)}`;
@@ -125,19 +126,24 @@ async function keepCache(cache: CacheUse, say: (line: string) => void): Promise<
   }
 }
 
+interface Run {
+  phase: CommandEvidence["phase"];
+  options: SetupOptions;
+  log: SetupLog;
+}
+
 async function runCommand(
   command: readonly string[],
-  options: SetupOptions,
-  log: SetupLog,
+  run: Run,
 ): Promise<Pick<CommandEvidence, "status" | "exit_code" | "duration_ms">> {
-  const { clock, signal, runtime } = options;
+  const { clock, signal, runtime } = run.options;
   signal.throwIfAborted();
   const started_ms = clock.monotonic();
-  const sandbox = await runtime.start(specOf(command, options, log));
+  const sandbox = await runtime.start(specOf(command, run));
   const end = await endOf(sandbox, signal);
   signal.throwIfAborted();
   const duration_ms = Math.max(0, clock.monotonic() - started_ms);
-  if (end.output_truncated) log.note("# more output was discarded");
+  if (end.output_truncated) run.log.note("# more output was discarded");
   if (end.reason === "timed_out") return { status: "timed_out", duration_ms };
   // Somebody else has ended it.
   if (end.reason === "stopped") return { status: "failed", duration_ms };
@@ -160,10 +166,12 @@ async function endOf(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd>
   }
 }
 
-function specOf(command: readonly string[], options: SetupOptions, log: SetupLog): SandboxSpec {
+function specOf(command: readonly string[], { phase, options, log }: Run): SandboxSpec {
   const { task_id, work_dir, image, network, proxy_url, profile, onLine } = options;
   const { memory_bytes, max_pids, max_output_bytes } = { ...LIMITS, ...options.limits };
-  const mount = options.cache?.setup_mount;
+  const cached = options.cache?.setup_mount;
+  // What fills an entry is named by its key, and readiness commands are not.
+  const mount = cached && { ...cached, writable: phase === "setup" };
   return {
     task_id,
     work_dir,
@@ -171,7 +179,7 @@ function specOf(command: readonly string[], options: SetupOptions, log: SetupLog
       kind: "command",
       image,
       command,
-      env: setupEnv({ proxy_url, cached: mount !== undefined }),
+      env: { ...setupEnv(proxy_url), ...mount === undefined ? {} : cacheEnv(mount.writable ? "setup" : "agent") },
       mounts: mount === undefined ? [] : [mount],
       network,
       max_pids,
