@@ -1,0 +1,336 @@
+import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import type { BrokerClient } from "../../../broker/client/client.ts";
+import { checkAdmin } from "../../../broker/http/doors.ts";
+import { ROUTES } from "../../../broker/http/routes.ts";
+import { RequestRefused } from "../../../broker/http/statuses.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { headerOf, verdictOf, withBroker } from "./_broker.ts";
+
+const ORDER = JSON.stringify({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+const BOTH = { addr: "127.0.0.1:0" };
+const HTML = { "content-type": "text/html", "content-security-policy": "default-src 'self'" };
+
+async function tokenOf(client: BrokerClient): Promise<string> {
+  return (await client.uiUrl()).split("#token=")[1]!;
+}
+
+Deno.test("DNS rebinding: a Host that is not this listener's own name is 403 on every listener and route", () =>
+  withBroker(async (broker) => {
+    const token = await tokenOf(broker.client);
+    for (const port of [broker.port, broker.ui_port]) {
+      const strangers = [
+        "evil.example",
+        `evil.example:${port}`,
+        `localhost.evil.example:${port}`,
+        `127.0.0.1.evil.example:${port}`,
+        `127.0.0.1:${port + 1}`,
+        "127.0.0.1",
+        `127.0.0.2:${port}`,
+        `0.0.0.0:${port}`,
+        `localhost.:${port}`,
+        `127.0.0.1:${port}, evil.example`,
+        `user@127.0.0.1:${port}`,
+        "",
+      ];
+      for (const host of strangers) {
+        for (
+          const line of ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /ui/", "GET /nowhere", "POST /tasks"]
+        ) {
+          const more = [`Host: ${host}`, `Authorization: Bearer ${token}`];
+          const answer = await broker.ask(line, more, { port, ...(line.startsWith("POST") ? { body: ORDER } : {}) });
+          assertEquals(answer.status, 403, `${line} for ${host}`);
+        }
+      }
+    }
+    assertEquals(broker.engine.tasks.size, 0);
+  }, { ...BOTH, web: () => new Response("page", { headers: HTML }) }));
+
+Deno.test("the names of a listener are localhost, 127.0.0.1, [::1] and its own, with its port, in any case", () =>
+  withBroker(async (broker) => {
+    const { port } = broker;
+    for (const host of ["localhost", "LOCALHOST", "127.0.0.1", "[::1]"]) {
+      assertEquals((await broker.ask("GET /healthz", [`Host: ${host}:${port}`], { port })).status, 200, host);
+    }
+    assert(broker.http.addr === `localhost:${port}`);
+  }, { addr: "localhost:0" }));
+
+Deno.test("two Host headers, none, and an address in the request line of another host are refused", () =>
+  withBroker(async (broker) => {
+    const { port } = broker;
+    for (
+      const text of [
+        `GET /tasks HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nHost: evil.example\r\n\r\n`,
+        "GET /tasks HTTP/1.1\r\nX: y\r\n\r\n",
+        "GET /tasks HTTP/1.0\r\n\r\n",
+      ]
+    ) {
+      using raw = await broker.connect(port);
+      await raw.send(text);
+      const answer = await raw.response();
+      assert(answer === undefined || answer.status === 403 || answer.status === 400, `${text}: ${answer?.head}`);
+    }
+  }, BOTH));
+
+Deno.test("a page of another origin cannot post, nor read, whatever it claims to be", () =>
+  withBroker(async (broker) => {
+    const token = await tokenOf(broker.client);
+    for (const port of [broker.port, broker.ui_port]) {
+      const host = `Host: 127.0.0.1:${port}`;
+      const authorization = `Authorization: Bearer ${token}`;
+      const origins = [
+        "http://evil.example",
+        "null",
+        `https://127.0.0.1:${port}`,
+        `http://127.0.0.1:${port + 1}`,
+        `http://localhost:${port}`,
+        "http://127.0.0.1",
+        "",
+      ];
+      for (const origin of origins) {
+        const more = [host, authorization, `Origin: ${origin}`];
+        for (const type of ["application/json", "text/plain", "application/x-www-form-urlencoded"]) {
+          const answer = await broker.ask("POST /tasks", [...more, `Content-Type: ${type}`], { port, body: ORDER });
+          assertEquals(verdictOf(answer), [403, "denied"], `${origin} ${type}`);
+        }
+        assertEquals((await broker.ask("GET /tasks", more, { port })).status, 403, origin);
+        assertEquals((await broker.ask("OPTIONS /tasks", more, { port })).status, 403, origin);
+      }
+      for (const site of ["cross-site", "same-site", "x"]) {
+        const more = [host, authorization, `Sec-Fetch-Site: ${site}`];
+        assertEquals((await broker.ask("GET /tasks", more, { port })).status, 403, site);
+      }
+      const own = [host, authorization, `Origin: http://127.0.0.1:${port}`, "Sec-Fetch-Site: same-origin"];
+      assertEquals((await broker.ask("POST /tasks", own, { port, body: ORDER })).status, 202);
+      assertEquals(
+        (await broker.ask("GET /tasks", [host, authorization, "Sec-Fetch-Site: none"], { port })).status,
+        200,
+      );
+    }
+    assertEquals(broker.engine.tasks.size, 2);
+  }, BOTH));
+
+Deno.test("a browser that reaches the socket through a forwarded port is refused, a rebound name too", () =>
+  withBroker(async (broker) => {
+    for (
+      const header of [
+        "Origin: http://localhost",
+        "Origin: null",
+        "Sec-Fetch-Site: same-origin",
+        "Sec-Fetch-Site: none",
+        "Host: evil.example",
+        "Host: evil.example:8080",
+        "Host: com.",
+      ]
+    ) {
+      assertEquals(verdictOf(await broker.ask("GET /admin/ui", [header])), [403, "denied"], header);
+    }
+    for (const host of ["localhost", "localhost:8080", "d", "taskd", "127.0.0.1", "[::1]:1", "taskd.invalid"]) {
+      assertEquals((await broker.ask("GET /admin/ui", [`Host: ${host}`])).status, 200, host);
+    }
+  }));
+
+Deno.test("every route of the pages' listener is 401 without the token, whatever stands in its place", () =>
+  withBroker(async (broker) => {
+    const { client, ui_port: port, engine } = broker;
+    const { id } = await client.submit(JSON.parse(ORDER));
+    engine.asked.length = 0;
+    const token = await tokenOf(client);
+    const host = `Host: 127.0.0.1:${port}`;
+    const wrong = [
+      undefined,
+      "",
+      "Bearer",
+      "Bearer ",
+      token,
+      `Basic ${btoa(`x:${token}`)}`,
+      `Bearer ${token}x`,
+      `Bearer x${token}`,
+      `Bearer ${token.slice(0, -1)}`,
+      `Bearer ${token.toUpperCase()}`,
+      `Bearer ${token} ${token}`,
+      `Bearer "${token}"`,
+      `Bearer ${"0".repeat(64)}`,
+    ];
+    const lines = [
+      ...ROUTES.map(({ method, path }) => `${method} ${path.replace("<id>", id)}`),
+      "GET /nowhere",
+      "DELETE /tasks",
+      `GET /tasks?token=${token}`,
+      "GET //ui/",
+      "GET /UI/",
+      "GET /ui/../tasks",
+      "GET /uix",
+    ];
+    for (const line of lines) {
+      for (const authorization of line.startsWith("GET /tasks") ? wrong : wrong.slice(0, 1)) {
+        const more = [host, ...(authorization === undefined ? [] : [`Authorization: ${authorization}`])];
+        const answer = await broker.ask(line, more, { port });
+        assertEquals(verdictOf(answer), [401, "denied"], `${line} with ${authorization}`);
+        assertEquals(headerOf(answer, "www-authenticate"), 'Bearer realm="taskd"');
+      }
+    }
+    assertEquals(engine.asked, []);
+    assertEquals((await broker.ask("GET /tasks", [host, `Authorization: Bearer ${token}`], { port })).status, 200);
+  }));
+
+Deno.test("the pages themselves need no token, have a policy of their own, and nothing else of the host", () =>
+  withBroker(async (broker) => {
+    const { ui_port: port } = broker;
+    const host = [`Host: 127.0.0.1:${port}`];
+    const page = await broker.ask("GET /ui/", host, { port });
+    assertEquals([page.status, page.body], [200, "/ui/"]);
+    assertEquals(headerOf(page, "content-security-policy"), "default-src 'self'");
+    assertEquals(headerOf(page, "x-content-type-options"), "nosniff");
+    assertEquals(headerOf(await broker.ask("GET /", host, { port }), "location"), "/ui/");
+    assertEquals((await broker.ask("GET /ui/none", host, { port })).status, 404);
+    assertEquals((await broker.ask("POST /ui/", host, { port })).status, 405);
+    for (const path of ["/ui/../../etc/passwd", "/ui/%2e%2e/tasks", "/ui/..%2ftasks"]) {
+      assert((await broker.ask(`GET ${path}`, host, { port })).status >= 400, path);
+    }
+    // The pages are not on the other listeners.
+    assertEquals((await broker.ask("GET /ui/", [`Host: 127.0.0.1:${broker.port}`], { port: broker.port })).status, 404);
+  }, {
+    ...BOTH,
+    web: (path) => path === "/ui/" ? new Response(path, { headers: HTML }) : undefined,
+  }));
+
+Deno.test("the token is another at each boot, long, and in no log, no answer but the one on the socket, no file", async () => {
+  const tokens: string[] = [];
+  for (let boot = 0; boot < 2; boot++) {
+    await withBroker(async (broker) => {
+      const { client, http, log, ui_port, port, root } = broker;
+      const token = await tokenOf(client);
+      tokens.push(token);
+      assertEquals(token.length, 64);
+      assert(!http.ui_url.includes(token));
+      const host = `Host: 127.0.0.1:${ui_port}`;
+      for (const more of [[host], [host, `Authorization: Bearer ${token}`]]) {
+        for (const path of ["/tasks", "/healthz", "/nowhere", "/admin/ui", `/tasks?token=${token}`]) {
+          const { head, body } = await broker.ask(`GET ${path}`, more, { port: ui_port });
+          if (!path.includes("token=")) assert(!`${head}${body}`.includes(token), path);
+        }
+      }
+      const tcp = await broker.ask("GET /admin/ui", [`Host: 127.0.0.1:${port}`], { port });
+      assertEquals(verdictOf(tcp), [403, "denied"]);
+      assert(!log.join("\n").includes(token));
+      for await (const { name, isFile } of Deno.readDir(`${root}/audit`)) {
+        if (isFile) assert(!(await Deno.readTextFile(`${root}/audit/${name}`)).includes(token));
+      }
+    }, BOTH);
+  }
+  assertNotEquals(tokens[0], tokens[1]);
+});
+
+Deno.test("the token is compared in constant time", async () => {
+  const source = await Deno.readTextFile(new URL("../../../lib/http/bearer.ts", import.meta.url));
+  assertStringIncludes(source, "timingSafeEqual(sha256(presented");
+  for (const file of ["serve.ts", "doors.ts"]) {
+    const text = await Deno.readTextFile(new URL(`../../../broker/http/${file}`, import.meta.url));
+    assertEquals(/token *===|=== *token/.test(text), false, file);
+  }
+});
+
+Deno.test("/admin/* is for peers on this machine: another one's address, and a proxy in between, are refused", () => {
+  const request = (headers: HeadersInit = {}) => new Request("http://127.0.0.1:1/admin/pending", { headers });
+  const door = { kind: "addr", hosts: new Set<string>() } as const;
+  const from = (hostname: string) => ({ transport: "tcp", hostname, port: 1 }) as const;
+  for (const hostname of ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]) {
+    checkAdmin(request(), door, from(hostname));
+    for (const name of ["forwarded", "x-forwarded-for", "via", "x-real-ip", "x-forwarded-host"]) {
+      refused(() => checkAdmin(request({ [name]: "127.0.0.1" }), door, from(hostname)));
+    }
+  }
+  for (
+    const hostname of [
+      "192.168.66.2",
+      "10.0.0.1",
+      "::ffff:10.0.0.1",
+      "fe80::1",
+      "128.0.0.1",
+      "0.0.0.0",
+      "::",
+      "localhost",
+    ]
+  ) {
+    refused(() => checkAdmin(request(), door, from(hostname)));
+  }
+});
+
+function refused(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    assert(error instanceof RequestRefused);
+    assertEquals(error.status, 403);
+    return;
+  }
+  throw new Error("it was let in");
+}
+
+/** An address of this machine that is not loopback: what another machine's connection looks like from here. */
+const outward = Deno.networkInterfaces().find(({ family, address }) =>
+  family === "IPv4" && !address.startsWith("127.")
+);
+
+Deno.test({
+  name: "a peer that does not come over loopback submits tasks and finds every /admin route shut" +
+    (outward === undefined ? ": ignored, this machine has no other address" : ""),
+  ignore: outward === undefined,
+  fn: () =>
+    withBroker(async (broker) => {
+      const { port } = broker;
+      const address = outward!.address;
+      const ask = async (method: string, path: string, body?: string) => {
+        const response = await fetch(`http://${address}:${port}${path}`, {
+          method,
+          ...(body === undefined ? {} : { body, headers: { "content-type": "application/json" } }),
+        });
+        return { status: response.status, code: (await response.json()).code };
+      };
+      assertEquals((await ask("POST", "/tasks", ORDER)).status, 202);
+      const id = broker.engine.tasks.list()[0]!.id;
+      for (const { method, path, admin } of ROUTES) {
+        if (!admin) continue;
+        const answer = await ask(method, path.replace("<id>", id), method === "POST" ? "{}" : undefined);
+        assertEquals(answer, { status: 403, code: "denied" }, path);
+      }
+    }, { addr: `${outward?.address}:0` }),
+});
+
+Deno.test("the port behind the guard answers nobody who did not come through it", () =>
+  withBroker(async (broker) => {
+    // Every port that this process listens on but the two that are told.
+    const told = new Set([broker.port, broker.ui_port]);
+    const hidden = listeningPorts().filter((port) => !told.has(port));
+    assert(hidden.length > 0);
+    for (const port of hidden) {
+      const answer = await broker.ask("GET /tasks", [`Host: 127.0.0.1:${port}`], { port });
+      assertEquals(verdictOf(answer), [403, "denied"]);
+    }
+  }, BOTH));
+
+/** Ports on which this process listens. */
+function listeningPorts(): number[] {
+  const sockets = new Set<string>();
+  for (const { name } of Deno.readDirSync("/proc/self/fd")) {
+    try {
+      sockets.add(/^socket:\[(\d+)\]$/.exec(Deno.readLinkSync(`/proc/self/fd/${name}`))?.[1] ?? "");
+    } catch {
+      // The descriptor of this very listing is gone.
+    }
+  }
+  return Deno.readTextFileSync("/proc/self/net/tcp").split("\n").slice(1)
+    .map((line) => line.trim().split(/\s+/))
+    .filter((fields) => fields[3] === "0A" && sockets.has(fields[9]!))
+    .map((fields) => parseInt(fields[1]!.split(":")[1]!, 16));
+}
+
+Deno.test("an address that cannot be had, and one that is none, are errors; no socket is left behind", async () => {
+  const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = taken.addr;
+  for (const [addr, code] of [[`127.0.0.1:${port}`, "unavailable"], ["nonsense", "usage"]] as const) {
+    const error = await assertRejects(() => withBroker(() => Promise.resolve(), { addr }), TaskdError);
+    assertEquals(error.code, code);
+  }
+  taken.close();
+});
