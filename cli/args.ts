@@ -18,6 +18,11 @@ export class Args {
     this.#plan = plan;
   }
 
+  /** The command's name in the table. */
+  get command(): string {
+    return this.#plan.command;
+  }
+
   /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
   get store(): string {
     return this.#plan.store;

@@ -49,7 +49,7 @@ export function spendWords(spent: Spent): string {
 /** How long ago `iso` was, at `now_ms` of the wall clock. */
 export function age(iso: string, now_ms: number): string {
   const ms = Math.max(0, now_ms - Date.parse(iso));
-  return formatDuration(ms < 60_000 ? Math.floor(ms / 1_000) * 1_000 : ms);
+  return ms < 1_000 ? "0s" : formatDuration(ms < 60_000 ? Math.floor(ms / 1_000) * 1_000 : ms);
 }
 
 /** Where a task stands: its outcome once it has one. */

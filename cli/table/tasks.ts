@@ -37,8 +37,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     summary: "Give a coding agent a task",
     details:
       "The task runs in a sandbox of its own, on a copy of the repository. Its id is printed at once; then its " +
-      "stages and its spend are shown until it waits for approval or has ended. Ctrl-C leaves the task running. " +
-      "Nothing is pushed before it is approved.",
+      "stages and its spend are shown until it waits for approval or has ended. Ctrl-C leaves the task running.",
     positionals: SUBMISSION_ARGUMENTS,
     flags: [...SUBMISSION, ...FOLLOWING],
     examples: [

@@ -20,11 +20,17 @@ function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   const name = command.name;
   if (["version", "help", "completion"].includes(name)) return [];
   if (name === "serve") return [...STORE, ...SOCKET, "set the umask"];
+  if (command.uses === "broker") return isSubmission(command) ? [...SOCKET, NAMED[0]!] : [...SOCKET];
   if (name.startsWith("session ") || name === "watch") return [...SOCKET];
   if (name === "create") return [...STORE, NAMED[0]!];
   if (name === "export") return route === "socket" ? [...STORE, ...SOCKET, ...NAMED] : [...STORE, ...NAMED];
   if (["path", "verify", "copy-store"].includes(name) || route === "store") return [...STORE];
   return [...SOCKET];
+}
+
+/** Takes an instruction, which may be in a file. */
+function isSubmission({ name }: CommandSpec): boolean {
+  return name === "submit" || name === "queue add";
 }
 
 const SAMPLES: Record<PositionalSpec["kind"], string> = {
@@ -42,8 +48,11 @@ const SAMPLES: Record<PositionalSpec["kind"], string> = {
 type Where = "directory" | "bucket";
 
 function words(command: CommandSpec, where: Where): string[] {
-  const flags = command.flags.filter((flag) => flag.required).flatMap((flag) => [`--${flag.name}`, "v1"]);
+  const flags = command.flags.filter((flag) => flag.required).flatMap((
+    flag,
+  ) => [`--${flag.name}`, flag.kind === "duration" ? "1h" : "v1"]);
   if (command.name === "create") flags.push("--from", "named");
+  if (isSubmission(command)) flags.push("--file", "named");
   const named = command.positionals.map(({ name, kind }) =>
     name === "target" && where === "bucket" ? "s3://bucket/copy" : SAMPLES[kind]
   );
@@ -67,7 +76,8 @@ async function probe(command: CommandSpec, route: "store" | "socket", where: Whe
       : ["--store", "s3://bucket/store", "-s3-endpoint", `http://127.0.0.1:${server.addr.port}`, "-workspace", "store"];
     const main = new URL("./support/probe_main.ts", import.meta.url).pathname;
     const args = ["run", ...launchFlags(), main, "--json", ...store, ...socket, ...words(command, where)];
-    const env = { HOME: base, AWS_ACCESS_KEY_ID: "id", DENO_DIR: await denoDirectory() };
+    const broker = { BROKER_SOCKET: `${base}/store/taskd.sock` };
+    const env = { ...broker, HOME: base, AWS_ACCESS_KEY_ID: "id", DENO_DIR: await denoDirectory() };
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd: base, env }).output();
     const text = new TextDecoder().decode(stdout);
     assertEquals(code, 0, `${text}${new TextDecoder().decode(stderr)}`);
@@ -95,7 +105,8 @@ async function denoDirectory(): Promise<string> {
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-for (const command of COMMANDS) {
+// What commands of the home directory may touch depends on the settings: they have tests of their own.
+for (const command of COMMANDS.filter(({ uses }) => uses !== "home")) {
   for (const route of command.uses === "branches" ? ["store", "socket"] as const : ["store"] as const) {
     const how = command.uses === "branches" ? ` (on the ${route})` : "";
     Deno.test(`${command.name}${how} can do what it needs and is refused everything else`, async () => {
@@ -104,7 +115,7 @@ for (const command of COMMANDS) {
   }
 }
 
-for (const command of COMMANDS.filter(({ uses }) => uses !== "nothing" && uses !== "daemon")) {
+for (const command of COMMANDS.filter(({ uses }) => ["store", "stores", "branches", "serve"].includes(uses))) {
   const how = command.uses === "stores" ? "to a bucket" : "on a bucket";
   Deno.test(`${command.name} ${how} reaches its one server and what the SDK asks for beside that, nothing else`, async () => {
     await compare(command, "store", "bucket");

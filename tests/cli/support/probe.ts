@@ -10,6 +10,7 @@ import { readFileSync, statfsSync } from "node:fs";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import type { Args } from "../../../cli/args.ts";
+import { findCommand } from "../../../cli/commands.ts";
 
 /** How each attempt ended: `done`, `refused` by a permission, or the error it got past the permissions with. */
 export type ProbeReport = { inside: Record<string, string>; outside: Record<string, string> };
@@ -104,11 +105,16 @@ function outsideAttempts(base: string): Record<string, Attempt> {
 /** Makes every attempt. */
 export async function run(args: Args): Promise<ProbeReport> {
   // Commands that know no store are tried with places that any process could use.
-  const store = args.workspace || args.optional("source") || "/tmp/store";
+  const store = args.workspace || args.optional("source") || brokerFolder(args) || "/tmp/store";
   const [hostname, port] = (args.s3?.access.net[0] ?? "127.0.0.1:8991").split(":");
   const server = { hostname: hostname!, port: Number(port) };
   const inside = await attemptAll(insideAttempts(store, args.socket || `${store}/taskd.sock`, server));
   return { inside, outside: await attemptAll(outsideAttempts(store.slice(0, store.lastIndexOf("/")))) };
+}
+
+/** Where the broker's socket is, for commands that ask it. */
+function brokerFolder(args: Args): string | undefined {
+  return findCommand(args.command)?.uses === "broker" ? args.broker.socket.replace(/\/[^/]*$/, "") : undefined;
 }
 
 /** Not used: the report is read as JSON. */

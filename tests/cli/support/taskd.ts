@@ -21,6 +21,8 @@ export interface Place extends AsyncDisposable {
   store: string;
   /** Runs `taskd <words>` there. */
   taskd(...words: string[]): Promise<Outcome>;
+  /** Runs `taskd <words>` there with `input` on its stdin. */
+  taskdWith(input: string, ...words: string[]): Promise<Outcome>;
   /** Runs `taskd <words> --json` and returns its object; fails unless the exit status is `code`, 0 by default. */
   json(words: string[], code?: number): Promise<Record<string, unknown>>;
   /** Starts `taskd <words>` and leaves it running, its streams piped. */
@@ -41,23 +43,28 @@ export interface PlaceOptions {
 export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   const store = options.store ?? `${base}/store`;
-  const command = (words: string[]) =>
+  const command = (words: string[], stdin: "null" | "piped" = "null") =>
     new Deno.Command(Deno.execPath(), {
       args: ["run", ...launchFlags(), MAIN, ...words],
       cwd: base,
       env: { BSTORE_STORE: store, NO_COLOR: "1", ...options.env?.(base) },
-      stdin: "null",
+      stdin,
       stdout: "piped",
       stderr: "piped",
     });
-  const taskd = async (...words: string[]) => {
-    const { code, stdout, stderr } = await command(words).output();
+  const outcome = ({ code, stdout, stderr }: Deno.CommandOutput) => {
     return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
   };
+  const taskd = async (...words: string[]) => outcome(await command(words).output());
   return {
     base,
     store,
     taskd,
+    taskdWith: async (input, ...words) => {
+      const child = command(words, "piped").spawn();
+      await new Blob([input]).stream().pipeTo(child.stdin);
+      return outcome(await child.output());
+    },
     json: async (words, code = 0) => {
       const outcome = await taskd(...words, "--json");
       if (outcome.code !== code) throw new Error(`taskd ${words.join(" ")}: ${JSON.stringify(outcome)}`);
