@@ -103,7 +103,7 @@ export class TaskWork {
     let move: Move;
     try {
       const staged = await this.#stage();
-      setup = await this.#setUp();
+      setup = await this.#setUp(staged);
       await this.#runAgent(setup);
       move = await this.#collect(staged);
     } catch (error) {
@@ -143,7 +143,7 @@ export class TaskWork {
     return staged;
   }
 
-  async #setUp(): Promise<SetupResult | undefined> {
+  async #setUp(staged: StagedRepository): Promise<SetupResult | undefined> {
     const { proxy, setup, resolved } = this.#parts;
     const { profile, url, extra } = this.#plan;
     const { id, record } = this.task;
@@ -158,6 +158,8 @@ export class TaskWork {
         repo: url,
         profile,
         work_dir: this.#places.work_dir,
+        git_dir: staged.git_dir,
+        base_commit: staged.base_commit,
         proxy_url: this.#egress.url,
         log_path: auditPlaces(resolved.settings.audit_root, id).setup_log,
         ...(record.platform === undefined ? {} : { platform: record.platform }),
@@ -211,6 +213,7 @@ export class TaskWork {
         token: lease.token,
         proxy_url: this.#egress!.url,
         mounts: setup?.mounts ?? [],
+        env: setup?.env ?? {},
       });
       const sandbox = await runtime.start({
         task_id: this.task.id,

@@ -30,6 +30,8 @@ export interface WorkloadOf {
   proxy_url: string;
   /** More that the agent may see. */
   mounts: CommandWorkload["mounts"];
+  /** Variables besides the agent's own, which go before them. */
+  env: Readonly<Record<string, string>>;
 }
 
 /**
@@ -39,7 +41,7 @@ export interface WorkloadOf {
  */
 export async function sandboxWorkload(
   { runtime, gateway_url, resolved }: Pick<EngineParts, "runtime" | "gateway_url" | "resolved">,
-  { plan, record, places, token, proxy_url, mounts }: WorkloadOf,
+  { plan, record, places, token, proxy_url, mounts, env }: WorkloadOf,
 ): Promise<Workload> {
   const { model, agent } = plan;
   const { instruction } = record;
@@ -60,7 +62,7 @@ export async function sandboxWorkload(
     kind: "command",
     image: settings.sandbox_image,
     command: launch.command,
-    env: { ...proxyEnv(proxy_url, gateway_url), ...launch.env },
+    env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...launch.env },
     mounts: [{ source: places.home_dir, target: AGENT_HOME, writable: true }, ...mounts],
     network: settings.network,
     max_pids: MAX_PIDS,

@@ -1,0 +1,71 @@
+/**
+ * The setup phase as the engine asks for it: the profile's commands together with the repository's dependency cache.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import type { DependencyCache } from "../cache/dependency_cache.ts";
+import { findLockfiles } from "../cache/lockfiles.ts";
+import { cacheEnv } from "../cache/package_managers.ts";
+import type { Git } from "../git/git.ts";
+import { runSetup } from "../profile/run_setup.ts";
+import type { SandboxRuntime } from "../sandbox/runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import type { SetupRequest, SetupResult } from "./parts.ts";
+
+/** What a setup phase is made of. */
+export interface SetupParts {
+  settings: Settings;
+  runtime: SandboxRuntime;
+  /** The runtime's version: it may decide what package managers download. */
+  runtime_version: string;
+  cache: DependencyCache;
+  git: Git;
+  clock: Clock;
+}
+
+/** Runs setup phases; see {@linkcode SetupRequest}. */
+export function setupRunner(parts: SetupParts): (request: SetupRequest) => Promise<SetupResult> {
+  const { settings, runtime, cache, git, clock } = parts;
+  return async (request) => {
+    const { profile, repo, git_dir, base_commit, platform, signal } = request;
+    const use = await cache.use({
+      repo: repo.canonical,
+      lockfiles: profile.cache ? await findLockfiles(git, { git_dir, commit: base_commit, signal }) : [],
+      toolchain: `${runtime.name} ${parts.runtime_version}`,
+      arch: platform ?? Deno.build.arch,
+      setup_commands: profile.setup,
+      image: settings.sandbox_image,
+      wanted: profile.cache,
+      signal,
+    });
+    try {
+      const { task_id, work_dir, proxy_url, log_path, onLine } = request;
+      const result = await runSetup({
+        task_id,
+        profile,
+        work_dir,
+        runtime,
+        image: settings.sandbox_image,
+        network: settings.network,
+        proxy_url,
+        cache: use,
+        log_path,
+        signal,
+        onLine,
+        clock,
+      });
+      const { agent_mount } = use;
+      return {
+        ...result,
+        mounts: agent_mount === undefined ? [] : [agent_mount],
+        env: agent_mount === undefined ? {} : cacheEnv("agent"),
+        release: () => use.release(),
+      };
+    } catch (error) {
+      await use.release();
+      throw error;
+    }
+  };
+}

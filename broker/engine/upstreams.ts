@@ -1,0 +1,76 @@
+/**
+ * Where each lane leads and how it is paid, from the settings and the operator's credentials. Keys go from here into the
+ * gateway and nowhere else.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { type Lane, LANES } from "../agents.ts";
+import type { UpstreamOptions } from "../gateway/upstream.ts";
+import { type ApiKey, apiKey, KEY_VARIABLES } from "../settings/keys.ts";
+import type { ResolvedSettings } from "../settings/load.ts";
+import { oauthPath, Subscription, type SubscriptionLane } from "../settings/oauth.ts";
+import { readPrivateFile } from "../settings/private_file.ts";
+import type { VendorAuth } from "../settings/settings.ts";
+
+/** Where subscriptions of vendor_b are served; a key's requests go to `upstreams.vendor_b`. */
+const VENDOR_B_SUBSCRIPTION = { base_url: "https://chatgpt.com", base_path: "/backend-api/codex" } as const;
+
+/** What the lanes are made of. */
+export interface LaneSources {
+  resolved: ResolvedSettings;
+  home: string;
+  env: (name: string) => string | undefined;
+  /** What api-keys.env has. */
+  key_file: ReadonlyMap<string, string>;
+  clock: Clock;
+}
+
+/** The lanes, and what they lack. */
+export interface Lanes {
+  upstreams: Partial<Record<Lane, UpstreamOptions>>;
+  /** Texts that no log may show. */
+  secrets: string[];
+  /** Says what keeps a lane from being paid; undefined when nothing does. */
+  credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
+}
+
+/** Puts the lanes together; throws `invalid_config` for a key that is none. */
+export function openLanes(sources: LaneSources): Lanes {
+  const { resolved, home, env, key_file, clock } = sources;
+  const { settings } = resolved;
+  const compat_variable = settings.compat.api_key_env;
+  const keys = new Map<Lane, ApiKey | undefined>(
+    LANES.map((lane) => [lane, apiKey(lane, { env, file: key_file, compat_variable })]),
+  );
+  const upstreams: Lanes["upstreams"] = {};
+  for (const lane of ["vendor_a", "vendor_b", "vendor_c"] as const) {
+    const base_url = settings.upstreams[lane];
+    if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
+      const source = new Subscription(lane, { home, clock });
+      const own = lane === "vendor_b" && resolved.sources.get("upstreams.vendor_b") === "default";
+      upstreams[lane] = { base_url, subscription: { source, ...(own ? VENDOR_B_SUBSCRIPTION : {}) } };
+    } else {
+      const key = keys.get(lane);
+      if (key !== undefined) upstreams[lane] = { base_url, api_key: key.secret };
+    }
+  }
+  const { base_url, base_path } = settings.compat;
+  if (base_url !== "") upstreams.compat = { base_url, base_path, api_key: keys.get("compat")?.secret ?? "" };
+  return {
+    upstreams,
+    secrets: [...keys.values()].flatMap((key) => key?.secret ?? []),
+    async credentialProblem(lane, auth) {
+      if (auth === "subscription") return await subscriptionProblem(home, lane as SubscriptionLane);
+      if (keys.get(lane) !== undefined || (lane === "compat" && compat_variable === "")) return undefined;
+      const variable = lane === "compat" ? compat_variable : KEY_VARIABLES[lane][0]!;
+      return `${variable} is neither in the environment nor in ~/.taskd/api-keys.env`;
+    },
+  };
+}
+
+async function subscriptionProblem(home: string, lane: SubscriptionLane): Promise<string | undefined> {
+  const path = oauthPath(home, lane);
+  return await readPrivateFile(path, "secret") === undefined ? `there is no ${path}` : undefined;
+}

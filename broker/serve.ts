@@ -1,0 +1,316 @@
+/**
+ * The task broker: one process that serves the tasks of one home directory.
+ *
+ * It starts in an order that cannot hurt another broker and leaves nothing behind when a step fails: the lock, the
+ * configuration, what an earlier broker left running, the network, the gateway and the proxy, the tasks, and only then
+ * the listeners that people use. It stops in the opposite order.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
+import { fileError, fileErrorCode } from "../lib/fs.ts";
+import { VERSION } from "../lib/version.ts";
+import { Admission } from "./admission/admission.ts";
+import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
+import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
+import { Engine } from "./engine/engine.ts";
+import type { EngineParts } from "./engine/parts.ts";
+import { setupRunner } from "./engine/setup.ts";
+import { openLanes } from "./engine/upstreams.ts";
+import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+import { parsePriceFile, PriceBook } from "./gateway/prices.ts";
+import { HOST_VARIABLES, TOKEN_VARIABLES } from "./git/credentials.ts";
+import { Git } from "./git/git.ts";
+import { Gh, GH_PATHS } from "./host/gh.ts";
+import { type RunningHttp, serveHttp } from "./http/serve.ts";
+import { createLog, type Log } from "./log.ts";
+import type { SandboxRuntime } from "./sandbox/runtime.ts";
+import { readKeys } from "./settings/keys.ts";
+import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
+import { readPrivateFile } from "./settings/private_file.ts";
+import { startWarnings } from "./settings/warnings.ts";
+import { claimHome } from "./setup/lifecycle.ts";
+import { TaskStore } from "./task/task_store.ts";
+
+/** Options of {@linkcode serveBroker}. */
+export interface ServeBrokerOptions {
+  /** The user's home directory, absolute; `~/.taskd` must exist. */
+  home: string;
+  /** A variable of the operator's environment. */
+  env: (name: string) => string | undefined;
+  /** Takes a line of the log. */
+  write: (line: string) => void;
+  /** Whether a person reads the log: lines in place of JSON, unless `log_json`. */
+  terminal?: boolean;
+  /** Begins a stop. */
+  signal?: AbortSignal;
+  /** Time, by default the system's. */
+  clock?: Clock;
+  /** Randomness for ids, tokens and passwords, by default the system's. */
+  random?: RandomBytes;
+  /** Other parts, for tests. */
+  overrides?: BrokerOverrides;
+}
+
+/** What can be put in a part's place. */
+export interface BrokerOverrides {
+  /** In place of the one that the settings name. */
+  runtime?: SandboxRuntime;
+  /** In place of gh's usual places. */
+  gh_paths?: readonly string[];
+  /** How the proxy looks names up and connects. */
+  egress?: Pick<EgressProxyOptions, "resolve" | "connect" | "timeouts" | "limits">;
+  /** Bounds of the gateway. */
+  gateway?: Pick<GatewayOptions, "limits" | "timeouts">;
+  ci?: EngineParts["ci"];
+  queue?: EngineParts["queue"];
+  notify?: EngineParts["notify"];
+}
+
+/** A broker that serves. */
+export interface RunningBroker {
+  /** Path of the unix socket. */
+  readonly socket: string;
+  /** `host:port` of the TCP listener, when there is one. */
+  readonly addr?: string;
+  /** Address of the web pages, without the token that they need. */
+  readonly ui_url: string;
+  readonly engine: Engine;
+  readonly resolved: ResolvedSettings;
+  /** Resolves once it has stopped. */
+  readonly finished: Promise<void>;
+  /** Ends what runs, keeps what waits for a person, and resolves with {@linkcode RunningBroker.finished}. */
+  stop(): Promise<void>;
+}
+
+/** Variables that clone, push and gh may need. */
+const CREDENTIAL_VARIABLES = [...HOST_VARIABLES, ...TOKEN_VARIABLES, "SSH_AUTH_SOCK"] as const;
+
+/**
+ * Serves until it is told to stop.
+ *
+ * @throws {TaskdError} `broker_running` when another broker serves this home; `invalid_config` with its place; else what
+ * is wrong with the step that failed. Nothing is left behind then.
+ */
+export async function serveBroker(options: ServeBrokerOptions): Promise<RunningBroker> {
+  const { home, env, signal, clock = systemClock, random = systemRandom, overrides = {} } = options;
+  await using cleanup = new AsyncDisposableStack();
+  const lock = await claimHome(home, clock);
+  cleanup.defer(() => lock.release());
+
+  const resolved = await loadSettings({ home, env });
+  const { settings } = resolved;
+  const { log, hide } = createLog({
+    json: settings.log_json || options.terminal !== true,
+    clock,
+    write: options.write,
+  });
+  const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock });
+  for (const secret of lanes.secrets) hide(secret);
+  for (const name of TOKEN_VARIABLES) hide(env(name) ?? "");
+  for (const warning of startWarnings(settings)) log("warn", "configuration", warning);
+  const prices = await openPrices(home, resolved, clock);
+  const empty_dir = await emptyDirectory(`${taskdHome(home)}/empty`);
+  const git = new Git({ home: empty_dir, clock });
+  await git.version();
+  const tasks = await TaskStore.open(settings.audit_root, { clock, random });
+  cleanup.defer(() => tasks.close());
+
+  const runtime = overrides.runtime ?? await openTheRuntime(options, resolved, log);
+  const runtime_version = await runtime.version();
+  const swept = await runtime.sweep(new Set());
+  if (swept.length > 0) log("warn", "sandboxes_swept", `ended ${swept.length} sandboxes of an earlier broker`);
+  const cache = await DependencyCache.open({
+    cache_root: settings.cache_root,
+    quota_bytes: quotaBytes(settings.cache_quota_gb),
+    clock,
+    random,
+    onWarning: (message) => log("warn", "cache", message),
+  });
+  cleanup.defer(() => cache.close());
+  cleanup.defer(() => runtime.close());
+  const { listen } = await runtime.prepare();
+  // Settlements come when there are tasks, and tasks when there is an engine.
+  let engine: Engine | undefined = undefined as Engine | undefined;
+  const gateway = await Gateway.start({
+    hostname: listen.hostname,
+    port: listen.gateway_port,
+    upstreams: lanes.upstreams,
+    prices,
+    clock,
+    random,
+    log: (line) => log("error", "gateway", line),
+    onSettled: (lease, settlement) => engine?.settled(lease, settlement),
+    ...overrides.gateway,
+  });
+  cleanup.defer(() => gateway.close());
+  const proxy = EgressProxy.listen({ hostname: listen.hostname, port: listen.proxy_port }, {
+    clock,
+    random,
+    egress: resolved.egress,
+    log_dir: settings.squid_run_dir,
+    ...overrides.egress,
+  });
+  cleanup.defer(() => proxy.close());
+  const admission = await Admission.open({
+    audit_root: settings.audit_root,
+    settings,
+    clock,
+    log: (line) => log("warn", "admission", line),
+  });
+  cleanup.defer(() => admission.close());
+  for (const warning of admission.warnings) log("warn", "admission", warning);
+
+  const gh_path = firstFile(overrides.gh_paths ?? GH_PATHS);
+  const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
+  engine = await Engine.open({
+    resolved,
+    tasks,
+    git,
+    runtime,
+    gateway,
+    gateway_url: httpUrl(gateway.address),
+    proxy,
+    admission,
+    credentials: { env: operator_env, ...(gh_path === undefined ? {} : { gh_path }) },
+    ...(gh_path === undefined
+      ? {}
+      : { code_host: new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock }) }),
+    credentialProblem: lanes.credentialProblem,
+    setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
+    ...(overrides.notify === undefined ? {} : { notify: overrides.notify }),
+    ...(overrides.ci === undefined ? {} : { ci: overrides.ci }),
+    ...(overrides.queue === undefined ? {} : { queue: overrides.queue }),
+    log,
+    clock,
+  });
+  cleanup.defer(() => engine?.stop());
+  const http = await serveHttp({
+    engine,
+    socket: settings.broker.socket,
+    ...(settings.broker.addr === "" ? {} : { addr: settings.broker.addr }),
+    log: (line) => log("error", "http", line),
+    clock,
+    random,
+  });
+  cleanup.defer(() => http.close());
+  lock.update({ socket: http.socket });
+  const addresses = { socket: http.socket, addr: http.addr, ui_url: http.ui_url, runtime: runtime.name };
+  log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
+  return new Broker({ engine, resolved, http, log, ...(signal === undefined ? {} : { signal }) }, cleanup.move());
+}
+
+interface BrokerParts {
+  engine: Engine;
+  resolved: ResolvedSettings;
+  http: RunningHttp;
+  log: Log;
+  signal?: AbortSignal;
+}
+
+class Broker implements RunningBroker {
+  readonly socket: string;
+  readonly addr?: string;
+  readonly ui_url: string;
+  readonly engine: Engine;
+  readonly resolved: ResolvedSettings;
+  readonly finished: Promise<void>;
+  readonly #stop = Promise.withResolvers<void>();
+
+  constructor({ engine, resolved, http, log, signal }: BrokerParts, cleanup: AsyncDisposableStack) {
+    this.engine = engine;
+    this.resolved = resolved;
+    this.socket = http.socket;
+    if (http.addr !== undefined) this.addr = http.addr;
+    this.ui_url = http.ui_url;
+    this.finished = this.#stop.promise.then(async () => {
+      log("info", "broker_stopping", "stopping: tasks that run are ended, those at the gate are kept");
+      http.stopAccepting();
+      // Before the streams are cut, so that whoever follows a task sees how it ended.
+      await engine.stop();
+      await cleanup.disposeAsync();
+      log("info", "broker_stopped", "stopped");
+    });
+    if (signal?.aborted) this.#stop.resolve();
+    signal?.addEventListener("abort", () => this.#stop.resolve(), { once: true });
+  }
+
+  stop(): Promise<void> {
+    this.#stop.resolve();
+    return this.finished;
+  }
+}
+
+/** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */
+async function openTheRuntime(
+  { home, env, clock = systemClock, signal }: ServeBrokerOptions,
+  { settings }: ResolvedSettings,
+  log: Log,
+): Promise<SandboxRuntime> {
+  const { openRuntime } = await import("./sandbox/open.ts");
+  return await openRuntime({
+    settings,
+    owner: ownerOf(home),
+    env,
+    deno_path: Deno.execPath(),
+    deno_cache_dir: denoCache(home, env),
+    clock,
+    onWarning: (message) => log("warn", "runtime", message),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}
+
+/** The same after every start: by it a broker knows the sandboxes of its predecessor. */
+export function ownerOf(home: string): string {
+  return createHash("sha256").update(`taskd ${Deno.realPathSync(taskdHome(home))}`).digest("hex").slice(0, 32);
+}
+
+/** Where deno keeps what it has compiled, by deno's own rule. */
+function denoCache(home: string, env: (name: string) => string | undefined): string {
+  const own = env("DENO_DIR");
+  if (own?.startsWith("/")) return own;
+  if (Deno.build.os === "darwin") return `${home}/Library/Caches/deno`;
+  const caches = env("XDG_CACHE_HOME");
+  return `${caches?.startsWith("/") ? caches : `${home}/.cache`}/deno`;
+}
+
+async function openPrices(home: string, { settings }: ResolvedSettings, clock: Clock): Promise<PriceBook> {
+  const path = `${taskdHome(home)}/prices.json`;
+  const text = await readPrivateFile(path, "own");
+  return new PriceBook({
+    now: () => clock.now(),
+    compat: settings.compat.prices,
+    ...(text === undefined ? {} : { overrides: parsePriceFile(text, path) }),
+  });
+}
+
+/** HOME and working directory of git and gh: a file in it would have its say. */
+async function emptyDirectory(path: string): Promise<string> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot empty ${path}`);
+  }
+  try {
+    await Deno.mkdir(path, { mode: 0o500 });
+    return path;
+  } catch (error) {
+    throw fileError(error, `Cannot make ${path}`);
+  }
+}
+
+function firstFile(paths: readonly string[]): string | undefined {
+  return paths.find((path) => {
+    try {
+      return Deno.statSync(path).isFile;
+    } catch {
+      return false;
+    }
+  });
+}
+
+function httpUrl({ hostname, port }: { hostname: string; port: number }): string {
+  return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
+}
