@@ -2,7 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
 import { hasCode } from "../../../lib/errors.ts";
 import { someOrder } from "../task/lives.ts";
-import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, someId, START } from "./_admission.ts";
+import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, someId, START } from "./site.ts";
 
 const ended_at = "2026-01-01T00:00:00.000Z";
 

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { nextTurn } from "../../../lib/clock.ts";
 import { traceFiles } from "../../../broker/admission/traces.ts";
 import { mountReadOnlyView, whyNotMountable, withMount } from "../../support/mounts.ts";
-import { DAY_MS, figures, HOUR_MS, refusal, Site, someId } from "./_admission.ts";
+import { DAY_MS, figures, HOUR_MS, refusal, Site, someId } from "./site.ts";
 
 const ON = { global_budget_usd: 10, global_max_tasks: 10 };
 const unmountable = await whyNotMountable("tmpfs");
