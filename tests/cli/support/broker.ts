@@ -262,6 +262,8 @@ function briefOf({ id, instruction, repo, agent }: TaskRecord, second_look: stri
 export interface BrokerHost extends Place {
   engine: ScriptedEngine;
   socket: string;
+  /** What a call finds in its environment. */
+  env: Record<string, string>;
   /** Stops the broker and starts another one on the same tasks. */
   restart(): Promise<void>;
   /** Stops the broker for good. */
@@ -270,12 +272,11 @@ export interface BrokerHost extends Place {
 
 /** Starts a broker in this process; `taskd` finds it by the variable of the environment. */
 export async function makeBrokerHost(): Promise<BrokerHost> {
-  let socket = "";
   const deno_dir = await denoDirectory();
-  const place = await makePlace({
-    env: (base) => ({ HOME: `${base}/home`, DENO_DIR: deno_dir, BROKER_SOCKET: socket = `${base}/run/broker.sock` }),
-  });
-  socket = `${place.base}/run/broker.sock`;
+  const socketOf = (base: string) => `${base}/run/broker.sock`;
+  const envOf = (base: string) => ({ HOME: `${base}/home`, DENO_DIR: deno_dir, BROKER_SOCKET: socketOf(base) });
+  const place = await makePlace({ env: envOf });
+  const socket = socketOf(place.base);
   await Deno.mkdir(`${place.base}/home/.taskd`, { recursive: true, mode: 0o700 });
   const engine = new ScriptedEngine(await TaskStore.open(`${place.base}/audit`));
   const serve = () =>
@@ -294,6 +295,7 @@ export async function makeBrokerHost(): Promise<BrokerHost> {
     ...place,
     engine,
     socket,
+    env: envOf(place.base),
     stop,
     restart: async () => {
       await stop();
