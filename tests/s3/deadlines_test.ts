@@ -4,7 +4,7 @@ import { S3Backend } from "../../lib/backend/s3.ts";
 import { FaultProxy, type ProxiedRequest, type ProxyFault } from "../support/fault_proxy.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { backendOptions, emptyS3, type S3Server } from "../support/s3_server.ts";
-import { ManualClock } from "./_manual_clock.ts";
+import { VirtualClock } from "../support/clock.ts";
 
 const MIB = 1024 * 1024;
 const MINUTE_MS = 60_000;
@@ -18,7 +18,7 @@ Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 /** A backend whose requests pass a proxy and whose time stands still. */
 interface Staged extends AsyncDisposable {
   backend: S3Backend;
-  clock: ManualClock;
+  clock: VirtualClock;
   proxy: FaultProxy;
   /** Resolves with the first request that `fault` befell. */
   befell(fault: ProxyFault, which?: (request: ProxiedRequest) => boolean): Promise<ProxiedRequest>;
@@ -27,7 +27,7 @@ interface Staged extends AsyncDisposable {
 async function staged(): Promise<Staged> {
   const inner = await emptyS3(server);
   const proxy = new FaultProxy(server.endpoint);
-  const clock = new ManualClock();
+  const clock = new VirtualClock();
   const place = { ...server, endpoint: proxy.endpoint };
   const backend = await S3Backend.open({ ...backendOptions(place, inner.prefix), clock });
   return {

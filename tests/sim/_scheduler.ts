@@ -8,7 +8,7 @@
 
 import type { Backend, Body, ObjectBody, ObjectInfo, ObjectStream } from "../../lib/backend/backend.ts";
 import type { SeededRandom } from "../support/writers/random.ts";
-import type { VirtualClock } from "./_clock.ts";
+import type { VirtualClock } from "../support/clock.ts";
 
 /** An actor that does nothing for this long in real time is stuck: a defect of the engine or of this file. */
 const STUCK_MS = 10_000;

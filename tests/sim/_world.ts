@@ -13,7 +13,7 @@ import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import { VirtualClock } from "./_clock.ts";
+import { VirtualClock } from "../support/clock.ts";
 import { type Actor, Scheduler, TurnBackend } from "./_scheduler.ts";
 import { contentAt } from "./scenarios.ts";
 

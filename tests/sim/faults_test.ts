@@ -4,7 +4,7 @@ import { type BackendCall, type Fault, FaultyBackend, seededFaults } from "../..
 import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
 import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import { VirtualClock } from "./_clock.ts";
+import { VirtualClock } from "../support/clock.ts";
 import { Actor, TurnBackend } from "./_scheduler.ts";
 import {
   assertAfter,

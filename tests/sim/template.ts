@@ -7,7 +7,7 @@
 import type { Backend } from "../../lib/backend/backend.ts";
 import { MemoryBackend } from "../../lib/backend/memory.ts";
 import { Store } from "../../lib/store/store.ts";
-import type { VirtualClock } from "./_clock.ts";
+import type { VirtualClock } from "../support/clock.ts";
 import { prepare } from "./scenarios.ts";
 
 /** A prepared store in memory with its workspace on disk. */

@@ -11,7 +11,8 @@ import type { Clock } from "../../lib/clock.ts";
 export class VirtualClock implements Clock {
   #monotonic_ms = 1_000;
   #offset_ms: number;
-  #sleepers = new Set<{ due_ms: number; wake: () => void }>();
+  #sleepers = new Set<{ ms: number; due_ms: number; wake: () => void }>();
+  #awaited: { ms: number; wake: () => void }[] = [];
 
   /** Begins at this wall-clock time. */
   constructor(now_ms = Date.UTC(2026, 0, 1)) {
@@ -41,6 +42,7 @@ export class VirtualClock implements Clock {
         reject(signal!.reason);
       };
       const sleeper = {
+        ms,
         due_ms: this.#monotonic_ms + ms,
         wake: () => {
           end();
@@ -49,7 +51,18 @@ export class VirtualClock implements Clock {
       };
       this.#sleepers.add(sleeper);
       signal?.addEventListener("abort", onAbort, { once: true });
+      for (const awaited of this.#awaited.filter((awaited) => awaited.ms === ms)) awaited.wake();
     });
+  }
+
+  /** How long each sleeper asked to sleep, shortest first. */
+  get sleeping(): number[] {
+    return [...this.#sleepers].map(({ ms }) => ms).sort((a, b) => a - b);
+  }
+
+  /** Resolves when somebody sleeps who asked for exactly `ms`. */
+  async sleeper(ms: number): Promise<void> {
+    if (!this.sleeping.includes(ms)) await new Promise<void>((wake) => this.#awaited.push({ ms, wake }));
   }
 
   /** How many wait. */
