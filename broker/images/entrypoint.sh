@@ -1,0 +1,68 @@
+#!/bin/sh
+# The first program of a sandbox: leaves two destinations of the network, gives up every
+# privilege for good and becomes the agent. Whatever fails here ends the sandbox before the
+# agent has begun.
+#
+#   taskd-entrypoint <gateway> <port,port> <uid:gid> <program> [argument...]
+#
+# Exit codes of its own: 121 before the agent has begun, 122 when it was out of memory.
+set -eu
+
+# The second part, already without privileges: runs the agent and says whether its end was the
+# kernel's doing. Signals reach the agent directly; this shell only must not end before it.
+if [ "${1:-}" = --run ]; then
+  shift
+  trap : TERM INT HUP
+  set +e
+  "$@"
+  code=$?
+  kills=$(awk '$1 == "oom_kill" { print $2 }' /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2>/dev/null)
+  if [ "$code" -eq 137 ] && [ "${kills:-0}" -gt 0 ]; then exit 122; fi
+  exit "$code"
+fi
+
+PATH_BEFORE=${PATH:-/usr/local/bin:/usr/bin:/bin}
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+
+fail() {
+  echo "taskd-entrypoint: $1" >&2
+  exit 121
+}
+
+[ $# -ge 4 ] || fail "it is started by the broker, with the gateway, ports, user and program"
+gateway=$1 ports=$2 user=$3
+shift 3
+case $gateway in
+*[!0-9a-fA-F.:]*) fail "the gateway is no address" ;;
+*:*) family=ip6 ;;
+*) family=ip ;;
+esac
+case $ports in *[!0-9,]* | '') fail "the ports are no numbers" ;; esac
+case $user in *[!0-9:]* | 0:* | *:0 | :* | *:) fail "the user is not one without privileges" ;; esac
+
+# Docker's own resolver is on a loopback address, so it is named before loopback is let through.
+# Without connection tracking: it is a module that not every kernel has.
+nft -f - <<RULES || fail "the firewall cannot be set up; the sandbox needs nftables of its kernel"
+table inet taskd {
+  chain input {
+    type filter hook input priority 0; policy drop;
+    iif lo accept
+    $family saddr $gateway tcp sport { $ports } accept
+  }
+  chain forward { type filter hook forward priority 0; policy drop; }
+  chain output {
+    type filter hook output priority 0; policy drop;
+    ip daddr 127.0.0.11 drop
+    oif lo accept
+    $family daddr $gateway tcp dport { $ports } accept
+  }
+}
+RULES
+
+PATH=$PATH_BEFORE
+export PATH
+unset PATH_BEFORE
+# tini collects the processes that the agent leaves behind, as the agent's own user.
+exec /usr/bin/setpriv --reuid="${user%:*}" --regid="${user#*:}" --clear-groups --no-new-privs \
+  --bounding-set=-all --inh-caps=-all --ambient-caps=-all \
+  -- /usr/bin/tini -g -- "$0" --run "$@"

@@ -1,0 +1,87 @@
+/**
+ * Calls the program that keeps containers, with nothing of the broker's environment but what it finds its own state by.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { runProcess } from "../git/process.ts";
+import { TOOL_VARIABLES } from "../setup/host_programs.ts";
+
+/** Starting may have to wait for a disk; a program that hangs is not waited for. */
+const DEADLINE_MS = 120_000;
+const MAX_BYTES = 4 << 20;
+
+/** What it is called with. */
+export interface ContainerProgramOptions {
+  /** Absolute path. */
+  path: string;
+  /** A variable of the environment. */
+  env: (name: string) => string | undefined;
+  clock: Clock;
+}
+
+/** What it said. */
+export interface Answer {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A container program of the host. */
+export class ContainerProgram {
+  readonly path: string;
+  /** Its whole environment. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+
+  constructor({ path, env, clock }: ContainerProgramOptions) {
+    this.path = path;
+    this.#clock = clock;
+    const passed = TOOL_VARIABLES.flatMap((name) => {
+      const value = env(name);
+      return value === undefined || value === "" ? [] : [[name, value] as const];
+    });
+    this.env = {
+      ...Object.fromEntries(passed),
+      PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+      LC_ALL: "C",
+    };
+  }
+
+  /** Asks; a failure is an answer too. */
+  async ask(args: readonly string[], options: { stdin?: string; attempted?: string } = {}): Promise<Answer> {
+    const { stdin, attempted = `Cannot run ${this.path} ${args[0]}` } = options;
+    const { code, stdout, stderr } = await runProcess(this.path, {
+      args,
+      env: this.env,
+      cwd: "/",
+      ...(stdin === undefined ? {} : { stdin: new TextEncoder().encode(stdin) }),
+      deadline_ms: DEADLINE_MS,
+      max_bytes: MAX_BYTES,
+      clock: this.#clock,
+      attempted,
+    });
+    return { code, stdout: new TextDecoder().decode(stdout), stderr };
+  }
+
+  /** Does; throws `sandbox_failed` with what it complained about. */
+  async do(args: readonly string[], attempted: string, stdin?: string): Promise<string> {
+    const answer = await this.ask(args, { attempted, ...(stdin === undefined ? {} : { stdin }) });
+    if (answer.code !== 0) throw refused(attempted, answer);
+    return answer.stdout;
+  }
+}
+
+/** The error of an answer that is one. */
+export function refused(attempted: string, answer: Answer, hint?: string): TaskdError {
+  return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, hint === undefined ? {} : { hint });
+}
+
+/** What it failed with, on one line. */
+export function complaint({ code, stderr }: Answer): string {
+  const last = stderr.trim().split("\n").findLast((line) => line.trim() !== "");
+  return last === undefined ? `it ended with code ${code}` : sanitizeLine(last).slice(0, 500);
+}

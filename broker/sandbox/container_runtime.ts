@@ -1,0 +1,252 @@
+/**
+ * Sandboxes in containers of podman, docker or Apple's container, each on a network that has nothing but the gateway
+ * and the proxy.
+ *
+ * A container's root file system is read-only, its capabilities are dropped, processes and memory bounded, its user
+ * is nobody outside of it. Its first program puts a firewall up that leaves two destinations and then gives up what it
+ * needed for that, so that nothing in the sandbox can take it down. Containers carry the labels of their broker and
+ * task: what a crashed broker left is found by them, and nobody else's is touched.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { resourceLimits } from "../setup/runtimes.ts";
+import { ContainerProgram, refused } from "./_container_program.ts";
+import { ContainerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
+import { SharedNetwork } from "./_shared_network.ts";
+import {
+  type ContainerHost,
+  type ContainerKind,
+  createArgs,
+  envFile,
+  GATEWAY_PORT,
+  hostOwner,
+  type Identity,
+  type Limits,
+  OWNER_LABEL,
+  PROXY_PORT,
+  ROLE_LABEL,
+  TASK_LABEL,
+} from "./dialects.ts";
+import type { CommandWorkload, ListenPlace, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
+
+/** Most files that a sandbox may have open. */
+const MAX_OPEN_FILES = 65_536;
+/** Most processes of all sandboxes of a machine; each has its own bound below. */
+const MAX_PROCESSES = 16_384;
+/** Seconds after its deadline at which podman itself ends a container whose broker is gone. */
+const BACKSTOP_S = 60;
+
+/** How the runtime is made. */
+export interface ContainerRuntimeOptions {
+  kind: ContainerKind;
+  /** Its program, absolute. */
+  program: string;
+  /** Whether it works without the administrator's privileges. */
+  rootless: boolean;
+  /** OCI runtime by name or path; empty takes the program's own, or another installed one where that does not work. */
+  oci_runtime: string;
+  network: string;
+  gateway_ip: string;
+  anchor_image: string;
+  /** Tells this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  owner: string;
+  /** A variable of the environment. */
+  env: (name: string) => string | undefined;
+  clock: Clock;
+  /** The broker's user and group; those of this process when absent. */
+  ids?: { uid: number; gid: number };
+}
+
+/** Keeps sandboxes in containers. */
+export class ContainerRuntime implements SandboxRuntime {
+  readonly name: ContainerKind;
+  readonly #options: ContainerRuntimeOptions;
+  readonly #program: ContainerProgram;
+  readonly #identity: Identity;
+  readonly #shared: SharedNetwork;
+  #limits: Promise<Limits | undefined> | undefined;
+
+  /** Throws `usage` when `owner` is not hexadecimal. */
+  constructor(options: ContainerRuntimeOptions) {
+    if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
+    const { kind, program, env, clock, rootless } = options;
+    const { uid, gid } = options.ids ?? { uid: Deno.uid() ?? 0, gid: Deno.gid() ?? 0 };
+    this.name = kind;
+    this.#options = options;
+    this.#identity = { rootless, uid, gid };
+    this.#program = new ContainerProgram({ path: program, env, clock });
+    this.#shared = new SharedNetwork(this.#program, options);
+  }
+
+  /** The program's version. */
+  async version(): Promise<string> {
+    const stdout = await this.#program.do(["--version"], `Cannot learn the version of ${this.name}`);
+    const version = /\b(\d+\.\d+\.\d+[^\s,]*)/.exec(stdout)?.[1];
+    if (version !== undefined) return version;
+    throw new TaskdError("sandbox_failed", `Cannot learn the version of ${this.name}: it does not say one`);
+  }
+
+  /** Makes the network and starts the anchor, whose presence keeps the gateway's address on the host. */
+  async prepare(): Promise<{ listen: ListenPlace }> {
+    await this.#shared.prepare(await this.#host());
+    return {
+      listen: { hostname: this.#options.gateway_ip, gateway_port: GATEWAY_PORT, proxy_port: PROXY_PORT },
+    };
+  }
+
+  /** Ends the anchor; the network stays. */
+  async close(): Promise<void> {
+    await this.#shared.close();
+  }
+
+  /** Creates and starts a container; what the agent may write belongs to its user from now on. */
+  async start(spec: SandboxSpec): Promise<Sandbox> {
+    const attempted = `Cannot start the sandbox of task ${spec.task_id.slice(0, 64)}`;
+    const { workload } = spec;
+    if (!/^[0-9a-f]{32}$/.test(spec.task_id)) throw new TaskdError("usage", `${attempted}: that is no task id`);
+    if (workload.kind !== "command") {
+      throw new TaskdError("invalid_config", `${attempted}: containers run programs, not the built-in agent`, {
+        hint: "Set runtime: deno for the built-in agent",
+      });
+    }
+    const host = await this.#host();
+    const name = `taskd-${this.#options.owner.slice(0, 12)}-${spec.task_id}`;
+    const args = createArgs(host, {
+      name,
+      labels: { [OWNER_LABEL]: this.#options.owner, [TASK_LABEL]: spec.task_id, [ROLE_LABEL]: "task" },
+      work_dir: spec.work_dir,
+      workload,
+      memory_bytes: spec.memory_bytes,
+      backstop_s: Math.ceil(spec.timeout_ms / 1_000) + BACKSTOP_S,
+    });
+    await this.#giveAway(
+      [spec.work_dir, ...workload.mounts.filter((mount) => mount.writable).map(sourceOf)],
+      attempted,
+    );
+    await this.#create(args, workload, attempted);
+    return new ContainerSandbox({
+      program: this.#program,
+      name,
+      spec,
+      clock: this.#options.clock,
+      // Apple's does not tell how one ended; its reader's exit code does.
+      inspect: this.name === "container" ? undefined : inspectState,
+    });
+  }
+
+  /** Ends this broker's containers, but those of the tasks in `keep`. */
+  async sweep(keep: ReadonlySet<string>): Promise<string[]> {
+    const swept: string[] = [];
+    for (const { name, task_id } of await LIST[this.name](this.#program, this.#options.owner)) {
+      if (keep.has(task_id)) continue;
+      await remove(this.#program, name, this.#options.clock);
+      swept.push(task_id);
+    }
+    return [...new Set(swept)];
+  }
+
+  async #host(): Promise<ContainerHost> {
+    const { kind, gateway_ip, oci_runtime } = this.#options;
+    const limits = this.#shared.works?.limits ?? await (this.#limits ??= this.#readLimits());
+    return {
+      kind,
+      identity: this.#identity,
+      oci_runtime: this.#shared.works?.oci_runtime ?? oci_runtime,
+      gateway_ip,
+      ...(limits === undefined ? {} : { limits }),
+    };
+  }
+
+  /** A container cannot be given more than its maker has, and podman's defaults may be more. */
+  async #readLimits(): Promise<Limits | undefined> {
+    const program = (path: string) => new ContainerProgram({ ...this.#options, path });
+    const limits = await resourceLimits((path, args) => program(path).ask(args)).catch(() => undefined);
+    if (limits === undefined) return undefined;
+    return {
+      open_files: Math.min(limits.open_files.hard, MAX_OPEN_FILES),
+      processes: Math.min(limits.processes.hard, MAX_PROCESSES),
+    };
+  }
+
+  /**
+   * Makes the sandbox's user the owner of what it may write, where that is another than the broker. Links are not
+   * followed: one of a repository may point anywhere.
+   */
+  async #giveAway(folders: readonly string[], attempted: string): Promise<void> {
+    const owner = hostOwner({ kind: this.name, identity: this.#identity });
+    if (owner === undefined) return;
+    const program = new ContainerProgram({ ...this.#options, path: "/bin/chown" });
+    await program.do(["--recursive", "-P", "--no-dereference", `${owner}:${owner}`, "--", ...folders], attempted);
+  }
+
+  async #create(args: readonly string[], { image, env }: CommandWorkload, attempted: string): Promise<void> {
+    const answer = await this.#program.ask(args, { attempted, stdin: envFile(env) });
+    if (answer.code === 0) return;
+    if (/image not known|no such image|not found locally|unable to find image/i.test(answer.stderr)) {
+      throw new TaskdError("sandbox_failed", `${attempted}: there is no image ${image}`, {
+        hint: "Build it with: taskd setup --build-images",
+      });
+    }
+    throw refused(attempted, answer, "See docs/sandbox.md for what the runtime needs, and taskd doctor");
+  }
+}
+
+function sourceOf({ source }: { source: string }): string {
+  return source;
+}
+
+async function inspectState(program: ContainerProgram, name: string): Promise<ContainerState> {
+  const attempted = `Cannot learn how the sandbox ${name} ended`;
+  const stdout = await program.do(["inspect", "--type=container", "--format={{json .State}}", name], attempted);
+  const state = JSON.parse(stdout) as Record<string, unknown>;
+  return {
+    started: !String(state["StartedAt"] ?? "0001").startsWith("0001"),
+    running: state["Running"] === true,
+    code: Number(state["ExitCode"]),
+    out_of_memory: state["OOMKilled"] === true,
+    error: sanitizeLine(String(state["Error"] ?? "")).slice(0, 500),
+  };
+}
+
+/** A container of this broker's tasks. */
+interface Listed {
+  name: string;
+  task_id: string;
+}
+
+const LIST: Readonly<Record<ContainerKind, (program: ContainerProgram, owner: string) => Promise<Listed[]>>> = {
+  podman: listByLabels,
+  docker: listByLabels,
+  async container(program, owner) {
+    // It filters nothing by itself.
+    const stdout = await program.do(["list", "--all", "--format", "json"], "Cannot list the sandboxes");
+    const all = JSON.parse(stdout) as { configuration?: { id?: string; labels?: Record<string, string> } }[];
+    return all.flatMap(({ configuration: { id, labels = {} } = {} }) =>
+      id !== undefined && labels[ROLE_LABEL] === "task" && labels[OWNER_LABEL] === owner
+        ? listed(id, labels[TASK_LABEL])
+        : []
+    );
+  },
+};
+
+async function listByLabels(program: ContainerProgram, owner: string): Promise<Listed[]> {
+  const stdout = await program.do([
+    "ps",
+    "--all",
+    `--filter=label=${OWNER_LABEL}=${owner}`,
+    `--filter=label=${ROLE_LABEL}=task`,
+    `--format={{.Names}} {{.Label "${TASK_LABEL}"}}`,
+  ], "Cannot list the sandboxes");
+  return stdout.split("\n").flatMap((line) => {
+    const [name, task_id] = line.trim().split(" ");
+    return listed(name, task_id);
+  });
+}
+
+function listed(name: string | undefined, task_id: string | undefined): Listed[] {
+  return name !== undefined && task_id !== undefined && /^[0-9a-f]{32}$/.test(task_id) ? [{ name, task_id }] : [];
+}

@@ -1,0 +1,266 @@
+/**
+ * The command lines of the container programs, as pure functions. What podman, docker
+ * and Apple's container have in common is written once; where they differ, a dialect
+ * says how.
+ *
+ * Nothing secret is in an argument: the environment of a sandbox is read by the program
+ * from its standard input.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import type { CommandWorkload } from "./runtime.ts";
+
+/** Programs that keep containers. */
+export type ContainerKind = "podman" | "docker" | "container";
+
+/** Where the images have the program that fences a sandbox in and then gives up its privileges. */
+export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
+/** Where the work tree is. */
+export const WORK_TARGET = "/work";
+/** Ports that sandboxes reach; the contract's. */
+export const GATEWAY_PORT = 8088;
+export const PROXY_PORT = 3128;
+/** Labels by which a broker knows its own containers. */
+export const OWNER_LABEL = "taskd.owner";
+export const TASK_LABEL = "taskd.task";
+export const ROLE_LABEL = "taskd.role";
+
+/** First of the host's user and group ids that a sandbox's stand for: a range that nothing else takes. */
+export const MAPPED_BASE = 1_900_000_000;
+const MAPPED_COUNT = 65_536;
+/** The user and group of the agent in the image. */
+export const AGENT_ID = 1_000;
+
+/** Who a sandbox's user is on the host. */
+export interface Identity {
+  /** Without the machine's administrator's privileges. */
+  rootless: boolean;
+  /** User and group of the broker. */
+  uid: number;
+  gid: number;
+}
+
+/** How many files and processes the host lets it have; undefined leaves it to the program. */
+export interface Limits {
+  open_files: number;
+  processes: number;
+}
+
+/** Enough for a program that sleeps. */
+const ANCHOR_MEMORY_BYTES = 32 << 20;
+
+/** What of the host every container is made with. */
+export interface ContainerHost {
+  kind: ContainerKind;
+  identity: Identity;
+  /** OCI runtime by name or path; empty takes the program's own. */
+  oci_runtime: string;
+  limits?: Limits;
+  gateway_ip: string;
+}
+
+/** A container to make. */
+export interface ContainerOrder {
+  name: string;
+  labels: Readonly<Record<string, string>>;
+  work_dir: string;
+  workload: CommandWorkload;
+  memory_bytes: number;
+  /** Seconds after which the program itself ends it, should nobody else. */
+  backstop_s: number;
+}
+
+/** The user and group that own what the agent may write, as the host sees them; undefined: the broker's own do. */
+export function hostOwner({ kind, identity }: Pick<ContainerHost, "kind" | "identity">): number | undefined {
+  if (identity.uid !== 0 || identity.rootless || kind === "container") return undefined;
+  return kind === "podman" ? MAPPED_BASE + AGENT_ID : AGENT_ID;
+}
+
+/** Ids that the entrypoint takes on, as the container sees them. */
+function agentIds({ kind, identity }: ContainerHost): { uid: number; gid: number } {
+  // Under docker's daemon without a mapping, ids are the host's; the agent then is whoever runs the broker.
+  const own = kind === "docker" && !identity.rootless && identity.uid !== 0;
+  return own ? { uid: identity.uid, gid: identity.gid } : { uid: AGENT_ID, gid: AGENT_ID };
+}
+
+/** `create`: everything of a sandbox; its environment is read from standard input. */
+export function createArgs(host: ContainerHost, order: ContainerOrder): string[] {
+  const { kind, gateway_ip } = host;
+  const { name, labels, work_dir, workload, memory_bytes } = order;
+  const { uid, gid } = agentIds(host);
+  const ports = workload.reach === "proxy" ? [PROXY_PORT] : [GATEWAY_PORT, PROXY_PORT];
+  return [
+    "create",
+    `--name=${name}`,
+    ...Object.entries(labels).map(([key, value]) => `--label=${key}=${value}`),
+    `--network=${workload.network}`,
+    ...(workload.platform === undefined ? [] : [`--platform=${workload.platform}`]),
+    "--user=0:0",
+    `--workdir=${WORK_TARGET}`,
+    `--entrypoint=${ENTRYPOINT}`,
+    "--env-file=/dev/stdin",
+    ...mount({ source: work_dir, target: WORK_TARGET, writable: true }),
+    ...workload.mounts.flatMap(mount),
+    memory(kind, memory_bytes),
+    ...DIALECTS[kind].restrictions(host, order),
+    workload.image,
+    gateway_ip,
+    ports.join(","),
+    `${uid}:${gid}`,
+    ...workload.command,
+  ];
+}
+
+/** `run` in the background: the container that keeps the network's address on the host. */
+export function anchorArgs(
+  host: ContainerHost,
+  anchor: { name: string; labels: Readonly<Record<string, string>>; image: string; network: string },
+): string[] {
+  const { kind } = host;
+  return [
+    "run",
+    "--detach",
+    `--name=${anchor.name}`,
+    ...Object.entries(anchor.labels).map(([key, value]) => `--label=${key}=${value}`),
+    `--network=${anchor.network}`,
+    `--user=${AGENT_ID}:${AGENT_ID}`,
+    "--entrypoint=/bin/sleep",
+    memory(kind, ANCHOR_MEMORY_BYTES),
+    ...DIALECTS[kind].restrictions(host, { memory_bytes: ANCHOR_MEMORY_BYTES, workload: { max_pids: 8 } }, {
+      capabilities: [],
+    }),
+    anchor.image,
+    "infinity",
+  ];
+}
+
+/** `network create`: no way out, no names, the gateway's address on the host. */
+export function networkArgs(
+  { kind, gateway_ip }: Pick<ContainerHost, "kind" | "gateway_ip">,
+  network: { name: string; labels: Readonly<Record<string, string>> },
+): string[] {
+  const labels = Object.entries(network.labels).map(([key, value]) => `--label=${key}=${value}`);
+  const subnet = subnetOf(gateway_ip);
+  const family = gateway_ip.includes(":") ? ["--ipv6"] : [];
+  return [
+    "network",
+    "create",
+    "--internal",
+    ...labels,
+    ...(kind === "podman" ? ["--disable-dns"] : []),
+    // Apple's takes the first address of the subnet.
+    ...(kind === "container" ? [] : [...family, `--gateway=${gateway_ip}`]),
+    `--subnet=${subnet}`,
+    network.name,
+  ];
+}
+
+/** The 256 addresses round a gateway, or the /64 of an IPv6 one. */
+export function subnetOf(gateway_ip: string): string {
+  if (!gateway_ip.includes(":")) return gateway_ip.replace(/\.\d+$/, ".0/24");
+  const [head = ""] = gateway_ip.split("::");
+  return `${head.split(":").slice(0, 4).join(":")}::/64`;
+}
+
+/** The environment as the programs read it from a file; throws `usage` for what cannot be a line of one. */
+export function envFile(env: Readonly<Record<string, string>>): string {
+  let text = "";
+  for (const [name, value] of Object.entries(env)) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || /[\n\r\0]/.test(value)) {
+      throw new TaskdError(
+        "usage",
+        `Cannot pass the variable ${JSON.stringify(name)} to a sandbox: it is not one line`,
+      );
+    }
+    text += `${name}=${value}\n`;
+  }
+  return text;
+}
+
+function mount({ source, target, writable }: { source: string; target: string; writable: boolean }): string[] {
+  for (const path of [source, target]) {
+    if (!path.startsWith("/") || /[,"\n\r\0]/.test(path)) {
+      throw new TaskdError("usage", `Cannot mount ${JSON.stringify(path)} in a sandbox: a path there is absolute`, {
+        hint: "Choose folders without commas, quotes and line breaks in their names",
+      });
+    }
+  }
+  return [`--mount=type=bind,source=${source},target=${target}${writable ? "" : ",readonly"}`];
+}
+
+function memory(kind: ContainerKind, bytes: number): string {
+  return `--memory=${kind === "container" ? `${Math.ceil(bytes / (1 << 20))}M` : bytes}`;
+}
+
+/** What a restriction depends on. */
+interface Bounds {
+  memory_bytes: number;
+  workload: { max_pids: number };
+  backstop_s?: number;
+}
+
+interface Dialect {
+  restrictions(host: ContainerHost, bounds: Bounds, changes?: { capabilities: readonly string[] }): string[];
+}
+
+/** What the entrypoint needs until it has put the firewall up and become the agent's user. */
+const ENTRY_CAPABILITIES = ["NET_ADMIN", "SETPCAP", "SETUID", "SETGID"];
+
+/** Of what podman and docker understand alike. */
+function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds, capabilities: readonly string[]): string[] {
+  const { memory_bytes, workload } = bounds;
+  return [
+    ...(oci_runtime === "" ? [] : [`--runtime=${oci_runtime}`]),
+    "--pull=never",
+    "--read-only",
+    // Builds run what they put there; it counts towards the memory.
+    `--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size=${Math.floor(memory_bytes / 2)}`,
+    "--cap-drop=ALL",
+    ...capabilities.map((name) => `--cap-add=${name}`),
+    "--security-opt=no-new-privileges",
+    `--pids-limit=${workload.max_pids}`,
+    `--memory-swap=${memory_bytes}`,
+    "--ipc=private",
+    "--hostname=sandbox",
+    // What it prints is read as it comes; nothing is to grow on the disk.
+    "--log-driver=none",
+    ...(limits === undefined ? [] : [
+      `--ulimit=nofile=${limits.open_files}:${limits.open_files}`,
+      `--ulimit=nproc=${limits.processes}:${limits.processes}`,
+    ]),
+    "--ulimit=core=0:0",
+  ];
+}
+
+/** Ids of the host that a sandbox's stand for, so that root in it is nobody outside. */
+function podmanUsers({ rootless }: Identity): string[] {
+  if (rootless) return [`--userns=keep-id:uid=${AGENT_ID},gid=${AGENT_ID}`];
+  return [`--uidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`, `--gidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`];
+}
+
+const DIALECTS: Readonly<Record<ContainerKind, Dialect>> = {
+  podman: {
+    restrictions: (host, bounds, { capabilities } = { capabilities: ENTRY_CAPABILITIES }) => [
+      ...shared(host, bounds, capabilities),
+      ...podmanUsers(host.identity),
+      "--read-only-tmpfs=false",
+      "--cgroupns=private",
+      // It would pass on the host's proxies, names and resolvers.
+      "--http-proxy=false",
+      "--no-hosts",
+      "--dns=none",
+      ...(bounds.backstop_s === undefined ? [] : [`--timeout=${bounds.backstop_s}`]),
+    ],
+  },
+  docker: {
+    restrictions: (host, bounds, { capabilities } = { capabilities: ENTRY_CAPABILITIES }) => [
+      ...shared(host, bounds, capabilities),
+      // Where nothing listens: its own resolver asks the host's.
+      "--dns=127.0.0.1",
+    ],
+  },
+  // A virtual machine for each: there is no host below it that privileges could reach.
+  container: { restrictions: () => ["--tmpfs=/tmp", "--no-dns"] },
+};
