@@ -23,6 +23,8 @@ export interface Place extends AsyncDisposable {
   taskd(...words: string[]): Promise<Outcome>;
   /** Runs `taskd <words>` there with `input` on its stdin. */
   taskdWith(input: string, ...words: string[]): Promise<Outcome>;
+  /** Runs `taskd <words>` there with other variables in its environment. */
+  taskdIn(env: Record<string, string>, ...words: string[]): Promise<Outcome>;
   /** Runs `taskd <words> --json` and returns its object; fails unless the exit status is `code`, 0 by default. */
   json(words: string[], code?: number): Promise<Record<string, unknown>>;
   /** Starts `taskd <words>` and leaves it running, its streams piped. */
@@ -39,15 +41,20 @@ export interface PlaceOptions {
   env?: (base: string) => Record<string, string>;
 }
 
+interface CallOptions {
+  stdin?: "null" | "piped";
+  env?: Record<string, string>;
+}
+
 /** Makes a place of its own for one test. */
 export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   const store = options.store ?? `${base}/store`;
-  const command = (words: string[], stdin: "null" | "piped" = "null") =>
+  const command = (words: string[], { stdin = "null", env = options.env?.(base) ?? {} }: CallOptions = {}) =>
     new Deno.Command(Deno.execPath(), {
       args: ["run", ...launchFlags(), MAIN, ...words],
       cwd: base,
-      env: { BSTORE_STORE: store, NO_COLOR: "1", ...options.env?.(base) },
+      env: { BSTORE_STORE: store, NO_COLOR: "1", ...env },
       stdin,
       stdout: "piped",
       stderr: "piped",
@@ -61,10 +68,11 @@ export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
     store,
     taskd,
     taskdWith: async (input, ...words) => {
-      const child = command(words, "piped").spawn();
+      const child = command(words, { stdin: "piped" }).spawn();
       await new Blob([input]).stream().pipeTo(child.stdin);
       return outcome(await child.output());
     },
+    taskdIn: async (env, ...words) => outcome(await command(words, { env }).output()),
     json: async (words, code = 0) => {
       const outcome = await taskd(...words, "--json");
       if (outcome.code !== code) throw new Error(`taskd ${words.join(" ")}: ${JSON.stringify(outcome)}`);
