@@ -35,7 +35,7 @@ const MAX_ANSWER_BYTES = 64 << 20;
 /** The most bytes of a diff. */
 const MAX_DIFF_BYTES = 512 << 20;
 /** How often a stream of events that breaks off is taken up again before its reader is told. */
-const RESUME_TRIES = 5;
+const RESUME_TRIES = 4;
 /** Before the second of these, and twice as long before each further one. */
 const RESUME_PAUSE_MS = 100;
 

@@ -1,0 +1,48 @@
+/**
+ * Writes the tables of docs/broker_api.md from those of the program.
+ * `deno run -A tests/broker/http/reference.ts` brings the page up to date; a test fails
+ * while it is not.
+ *
+ * @module
+ */
+
+import { ROUTES } from "../../../broker/http/routes.ts";
+import { STATUSES } from "../../../broker/http/statuses.ts";
+import { ERROR_CODES, type ErrorCode } from "../../../lib/errors.ts";
+
+/** The page. */
+export const PAGE = new URL("../../../docs/broker_api.md", import.meta.url);
+
+/** The page with its tables brought up to date. */
+export function withReference(page: string): string {
+  return replaced(replaced(page, "routes", routes()), "statuses", statuses());
+}
+
+function replaced(page: string, name: string, table: string): string {
+  const mark = `<!-- ${name}: written by tests/broker/http/reference.ts -->`;
+  const begin = page.indexOf(mark);
+  const end = page.indexOf(`<!-- end of ${name} -->`);
+  if (begin < 0 || end < begin) throw new Error(`docs/broker_api.md has lost the marks of its ${name}`);
+  return `${page.slice(0, begin + mark.length)}\n\n${table}\n\n${page.slice(end)}`;
+}
+
+function routes(): string {
+  const lines = ROUTES.map(({ method, path, query, body, answers, doc }) => {
+    const takes = [...(body === undefined ? [] : [body]), ...(query ?? []).map((name) => `[\`?${name}=\`]`)].join(" ");
+    return `| ${method} | \`${path}\` | ${takes} | ${answers} | ${doc.replaceAll("<id>", "`<id>`")} |`;
+  });
+  return ["| Method | Path | Takes | Answers | What it does |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
+}
+
+function statuses(): string {
+  const rows = Object.entries(STATUSES).sort(([a, [one]], [b, [two]]) => one - two || (a < b ? -1 : 1));
+  const lines = rows.map(([code, [status, retry_after_s]]) =>
+    `| ${status} | \`${code}\` | ${ERROR_CODES[code as ErrorCode]} | ${retry_after_s ?? ""} |`
+  );
+  return ["| Status | `code` | When | `Retry-After` |", "| --- | --- | --- | --- |", ...lines].join("\n");
+}
+
+if (import.meta.main) {
+  await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));
+  await new Deno.Command(Deno.execPath(), { args: ["fmt", "--quiet", PAGE.pathname] }).output();
+}
