@@ -14,8 +14,10 @@ import { fileError, fileErrorCode, fsyncDirectory } from "../../lib/fs.ts";
 
 /** Entries that are kept. */
 const MAX_ENTRIES = 2_000_000;
-/** Levels of folders that are kept: far from where a path is too long for the system. */
+/** Levels of folders that are kept. */
 const MAX_DEPTH = 100;
+/** Characters of a path that are kept: in any script less than the 4,096 bytes that systems take. */
+const MAX_PATH_LENGTH = 1_300;
 /** Entries of a folder that are handled at the same time. */
 const PARALLEL = 16;
 
@@ -43,7 +45,9 @@ async function walk(root: string, visitor: Visitor): Promise<void> {
       const path = join(parent, name);
       const info = await Deno.lstat(path);
       if (info.isDirectory) {
-        if (depth + 1 >= MAX_DEPTH) throw new TaskdError("too_large", `${root} has more than ${MAX_DEPTH} levels`);
+        if (depth + 1 >= MAX_DEPTH || path.length - root.length > MAX_PATH_LENGTH) {
+          throw new TaskdError("too_large", `${root} has more than ${MAX_DEPTH} levels, or too long paths`);
+        }
         await visitor.directory(path, info);
         folders.push({ path, depth: depth + 1 });
       } else if (info.isFile) await visitor.file(path, info);
@@ -183,7 +187,7 @@ async function flatten(root: string): Promise<void> {
     let { path, depth } = folder;
     // A name that is not UTF-8 cannot be spelled here; removing by the folder it is in can.
     if (!await opened(path)) continue;
-    if (depth >= MAX_DEPTH) {
+    if (depth >= MAX_DEPTH || path.length - root.length > MAX_PATH_LENGTH) {
       const higher = join(root, `.moved-${moved++}`);
       await Deno.rename(path, higher);
       [path, depth] = [higher, 1];

@@ -13,6 +13,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { CommandEvidence, SetupEvidence } from "../brief.ts";
 import type { CacheUse } from "../cache/dependency_cache.ts";
 import { cacheEnv } from "../cache/package_managers.ts";
@@ -85,7 +86,8 @@ export async function runSetup(options: SetupOptions): Promise<SetupResult> {
   const { profile, cache, signal } = options;
   signal.throwIfAborted();
   using log = new SetupLog(options.log_path);
-  const say = (line: string) => {
+  const say = (text: string) => {
+    const line = sanitizeLine(text);
     log.note(line);
     options.onLine(line);
   };
