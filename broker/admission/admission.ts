@@ -22,6 +22,7 @@ import type { Outcome } from "../task/stages.ts";
 import { Aggregate } from "./aggregate.ts";
 import { GlobalCeiling, type StartUnderWay, usdText, windowText } from "./global_ceiling.ts";
 import { LedgerTime } from "./ledger_time.ts";
+import { steadyTime } from "./steady.ts";
 import { type TraceFile, traceFiles } from "./traces.ts";
 
 /** The settings that admission goes by. */
@@ -43,8 +44,7 @@ export interface AdmissionOptions {
   settings: AdmissionSettings;
   clock?: Clock;
   /**
-   * Milliseconds of a clock that never goes back and counts while the machine sleeps; by default the clock's monotonic
-   * one, which stands still then.
+   * Milliseconds of a clock that never goes back and counts while the machine sleeps; by default {@linkcode steadyTime}.
    */
   steady?: () => number;
   log?: (line: string) => void;
@@ -112,7 +112,7 @@ export class Admission {
    */
   static async open(options: AdmissionOptions): Promise<Admission> {
     const { audit_root, settings, clock = systemClock, log = () => {} } = options;
-    const { traces = () => traceFiles(audit_root), steady = () => clock.monotonic() } = options;
+    const { traces = () => traceFiles(audit_root), steady = steadyTime(clock) } = options;
     const limits = {
       budget_usd: settings.global_budget_usd,
       max_tasks: settings.global_max_tasks,

@@ -14,7 +14,7 @@ import { hasCode, type TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { LedgerFile, ledgerPath, type LedgerText } from "./ledger_file.ts";
 import { type DamagedLine, encodeLine, type OpenedLine, parseLedgerLine, type StartLine } from "./ledger_line.ts";
-import type { LedgerTime } from "./ledger_time.ts";
+import { type LedgerTime, TOLERATED_STEP_MS } from "./ledger_time.ts";
 import type { TraceFile } from "./traces.ts";
 
 /** Lines are kept this long although the window is shorter: it may be made longer. */
@@ -256,8 +256,8 @@ export class Ledger {
     const { time } = this.#options;
     const wall_ms = time.wall();
     const age_ms = wall_ms - Date.parse(line.ended_at);
-    if (age_ms >= 0) {
-      this.#put({ line: withoutHold(line), ended_steady_ms: time.steady() - age_ms, held: false });
+    if (age_ms >= -TOLERATED_STEP_MS) {
+      this.#put({ line: withoutHold(line), ended_steady_ms: time.steady() - Math.max(0, age_ms), held: false });
       return;
     }
     // Stamped by a clock that ran ahead, or read by one that is behind: nobody knows, so it is as young as can be.

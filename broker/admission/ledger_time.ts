@@ -9,8 +9,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 
-/** How far a stamp may fall behind the wall clock before it is written anew: a suspended machine, a small correction. */
-const TOLERATED_STEP_MS = 60_000;
+/** How far stamps and the wall clock may be apart without it meaning anything: small corrections, a coarse clock. */
+export const TOLERATED_STEP_MS = 60_000;
 
 /** Times of one process and one ledger. */
 export class LedgerTime {
