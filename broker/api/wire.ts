@@ -10,6 +10,7 @@
 
 import * as v from "valibot";
 import type { TrustBrief } from "../brief.ts";
+import type { Stats } from "../stats/stats.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { CiObservation, Json, SpendFigures } from "../task/rows.ts";
 import type { Gate, Outcome, Pushed, Stage } from "../task/stages.ts";
@@ -228,15 +229,9 @@ export interface UiAddress {
   url: string;
 }
 
-/** The answer to `GET /admin/stats`. */
-export interface StatsView {
-  /** Tasks in all, damaged ones included. */
-  tasks: number;
-  /** Tasks whose trace cannot be followed. */
-  damaged: number;
-  by_stage: Record<Stage, number>;
-  /** Of the tasks that are done. */
-  by_outcome: Record<Outcome, number>;
+/** The answer to `GET /admin/stats?since=&by=`: as `stats --json`. */
+export interface StatsView extends Stats {
+  global_ceiling: CeilingView;
 }
 
 /** Every error's body: RFC 9457, `application/problem+json`, with the stable code. */

@@ -21,7 +21,8 @@ import type {
   TaskView,
   TrustBrief,
 } from "../api/wire.ts";
-import { type PolicyView, readPolicyView } from "../settings/explain.ts";
+import type { PolicyView } from "../settings/explain.ts";
+import type { Grouping } from "../stats/stats.ts";
 import type { Stage } from "../task/stages.ts";
 import { readEvents, type TaskEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
@@ -95,10 +96,7 @@ export class BrokerClient {
 
   /** Tasks, newest first. */
   tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<TaskList> {
-    const query = new URLSearchParams(
-      Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, String(value)]]),
-    );
-    return this.#json(schemas.TASK_LIST, get(query.size === 0 ? "/tasks" : `/tasks?${query}`));
+    return this.#json(schemas.TASK_LIST, get("/tasks", options));
   }
 
   /** The whole record of a task. */
@@ -204,6 +202,8 @@ export class BrokerClient {
 
   /** The settings in force. */
   async policy(): Promise<PolicyView> {
+    // With it comes the parser of YAML, which is most of a client's start.
+    const { readPolicyView } = await import("../settings/explain.ts");
     const view = readPolicyView(await this.#json(v.unknown(), get("/admin/policy")));
     if (view === null) throw notUnderstood("its settings have another form");
     return view;
@@ -214,9 +214,9 @@ export class BrokerClient {
     return this.#json(schemas.CEILING, get("/admin/ceiling"));
   }
 
-  /** How many tasks stand where, and came to what. */
-  stats(): Promise<StatsView> {
-    return this.#json(schemas.STATS, get("/admin/stats"));
+  /** What tasks came to and what they cost; `since` in ISO 8601. */
+  stats(options: { since?: string; by?: Grouping } = {}): Promise<StatsView> {
+    return this.#json(schemas.STATS, get("/admin/stats", options));
   }
 
   /** The address of the web pages, with their token: a secret. */
@@ -265,8 +265,11 @@ export class BrokerClient {
   }
 }
 
-function get(path: string): Sending {
-  return { method: "GET", path };
+function get(path: string, query: Readonly<Record<string, string | number | undefined>> = {}): Sending {
+  const parameters = new URLSearchParams(
+    Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, String(value)]]),
+  );
+  return { method: "GET", path: parameters.size === 0 ? path : `${path}?${parameters}` };
 }
 
 function post(path: string, body?: object): Sending {

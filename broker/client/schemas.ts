@@ -23,6 +23,7 @@ import type {
   TrustBrief,
   UiAddress,
 } from "../api/wire.ts";
+import { GROUPINGS } from "../stats/stats.ts";
 import type { Json } from "../task/rows.ts";
 import { type Outcome, OUTCOMES, type Stage, STAGES } from "../task/stages.ts";
 
@@ -32,7 +33,8 @@ const text = v.string();
 const count = v.number();
 const flag = v.boolean();
 const stage = v.picklist(Object.keys(STAGES) as Stage[]);
-const outcome = v.picklist(Object.keys(OUTCOMES) as Outcome[]);
+const OUTCOME_NAMES = Object.keys(OUTCOMES) as Outcome[];
+const outcome = v.picklist(OUTCOME_NAMES);
 const JSON_VALUE: Schema<Json> = v.lazy(() =>
   v.union([v.null(), v.boolean(), v.number(), v.string(), v.array(JSON_VALUE), v.record(v.string(), JSON_VALUE)])
 );
@@ -259,13 +261,30 @@ export const CEILING: Schema<CeilingView> = v.object({
   newest_entry: v.nullable(text),
 });
 
+const tally = {
+  tasks: count,
+  under_way: count,
+  outcomes: v.object(Object.fromEntries(OUTCOME_NAMES.map((name) => [name, count])) as Record<Outcome, typeof count>),
+  spend: v.object({
+    usd: count,
+    requests: count,
+    metered_tasks: count,
+    unmetered_tasks: count,
+    unmetered_requests: count,
+  }),
+  agent_reported: v.object({ tasks: count, usd: count }),
+};
+
 /** `GET /admin/stats`. */
 export const STATS: Schema<StatsView> = v.object({
-  tasks: count,
+  ...tally,
   damaged: count,
-  by_stage: v.record(stage, count),
-  by_outcome: v.record(outcome, count),
-}) as Schema<StatsView>;
+  since: v.nullable(text),
+  by: maybe(v.picklist(GROUPINGS)),
+  groups: maybe(v.array(v.object({ ...tally, name: text }))),
+  days: v.array(v.object({ day: text, tasks: count, usd: count })),
+  global_ceiling: CEILING,
+});
 
 /** `POST /admin/prune`. */
 export const PRUNED: Schema<Pruned> = v.object({ pruned: v.array(text), dry_run: flag });

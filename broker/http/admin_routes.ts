@@ -4,8 +4,10 @@
  * @module
  */
 
+import * as v from "valibot";
+import { TaskdError } from "../../lib/errors.ts";
 import { APPROVE_SCHEMA, PRUNE_SCHEMA, type Pruned, REASON_SCHEMA, type StatsView } from "../api/wire.ts";
-import { OUTCOMES, STAGES } from "../task/stages.ts";
+import { computeStats, type Grouping, GROUPINGS } from "../stats/stats.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -28,17 +30,27 @@ export function ceiling(call: Call): Response {
 /** `GET /admin/stats` */
 export function stats(call: Call): Response {
   const { tasks } = call.engine;
-  const by_stage = zeros(STAGES);
-  const by_outcome = zeros(OUTCOMES);
-  for (const { stage, outcome } of tasks.list({ limit: Infinity })) {
-    by_stage[stage]++;
-    if (outcome !== undefined) by_outcome[outcome]++;
+  const since = call.query("since");
+  const by = call.query("by");
+  const since_ms = since === undefined ? undefined : Date.parse(since);
+  if (since_ms !== undefined && !v.is(TIMESTAMP, since)) {
+    throw new TaskdError("invalid_request", "Cannot take the address: since must be a time in ISO 8601");
   }
-  return json({ tasks: tasks.size, damaged: tasks.damaged().length, by_stage, by_outcome } satisfies StatsView);
+  if (by !== undefined && !isGrouping(by)) {
+    throw new TaskdError("invalid_request", `Cannot take the address: by must be one of ${GROUPINGS.join(", ")}`);
+  }
+  const figures = computeStats(tasks.list({ limit: Infinity }), {
+    damaged: tasks.damaged().length,
+    ...(since_ms === undefined ? {} : { since_ms }),
+    ...(by === undefined ? {} : { by }),
+  });
+  return json({ ...figures, global_ceiling: call.engine.ceiling() } satisfies StatsView);
 }
 
-function zeros<K extends string>(table: Readonly<Record<K, unknown>>): Record<K, number> {
-  return Object.fromEntries(Object.keys(table).map((name) => [name, 0])) as Record<K, number>;
+const TIMESTAMP = v.pipe(v.string(), v.isoTimestamp());
+
+function isGrouping(text: string): text is Grouping {
+  return (GROUPINGS as readonly string[]).includes(text);
 }
 
 /** `POST /admin/tasks/<id>/approve` */

@@ -164,8 +164,9 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/admin/stats",
     admin: true,
+    query: ["since", "by"],
     answers: "200 JSON",
-    doc: "How many tasks stand where, and came to what",
+    doc: "What tasks came to and what they cost, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
     run: admin.stats,
   },
   {

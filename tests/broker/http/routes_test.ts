@@ -2,7 +2,6 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
-import { OUTCOMES, STAGES } from "../../../broker/task/stages.ts";
 import { sha256Hex } from "../../../broker/task/rows.ts";
 import { type ErrorCode, TaskdError } from "../../../lib/errors.ts";
 import { APPROVED, SHA } from "../task/lives.ts";
@@ -238,9 +237,12 @@ Deno.test("an operator prunes, and sees policy, ceiling, statistics, health, met
     await broker.taskAtGate();
     const killed = await broker.runningTask();
     await client.kill(killed.id);
-    const { tasks, damaged, by_stage, by_outcome } = await client.stats();
-    assertEquals([tasks, damaged, by_stage.awaiting_approval, by_stage.done, by_outcome.cancelled], [2, 0, 1, 1, 1]);
-    assertEquals([Object.keys(by_stage), Object.keys(by_outcome)], [Object.keys(STAGES), Object.keys(OUTCOMES)]);
+    const { tasks, under_way, outcomes, damaged, global_ceiling } = await client.stats();
+    assertEquals([tasks, under_way, outcomes.cancelled, damaged, global_ceiling.headroom_usd], [2, 1, 1, 0, 4]);
+    assertEquals((await client.stats({ by: "agent", since: "2026-01-01T00:00:00Z" })).groups?.[0]?.name, "agent_a");
+    for (const query of ["by=mood", "since=yesterday", "since=1"]) {
+      assertEquals(verdictOf(await broker.ask(`GET /admin/stats?${query}`)), [400, "invalid_request"], query);
+    }
     assertEquals((await client.health()).ok, true);
     assertEquals(await client.metrics(), "taskd_tasks 1\n");
     const url = await client.uiUrl();
