@@ -5,7 +5,7 @@
  * @module
  */
 
-import { loadSettings } from "../broker/settings/load.ts";
+import type { Settings } from "../broker/settings/shape.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { BrokerPlace, CommandSpec, FlagValue } from "./command.ts";
 import { checkSocketPath, type LaunchContext } from "./launch.ts";
@@ -25,14 +25,20 @@ export async function brokerPlace(
   const named = typeof flags.socket === "string" ? flags.socket : undefined;
   if (named !== undefined) checkSocketPath(named);
   if (spec.uses !== "home" && named !== undefined) return { home, socket: named };
+  // Each is a good part of a client's start, and is loaded only by who needs it.
+  const { loadSettings } = await import("../broker/settings/load.ts");
+  const hostOf = async (settings: Settings | undefined) => {
+    const { hostPlace } = await import("./broker_host.ts");
+    return await hostPlace({ ...context, home, settings, store: String(flags.store) });
+  };
   try {
     const { settings } = await loadSettings({ home, env: context.env });
     const socket = named ?? context.absolute(settings.broker.socket);
-    return spec.uses === "home" ? { home, socket, settings } : { home, socket };
+    return spec.uses === "home" ? { home, socket, settings, host: await hostOf(settings) } : { home, socket };
   } catch (error) {
     const repairs = spec.uses === "home" && spec.config === "may_be_broken";
     if (!repairs || !(error instanceof TaskdError)) throw error;
-    return { home, socket: named ?? "" };
+    return { home, socket: named ?? "", host: await hostOf(undefined) };
   }
 }
 
