@@ -31,7 +31,7 @@ const STEPS: fc.Arbitrary<Step[]> = fc.array(
     { weight: 3, arbitrary: fc.record({ do: fc.constant("release" as const), task }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("crash" as const), process }) },
   ),
-  { minLength: 1, maxLength: 40 },
+  { minLength: 1, maxLength: 40, size: "max" },
 );
 
 interface ModelTask {
@@ -102,7 +102,7 @@ Deno.test("the cache is what its model says, whatever tasks and crashes do in wh
           const hit = entry !== undefined;
           model.tasks.push({ use, process, repo, content, hit, holds: hit, committed: false });
         } else if (step.do === "commit") {
-          const task = model.tasks[step.task];
+          const task = model.tasks[step.task % Math.max(1, model.tasks.length)];
           if (task === undefined || task.committed) return;
           task.committed = true;
           // After a hit this changes the private copy alone.
@@ -112,7 +112,7 @@ Deno.test("the cache is what its model says, whatever tasks and crashes do in wh
           assertEquals(kept, task.holds);
           assertEquals(task.use.agent_mount !== undefined, task.holds);
         } else if (step.do === "release") {
-          const [task] = model.tasks.splice(step.task, 1);
+          const [task] = model.tasks.splice(step.task % Math.max(1, model.tasks.length), 1);
           if (task === undefined) return;
           await task.use.release();
           if (task.holds) model.touch(task.repo);
