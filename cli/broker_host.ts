@@ -10,8 +10,12 @@ import { configurationVariables } from "../broker/settings/variables.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../broker/settings/load.ts";
 import type { Settings } from "../broker/settings/settings.ts";
+import { isBucket, storeDirectory } from "./launch.ts";
 import { readDaemonInfo } from "../lib/store/daemon_lock.ts";
 import { PROGRAM_PATHS, TOOL_VARIABLES } from "../broker/setup/host_programs.ts";
+
+/** Where deno's cache and the agent of ssh are. */
+const PLACE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "SSH_AUTH_SOCK"];
 
 /** What there is to touch. */
 export interface HostPlace {
@@ -31,6 +35,10 @@ export interface HostPlace {
   programs: Readonly<Record<keyof typeof PROGRAM_PATHS, readonly string[]>>;
   /** The program that runs this one. */
   deno: string;
+  /** The directory of the branch store, when it is in one. */
+  store?: string;
+  /** Where service managers look for files of this user's. */
+  unit_folders: string[];
 }
 
 /** What surrounds the process. */
@@ -39,10 +47,12 @@ export interface HostContext {
   env: (name: string) => string | undefined;
   absolute: (path: string) => string;
   settings: Settings | undefined;
+  /** The flag `-store`. */
+  store: string;
 }
 
 /** Looks it up. Nothing has to exist. */
-export async function hostPlace({ home, env, absolute, settings }: HostContext): Promise<HostPlace> {
+export async function hostPlace({ home, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
   const directory = taskdHome(home);
   const egress = env(EGRESS_VARIABLE);
   const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
@@ -56,9 +66,11 @@ export async function hostPlace({ home, env, absolute, settings }: HostContext):
     // Permissions are checked against the spelling and against the place.
     roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
     variables: [...configurationVariables(), ...(compat ? [compat] : [])],
-    tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES],
+    tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
     programs: PROGRAM_PATHS,
     deno: Deno.execPath(),
+    ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
+    unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
   };
 }
 

@@ -84,6 +84,11 @@ export class Io {
     return this.colours ? `\x1b[1m${text}\x1b[22m` : text;
   }
 
+  /** Whether a person reads what is said about the work. */
+  get errorIsTerminal(): boolean {
+    return this.#options.stderr.isTerminal();
+  }
+
   /** Whether results are coloured: on a terminal, and not when NO_COLOR is set. */
   get colours(): boolean {
     return this.#options.stdout.isTerminal() && !this.#options.no_color;

@@ -90,7 +90,7 @@ async function planStores(
 }
 
 /** Also what was meant as one, such as `s3:/bucket`: a directory of that name had better be written `./s3:`. */
-function isBucket(location: string): boolean {
+export function isBucket(location: string): boolean {
   return /^s3:/i.test(location);
 }
 

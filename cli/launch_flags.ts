@@ -5,39 +5,25 @@
  * @module
  */
 
-import { configurationVariables } from "../broker/settings/variables.ts";
+import { PROGRAM_PATHS } from "../broker/setup/host_programs.ts";
 import { S3_ENV, S3_SYS } from "../lib/backend/s3_permissions.ts";
+import type { HostPlace } from "./broker_host.ts";
 import type { CommandSpec, Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "./permissions.ts";
 
 /**
- * The environment variables that the program reads: flags' stand-ins, where `~` is, what the SDK of S3 asks, and what
- * the task broker is configured with.
- */
-export function environmentNames(): string[] {
-  const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
-  const named = flags.flatMap((flag) => [flag.env ?? [], flag.other_env ?? []].flat());
-  const families = S3_ENV.filter((name) => name.endsWith("*")).map((name) => name.slice(0, -1));
-  const single = named.filter((name) => !families.some((family) => name.startsWith(family)));
-  return [...new Set(["HOME", ...single, ...S3_ENV, ...configurationVariables()])];
-}
-
-/**
- * The flags the program is started with. They bound everything any command can do; each call then narrows itself to
- * its own set. Paths and sockets are only known at run time, hence read, write and net without a list; and sys without
- * one because the runtime's flag does not know the name `umask`, while a Worker's permissions do.
+ * The flags the program is started with: the kinds of permission that there is a command for. Each call then narrows
+ * itself to its own set, item by item. No kind has a list here, because none is known before the call: paths, sockets and
+ * hosts are arguments and settings; the variable that holds the key of a model's endpoint has whatever name the settings
+ * give it; the program that runs sandboxes may be the very one that runs this; and the runtime's flag does not know the
+ * name `umask`, while a Worker's permissions do.
  */
 export function launchFlags(): string[] {
-  const listed = { ...launchGrants(), env: environmentNames() };
-  const flags = ["--no-prompt", "--unstable-worker-options"];
-  for (const kind of PERMISSION_KINDS) {
-    // The runtime allows imports from the registry by itself.
-    if (kind === "import" || listed[kind].length === 0) continue;
-    const isListed = kind === "run" || kind === "env";
-    flags.push(isListed ? `--allow-${kind}=${listed[kind].join(",")}` : `--allow-${kind}`);
-  }
-  return flags;
+  const grants = launchGrants();
+  // The runtime allows imports from the registry by itself.
+  const kinds = PERMISSION_KINDS.filter((kind) => kind !== "import" && grants[kind].length > 0);
+  return ["--no-prompt", "--unstable-worker-options", ...kinds.map((kind) => `--allow-${kind}`)];
 }
 
 function launchGrants(): PermissionSet {
@@ -47,6 +33,19 @@ function launchGrants(): PermissionSet {
   }
   return union;
 }
+
+const SAMPLE_HOST: HostPlace = {
+  directory: "/sample",
+  egress_list: "/sample",
+  live_socket: "/sample",
+  roots: ["/sample"],
+  variables: ["HOME"],
+  tool_variables: ["HOME"],
+  programs: PROGRAM_PATHS,
+  deno: "/sample",
+  store: "/sample",
+  unit_folders: ["/sample"],
+};
 
 /** A plan with every argument and flag given, to ask the table what a command may ever need. */
 function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
@@ -59,6 +58,6 @@ function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
     s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
     socket: "/sample/taskd.sock",
     route,
-    broker: { home: "/sample", socket: "/sample/broker.sock" },
+    broker: { home: "/sample", socket: "/sample/broker.sock", host: SAMPLE_HOST },
   };
 }

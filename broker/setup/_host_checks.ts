@@ -51,25 +51,34 @@ const SCARCE_BYTES = 5 * 2 ** 30;
 /** Traces cannot be written any more, and then nothing starts. */
 const FULL_BYTES = 256 * 2 ** 20;
 
-/** Space at every root that is there already; those on one file system are told together. */
-export async function checkDisk(settings: Settings, free = freeBytes): Promise<Check[]> {
+/** Space at every root, or where it will be made; those on one file system are told together. */
+export async function checkDisk(settings: Settings, directory: string, free = freeBytes): Promise<Check[]> {
   const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const places = new Map<string, { free: number; names: string[] }>();
   const checks: Check[] = [];
   for (const name of roots) {
-    const root = settings[name];
     try {
+      const root = exists(settings[name]) ? settings[name] : directory;
       const device = String(Deno.statSync(root).dev);
       const place = places.get(device) ?? { free: await free(root), names: [] };
       place.names.push(name);
       places.set(device, place);
     } catch (error) {
-      if (fileErrorCode(error) !== "not_found") checks.push(failedLook("disk", error));
+      checks.push(failedLook("disk", error));
     }
   }
-  if (checks.length === 0 && places.size === 0) return [ok("disk", "its directories are made when the broker starts")];
   for (const { free, names } of places.values()) checks.push(spaceCheck(names.join(", "), free));
   return checks;
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
 }
 
 function spaceCheck(names: string, free: number): Check {

@@ -9,6 +9,7 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Check, fail, failedLook, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "./host_programs.ts";
+import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "./runtimes.ts";
 
 /** The fixed ports of the contract. */
@@ -35,8 +36,10 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[Check
     return [[fail("runtime", detail, "Repair or install it, or set runtime: auto")], undefined];
   }
   const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen)];
-  for (const other of found) {
-    if (!other.works) checks.push(warn("runtime", describeRuntime(other), `Repair it, or remove ${other.path}`));
+  // The one that auto would have taken; what comes after it nobody misses.
+  const passed = settings.runtime === "auto" ? found.slice(0, found.indexOf(chosen)) : [];
+  for (const other of passed) {
+    checks.push(warn("runtime", describeRuntime(other), `Repair it, or set runtime: ${chosen.name}`));
   }
   const untested = options.untested(chosen);
   if (untested !== undefined) {
@@ -76,24 +79,6 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
   }
 }
 
-/** How each runtime is asked whether it has something; exit code 0 says so. */
-const HAS_IMAGE: Readonly<Record<string, (image: string) => string[]>> = {
-  podman: (image) => ["image", "exists", image],
-  docker: (image) => ["image", "inspect", "--format", "{{.Id}}", image],
-  container: (image) => ["image", "inspect", image],
-};
-const HAS_NETWORK: Readonly<Record<string, (network: string) => string[]>> = {
-  podman: (network) => ["network", "exists", network],
-  docker: (network) => ["network", "inspect", "--format", "{{.Id}}", network],
-  container: (network) => ["network", "inspect", network],
-};
-
-/** Whether a runtime has an image; the embedded one needs none. */
-export async function hasImage(runtime: FoundRuntime, image: string, ask: AskProgram): Promise<boolean> {
-  const question = HAS_IMAGE[runtime.name];
-  return question === undefined || (await ask(runtime.path, question(image))).code === 0;
-}
-
 /** Both images and the network. */
 export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<Check[]> {
   if (runtime.name === "deno") return [];
@@ -111,8 +96,8 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
     }
   }
   try {
-    const { code } = await ask(runtime.path, HAS_NETWORK[runtime.name]!(settings.network));
-    checks.push(ok("network", code === 0 ? `${settings.network} is there` : "is made when the broker starts"));
+    const isThere = await hasNetwork(runtime, settings.network, ask);
+    checks.push(ok("network", isThere ? `${settings.network} is there` : "is made when the broker starts"));
   } catch (error) {
     checks.push(failedLook("network", error));
   }

@@ -8,6 +8,8 @@
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
 import type { PolicyView } from "../settings/explain.ts";
+import type { Settings } from "../settings/settings.ts";
+import { taskdHome } from "../settings/load.ts";
 import { checkBroker, checkStore } from "./_broker_checks.ts";
 import { checkCredentials } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome } from "./_home_checks.ts";
@@ -51,7 +53,7 @@ export async function examine(options: DoctorOptions): Promise<Check[]> {
     const { settings } = resolved;
     checks.push(...await look("credentials", () => checkCredentials({ home, env, settings, now })));
     checks.push(...await look("runtime", () => runtimeChecks(options, { settings, isServing })));
-    checks.push(...await look("disk", () => checkDisk(settings)));
+    checks.push(...await look("disk", () => checkDisk(settings, taskdHome(home))));
   }
   checks.push(await checkGit(ask, places), await checkGh(askGh, places));
   if (broker.ok) {
@@ -64,7 +66,7 @@ export async function examine(options: DoctorOptions): Promise<Check[]> {
 
 async function runtimeChecks(
   options: DoctorOptions,
-  known: { settings: Parameters<typeof checkDisk>[0]; isServing: boolean },
+  known: { settings: Settings; isServing: boolean },
 ): Promise<Check[]> {
   const { ask, deno, places, untested } = options;
   const { settings, isServing } = known;

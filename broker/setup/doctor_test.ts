@@ -383,7 +383,7 @@ Deno.test("the doctor tells of a disk that is nearly full, and of one that is", 
   onHost(async ({ home }) => {
     const { settings } = await loadSettings({ home, env: () => undefined });
     await Deno.mkdir(settings.stage_root, { recursive: true });
-    const status = async (free: number) => (await checkDisk(settings, () => Promise.resolve(free)))[0]?.status;
+    const status = async (free: number) => (await checkDisk(settings, home, () => Promise.resolve(free)))[0]?.status;
     assertEquals([await status(1 << 20), await status(2 ** 30), await status(2 ** 40)], ["fail", "warn", "ok"]);
     assert(await freeBytes(settings.stage_root) > 0);
   }));

@@ -4,7 +4,4 @@
  * @module
  */
 
-import type { CommandSpec } from "../command.ts";
-
-/** Commands of the group Broker. */
-export const BROKER_COMMANDS: readonly CommandSpec[] = [];
+export { BROKER_ADMIN_COMMANDS as BROKER_COMMANDS } from "./broker_admin.ts";

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { PROGRAM_PATHS } from "../../broker/setup/host_programs.ts";
+import type { HostPlace } from "../../cli/broker_host.ts";
 import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
 import { flagHelp, flagWord, usageLine } from "../../cli/help.ts";
@@ -46,6 +48,22 @@ function renderCommand(command: CommandSpec): string {
   ].join("\n\n");
 }
 
+/** What there is on a host, by what it is. */
+const HOST_WORDS: HostPlace = {
+  directory: "~/.taskd",
+  egress_list: "EGRESS_CONFIG",
+  roots: ["ROOTS"],
+  variables: ["TASKD_*", "VENDOR*_API_KEY"],
+  tool_variables: ["variables of git, gh and the runtimes"],
+  programs: Object.fromEntries(Object.keys(PROGRAM_PATHS).map((name) => [name, [name]])) as Record<
+    keyof HostPlace["programs"],
+    string[]
+  >,
+  deno: "DENO",
+  store: "STORE",
+  unit_folders: ["UNIT_FOLDERS"],
+};
+
 /** What a call may touch, with words in the place of paths. */
 function permissions(command: CommandSpec): string {
   const told = (route: "store" | "socket") => {
@@ -62,7 +80,7 @@ function permissions(command: CommandSpec): string {
       workspace: "STORE",
       socket,
       route,
-      broker: { home: "HOME", socket: "BROKER_SOCKET" },
+      broker: { home: "HOME", socket: "BROKER_FOLDER/SOCKET", host: HOST_WORDS },
     };
     const set = command.needs(plan);
     const parts = PERMISSION_KINDS.filter((kind) => set[kind].length > 0).map((kind) => {

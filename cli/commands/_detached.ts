@@ -1,0 +1,101 @@
+/**
+ * Starts the broker in a process of its own, which outlives this one and its terminal, and
+ * waits until it serves or says why it does not.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { ownDaemonCommand } from "../own_command.ts";
+import type { StartResult } from "./start.ts";
+
+/** What the other process prints, once. */
+const SERVES = v.object({
+  ok: v.literal(true),
+  pid: v.number(),
+  socket: v.string(),
+  ui_url: v.string(),
+  addr: v.exactOptional(v.string()),
+  replaced_pid: v.exactOptional(v.number()),
+  log: v.exactOptional(v.string()),
+});
+const FAILED = v.object({
+  ok: v.literal(false),
+  code: v.picklist(Object.keys(ERROR_CODES) as ErrorCode[]),
+  error: v.string(),
+  hint: v.exactOptional(v.string()),
+});
+
+/** More than the line has. */
+const MAX_LINE_BYTES = 65_536;
+
+/** Starts it; throws what it fails with. An interrupt ends the start. */
+export async function startDetached(args: Args, io: Io, log_file: string): Promise<StartResult> {
+  const named = args.text("socket");
+  const [program, words] = ownDaemonCommand([
+    "start",
+    "--json",
+    "--log-file",
+    log_file,
+    "--timeout",
+    `${args.numberOf("timeout")}ms`,
+    ...(named === undefined ? [] : ["--socket", named]),
+  ]);
+  const child = new Deno.Command(program, {
+    args: words,
+    cwd: "/",
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+    // A group of its own: the terminal's Ctrl-C and hang-up are not for it.
+    detached: true,
+  }).spawn();
+  const onInterrupt = () => child.kill("SIGTERM");
+  io.signal.addEventListener("abort", onInterrupt, { once: true });
+  try {
+    const line = await firstLine(child.stdout);
+    io.signal.throwIfAborted();
+    const said = parseJson(line);
+    const serves = v.safeParse(SERVES, said);
+    if (serves.success) {
+      const { ok: _ok, ...result } = serves.output;
+      return result;
+    }
+    const failed = v.safeParse(FAILED, said);
+    if (failed.success) {
+      const { code, error, hint } = failed.output;
+      throw new TaskdError(code, error, hint === undefined ? {} : { hint });
+    }
+    const { code } = await child.status;
+    throw new TaskdError("internal", `The broker's process ended with ${code} and did not say why`, {
+      hint: `Look at ${log_file}, or run taskd start without --detach`,
+    });
+  } finally {
+    io.signal.removeEventListener("abort", onInterrupt);
+    child.unref();
+  }
+}
+
+async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  while (!text.includes("\n") && text.length < MAX_LINE_BYTES) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    text += decoder.decode(value, { stream: true });
+  }
+  await reader.cancel();
+  return text;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * What the commands of the group Broker give to the broker's library: variables, programs,
+ * the broker that runs. Only what the command table grants is asked for.
+ *
+ * @module
+ */
+
+import { type AskProgram, askProgram } from "../../broker/setup/host_programs.ts";
+import { healthOverSocket, type LookOptions, terminateBy } from "../../broker/setup/lifecycle.ts";
+import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
+import { BrokerClient } from "../../broker/client/client.ts";
+import type { PolicyView } from "../../broker/settings/explain.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import type { HostPlace } from "../broker_host.ts";
+
+/** What the plan says about the host. */
+export function hostOf(args: Args): HostPlace {
+  const { host } = args.broker;
+  if (host === undefined) throw new Error("The plan of this command has no host");
+  return host;
+}
+
+/** A variable of the environment; those that the command may not read count as not set. */
+export function environment(args: Args): (name: string) => string | undefined {
+  const { variables, tool_variables } = hostOf(args);
+  const granted = new Set([...variables, ...tool_variables]);
+  return (name) => {
+    if (!granted.has(name)) return undefined;
+    try {
+      return Deno.env.get(name) || undefined;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotCapable) return undefined;
+      throw error;
+    }
+  };
+}
+
+/** Asks the host's programs; with `credentials` those that log in to code hosts. */
+export function asking(args: Args, signal: AbortSignal, options: { credentials?: boolean } = {}): AskProgram {
+  const variables = options.credentials ? [...HOST_VARIABLES, ...TOKEN_VARIABLES] : [];
+  return askProgram({ env: environment(args), variables, signal });
+}
+
+/** What looking for the broker takes. */
+export function looking(args: Args): LookOptions {
+  return { home: args.broker.home, clock: systemClock, askHealth: healthOverSocket(systemClock) };
+}
+
+/** Sends SIGTERM. */
+export function terminating(args: Args, signal: AbortSignal): (pid: number) => Promise<void> {
+  const [path] = hostOf(args).programs.kill;
+  if (path === undefined) throw new TaskdError("unavailable", "Cannot end a broker: there is no program that does");
+  return terminateBy(asking(args, signal), path);
+}
+
+/** The settings of the broker at a socket; null when it does not say them. */
+export async function livePolicy(socket: string, signal: AbortSignal): Promise<PolicyView | null> {
+  if (socket === "") return null;
+  try {
+    return await new BrokerClient({ socket }, { signal }).policy();
+  } catch (error) {
+    if (error instanceof TaskdError && error.code !== "interrupted") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * The command `taskd doctor`.
+ *
+ * @module
+ */
+
+import { findBroker } from "../../broker/setup/lifecycle.ts";
+import { type Check, type CheckStatus, worst } from "../../broker/setup/check.ts";
+import { examine } from "../../broker/setup/doctor.ts";
+import { untestedVersion } from "../../broker/sandbox/tested_versions.ts";
+import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Io } from "../io.ts";
+import { cutLine } from "../text_table.ts";
+import { asking, environment, hostOf, livePolicy, looking } from "./_surroundings.ts";
+
+/** Every check, and the worst of them. */
+export interface DoctorResult {
+  status: CheckStatus;
+  checks: Check[];
+}
+
+/** Looks at everything. */
+export async function run(args: Args, io: Io): Promise<DoctorResult> {
+  const checks = await examineHost(args, io);
+  return { status: worst(checks), checks };
+}
+
+/** All checks of the host; also what the wizard ends with. */
+export function examineHost(args: Args, io: Io): Promise<Check[]> {
+  const { deno, store } = hostOf(args);
+  return examine({
+    home: args.broker.home,
+    uid: Deno.uid() ?? 0,
+    env: environment(args),
+    ask: asking(args, io.signal),
+    askGh: asking(args, io.signal, { credentials: true }),
+    deno: { path: deno, version: Deno.version.deno },
+    untested: ({ name, version }) => untestedVersion(name, version ?? ""),
+    findBroker: () => findBroker(looking(args)),
+    livePolicy: (socket) => livePolicy(socket, io.signal),
+    storeDaemon: async () => store === undefined ? undefined : await readDaemonInfo(store),
+  });
+}
+
+const MARKS: Readonly<Record<CheckStatus, string>> = { ok: "ok  ", warn: "warn", fail: "FAIL" };
+
+/** A line for each check, what to do below it, and a verdict. */
+export async function render({ status, checks }: DoctorResult, io: Io): Promise<string> {
+  return [...await checkLines(checks, io), verdict(status, checks)].join("\n");
+}
+
+/** The lines of checks. */
+export async function checkLines(checks: readonly Check[], io: Io): Promise<string[]> {
+  const width = Math.max(0, ...checks.map(({ name }) => name.length));
+  const lines: string[] = [];
+  for (const { name, status, detail, remedy } of checks) {
+    const line = `${MARKS[status]}  ${name.padEnd(width)}  ${detail}`;
+    // What failed is worth more than one line.
+    lines.push(status === "ok" && io.columns !== undefined ? await cutLine(line, io.columns) : line);
+    if (remedy !== undefined) lines.push(`${" ".repeat(width + 8)}${remedy}`);
+  }
+  return lines;
+}
+
+function verdict(status: CheckStatus, checks: readonly Check[]): string {
+  const count = (wanted: CheckStatus) => checks.filter((check) => check.status === wanted).length;
+  if (status === "ok") return "Everything is ready";
+  const words = [[count("fail"), "failed"], [count("warn"), "worth a look"]] as const;
+  return words.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`).join(", ");
+}
+
+/** A host on which something fails is told of by the exit status too. */
+export function exitCode({ status }: DoctorResult): number {
+  return status === "fail" ? EXIT_FAILURE : EXIT_OK;
+}

@@ -1,0 +1,27 @@
+/**
+ * The command `taskd policy explain`.
+ *
+ * @module
+ */
+
+import { compareWithLive, type Comparison, renderExplain } from "../../broker/settings/explain.ts";
+import { loadSettings } from "../../broker/settings/load.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { environment, livePolicy } from "./_surroundings.ts";
+
+/** Resolves as `start` does, and asks the broker that runs what it works with. */
+export async function run(args: Args, io: Io): Promise<Comparison | undefined> {
+  const { home, socket } = args.broker;
+  const local = await loadSettings({ home, env: environment(args) });
+  const comparison = compareWithLive(local, await livePolicy(args.broker.host?.live_socket ?? socket, io.signal));
+  if (!io.json) return comparison;
+  // The contract's own form, without the member that other commands add.
+  io.outJson(comparison);
+  return undefined;
+}
+
+/** The table, and the verdict as its last line. */
+export function render(comparison: Comparison): string {
+  return renderExplain(comparison);
+}

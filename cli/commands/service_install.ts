@@ -1,0 +1,40 @@
+/**
+ * The command `taskd service install`.
+ *
+ * @module
+ */
+
+import { installUnit } from "../../broker/setup/service.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { serviceFile } from "./_service.ts";
+import { asking, hostOf } from "./_surroundings.ts";
+
+/** What was done. */
+export interface ServiceInstallResult {
+  manager: string;
+  path: string;
+  /** Whether the manager has started it. */
+  started: boolean;
+}
+
+/** Writes the file, and has the manager take it up. */
+export async function run(args: Args, io: Io): Promise<ServiceInstallResult> {
+  const file = serviceFile(args);
+  const started = args.on("start");
+  await installUnit(file, {
+    ask: asking(args, io.signal),
+    programs: hostOf(args).programs,
+    uid: Deno.uid() ?? 0,
+    started,
+  });
+  return { manager: file.manager, path: file.path, started };
+}
+
+/** Says so, and what a service of a user needs beside. */
+export function render({ manager, path, started }: ServiceInstallResult): string {
+  const lines = [`Wrote ${path}`];
+  if (started) lines.push("The broker is a service now");
+  if (manager === "systemd") lines.push("To keep it running after you log out: loginctl enable-linger");
+  return lines.join("\n");
+}

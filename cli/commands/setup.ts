@@ -1,0 +1,134 @@
+/**
+ * The command `taskd setup`.
+ *
+ * @module
+ */
+
+import { agentOf, type Lane, LANES } from "../../broker/agents.ts";
+import { hasImage } from "../../broker/setup/images.ts";
+import { readPrivateFile } from "../../broker/settings/private_file.ts";
+import type { RuntimeName } from "../../broker/settings/settings.ts";
+import type { Check } from "../../broker/setup/check.ts";
+import { processTerminal, Prompt } from "../../broker/setup/prompt.ts";
+import { AUTO_ORDER, findRuntimes } from "../../broker/setup/runtimes.ts";
+import { type Answers, keysOfFile, runWizard, type WizardResult } from "../../broker/setup/wizard.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { asking, environment, hostOf } from "./_surroundings.ts";
+import { checkLines, examineHost } from "./doctor.ts";
+
+/** What was done, and how the host looks now. */
+export interface SetupResult extends WizardResult {
+  checks: Check[];
+  /** Whether nothing fails any more. */
+  ready: boolean;
+  /** The command to go on with. */
+  next: string;
+}
+
+/** Goes through the steps. Under --json, and where stdin is no terminal, nothing is asked. */
+export async function run(args: Args, io: Io): Promise<SetupResult> {
+  const answers = await answersOf(args);
+  const asks = !args.on("yes") && !args.on("non-interactive") && !io.json && Deno.stdin.isTerminal();
+  const ask = asking(args, io.signal);
+  const done = await runWizard({
+    home: args.broker.home,
+    uid: Deno.uid() ?? 0,
+    env: environment(args),
+    answers,
+    ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
+    findRuntimes: () => findRuntimes({ ask, deno: { path: hostOf(args).deno, version: Deno.version.deno } }),
+    hasImage: (runtime, image) => hasImage(runtime, image, ask),
+    say: (text) => io.note(text),
+  });
+  // A broker that does not run yet is no fault of the setup's.
+  const checks = await examineHost(args, io);
+  const ready = checks.every(({ status }) => status !== "fail");
+  const inSync = checks.some(({ name, status }) => name === "in sync" && status === "ok");
+  const next = !ready ? "taskd doctor" : inSync ? "taskd submit <repo> <instruction>" : "taskd start";
+  return { ...done, checks, ready, next };
+}
+
+async function answersOf(args: Args): Promise<Answers> {
+  const [runtime, agent] = [args.text("runtime"), args.text("agent")];
+  const [compat_url, compat_model] = [args.text("compat-url"), args.text("compat-model")];
+  return {
+    ...(runtime === undefined ? {} : { runtime: runtimeOf(runtime) }),
+    ...(agent === undefined ? {} : { agent: agentOf(agent).name }),
+    ...(compat_url === undefined ? {} : { compat_url }),
+    ...(compat_model === undefined ? {} : { compat_model }),
+    keys: await keysOf(args),
+    build_images: args.on("build-images"),
+    yes: args.on("yes"),
+  };
+}
+
+function runtimeOf(name: string): RuntimeName {
+  const names: readonly RuntimeName[] = ["auto", ...AUTO_ORDER];
+  const found = names.find((one) => one === name);
+  if (found !== undefined) return found;
+  throw new TaskdError("usage", `There is no runtime ${JSON.stringify(name.slice(0, 64))}`, {
+    hint: `Use one of ${names.join(", ")}`,
+  });
+}
+
+/** From the file first; a key that stdin has goes before it. */
+async function keysOf(args: Args): Promise<Map<Lane, string>> {
+  const keys = new Map<Lane, string>();
+  const file = args.text("key-file");
+  if (file !== undefined) {
+    const text = await readPrivateFile(file, "secret");
+    if (text === undefined) throw new TaskdError("not_found", `Cannot read keys: ${file} does not exist`);
+    const compat = args.broker.settings?.compat.api_key_env ?? "";
+    for (const [lane, secret] of keysOfFile(file, text, compat)) keys.set(lane, secret);
+  }
+  const lanes = args.texts("key").map(laneOf);
+  if (lanes.length === 0) return keys;
+  const lines = (await readStdin()).split("\n");
+  for (const [index, lane] of lanes.entries()) {
+    const secret = lines[index]?.trim() ?? "";
+    if (secret === "") {
+      throw new TaskdError("usage", `Cannot take the key of ${lane}: line ${index + 1} of stdin is empty`, {
+        hint: "Give a line for each --key, in their order",
+      });
+    }
+    keys.set(lane, secret);
+  }
+  return keys;
+}
+
+/** What stands in a command line can be seen by others, and stays in the shell's history. */
+function laneOf(text: string): Lane {
+  const at = text.indexOf("=");
+  const lane = LANES.find((one) => one === (at < 0 ? text : text.slice(0, at)));
+  if (lane !== undefined && text.slice(at) === "=-") return lane;
+  throw new TaskdError("usage", "Cannot take a key from the command line: others can see it there", {
+    hint: `Write --key ${lane ?? "vendor_a"}=- and give the key on stdin; vendors are ${LANES.join(", ")}`,
+  });
+}
+
+/** More than four keys have. */
+const MAX_STDIN_BYTES = 65_536;
+
+async function readStdin(): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of Deno.stdin.readable) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > MAX_STDIN_BYTES) {
+      throw new TaskdError("too_large", "Cannot read keys from stdin: it does not end");
+    }
+  }
+  return text;
+}
+
+/** What is ready, what is missing, and the next command. */
+export async function render({ checks, ready, next }: SetupResult, io: Io): Promise<string> {
+  const shown = checks.filter(({ name }) => name !== "broker" && name !== "in sync");
+  return [
+    ...await checkLines(shown, io),
+    ready ? "Everything that the default agent needs is ready" : "Not ready yet: see what failed above",
+    `Next: ${next}`,
+  ].join("\n");
+}

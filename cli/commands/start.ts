@@ -1,0 +1,98 @@
+/**
+ * The command `taskd start`.
+ *
+ * @module
+ */
+
+import { type RunningBroker, serveBroker } from "../../broker/serve.ts";
+import { findBroker, stopBroker } from "../../broker/setup/lifecycle.ts";
+import { LogFile } from "../../broker/setup/log_file.ts";
+import { preflight } from "../../broker/setup/preflight.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { startDetached } from "./_detached.ts";
+import { environment, hostOf, livePolicy, looking, terminating } from "./_surroundings.ts";
+
+/** A broker that serves, wherever it runs. */
+export interface StartResult {
+  pid: number;
+  socket: string;
+  addr?: string;
+  ui_url: string;
+  /** The broker whose place it took. */
+  replaced_pid?: number;
+  /** Where it logs; absent for stderr. */
+  log?: string;
+}
+
+/** Serves until it is interrupted, or starts another process that does. */
+export async function run(args: Args, io: Io): Promise<StartResult | undefined> {
+  const log_file = args.text("log-file");
+  if (args.on("detach")) return await startDetached(args, io, log_file ?? `${hostOf(args).directory}/broker.log`);
+  using log = log_file === undefined ? undefined : new LogFile(log_file);
+  const env = ownEnvironment(args);
+  const replaced_pid = await replace(args, io, env);
+  const broker = await serveBroker({
+    home: args.broker.home,
+    env,
+    write: (line) => log === undefined ? io.error(line) : log.write(line),
+    terminal: log === undefined && io.errorIsTerminal,
+    signal: io.signal,
+  });
+  tell(io, broker, { replaced_pid, log_file });
+  await broker.finished;
+  return undefined;
+}
+
+/** The variables; a socket that the call names goes before the one that they name. */
+function ownEnvironment(args: Args): (name: string) => string | undefined {
+  const env = environment(args);
+  const named = args.text("socket");
+  return (name) => name === "BROKER_SOCKET" ? named ?? env(name) : env(name);
+}
+
+/** Ends the broker that runs, once what is configured now is known to work. */
+async function replace(
+  args: Args,
+  io: Io,
+  env: (name: string) => string | undefined,
+): Promise<number | undefined> {
+  const look = looking(args);
+  const found = await findBroker(look);
+  const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
+  await preflight({ home: args.broker.home, env, deno_path: hostOf(args).deno, live, signal: io.signal });
+  if (found.state === "none") return undefined;
+  return await stopBroker({
+    ...look,
+    terminate: terminating(args, io.signal),
+    timeout_ms: args.numberOf("timeout"),
+    signal: io.signal,
+  });
+}
+
+function tell(
+  io: Io,
+  { socket, addr, ui_url }: RunningBroker,
+  { replaced_pid, log_file }: { replaced_pid: number | undefined; log_file: string | undefined },
+): void {
+  const result: StartResult = {
+    pid: Deno.pid,
+    socket,
+    ui_url,
+    ...(addr === undefined ? {} : { addr }),
+    ...(replaced_pid === undefined ? {} : { replaced_pid }),
+    ...(log_file === undefined ? {} : { log: log_file }),
+  };
+  if (io.json) io.outJson({ ok: true, ...result });
+  else if (!io.quiet) io.out(render(result));
+}
+
+/** Where it is, and what to do next. */
+export function render({ pid, socket, addr, replaced_pid, log }: StartResult): string {
+  return [
+    `The broker serves (pid ${pid}) on ${socket}${addr === undefined ? "" : ` and ${addr}`}`,
+    ...(replaced_pid === undefined ? [] : [`It took the place of process ${replaced_pid}`]),
+    ...(log === undefined ? [] : [`It logs to ${log}`]),
+    "Next: taskd submit <repo> <instruction>, and taskd ui for the web pages",
+  ].join("\n");
+}

@@ -1,0 +1,35 @@
+/**
+ * The command `taskd stop`.
+ *
+ * @module
+ */
+
+import { stopBroker } from "../../broker/setup/lifecycle.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Args } from "../args.ts";
+import type { Io } from "../io.ts";
+import { looking, terminating } from "./_surroundings.ts";
+
+/** The broker that has ended. */
+export interface StopResult {
+  pid: number;
+}
+
+/** Asks it to end, and waits until it has. */
+export async function run(args: Args, io: Io): Promise<StopResult> {
+  const pid = await stopBroker({
+    ...looking(args),
+    terminate: terminating(args, io.signal),
+    timeout_ms: args.numberOf("timeout"),
+    signal: io.signal,
+  });
+  if (pid !== undefined) return { pid };
+  throw new TaskdError("broker_unreachable", "Cannot stop the broker: none is running", {
+    hint: "There is nothing to do",
+  });
+}
+
+/** Says so. */
+export function render({ pid }: StopResult): string {
+  return `Stopped the broker (pid ${pid})`;
+}

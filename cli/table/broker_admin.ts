@@ -1,0 +1,333 @@
+/**
+ * The commands that set the task broker up, start and stop it, examine the host and explain
+ * the settings. They work in `~/.taskd` themselves, whether or not a broker runs.
+ *
+ * @module
+ */
+
+import type { HostPlace } from "../broker_host.ts";
+import type { CommandSpec, FlagSpec, Plan } from "../command.ts";
+import { AGENT_NAMES } from "./_broker_shared.ts";
+import { ANYWHERE, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
+
+/** What is touched of the host; a plan without it was made for a command that touches nothing of it. */
+function hostOf(plan: Plan): HostPlace {
+  const { host } = brokerOf(plan);
+  if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
+  return host;
+}
+
+/** `~/.taskd`, to look and to write. */
+function homeNeeds(plan: Plan): PermissionSet {
+  const { directory } = hostOf(plan);
+  return { ...NO_PERMISSIONS, read: [directory], write: [directory] };
+}
+
+/** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
+function settingsNeeds(plan: Plan): PermissionSet {
+  const { directory, egress_list, variables } = hostOf(plan);
+  const read = egress_list === undefined ? [directory] : [directory, egress_list];
+  return { ...NO_PERMISSIONS, read, env: variables, sys: ["uid"] };
+}
+
+/** The broker's socket: the one that is configured, and that of the broker that runs. */
+function askNeeds(plan: Plan): PermissionSet {
+  const { socket, settings } = brokerOf(plan);
+  // As it is spelled too: a permission of a socket is for one spelling.
+  const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
+  const sockets = [...new Set(all)].filter((path) => path !== "");
+  return { ...NO_PERMISSIONS, read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) };
+}
+
+/** Programs that are asked what they are. */
+function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
+  const { programs, tool_variables } = hostOf(plan);
+  const paths = names.flatMap((name) => programs[name]);
+  return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
+}
+
+const EXAMINED = ["git", "gh", "podman", "docker", "container", "prlimit"] as const;
+
+/** What the doctor looks at. It writes nothing: a socket's path only because connecting counts as that. */
+function doctorNeeds(plan: Plan): PermissionSet {
+  const { roots, deno, store } = hostOf(plan);
+  const ip = brokerOf(plan).settings?.gateway_ip;
+  const ports = ip === undefined ? [] : [`${bracketed(ip)}:8088`, `${bracketed(ip)}:3128`];
+  const own = {
+    ...NO_PERMISSIONS,
+    read: [...roots, deno, ...(store === undefined ? [] : [store])],
+    net: ports,
+    sys: ["uid", "statfs"],
+  };
+  return [settingsNeeds(plan), askNeeds(plan), programNeeds(plan, EXAMINED), own].reduce(unionOf);
+}
+
+function bracketed(ip: string): string {
+  return ip.includes(":") ? `[${ip}]` : ip;
+}
+
+/** Modules and images of the program itself, which the broker reads as it runs. */
+function programFiles(): PermissionSet {
+  const { protocol, hostname, port } = new URL(import.meta.url);
+  if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
+  const folders = ["broker", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
+  return { ...NO_PERMISSIONS, read: folders };
+}
+
+/** The folder of a file's absolute path. */
+function folderOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
+}
+
+/**
+ * What the broker works with. The network has no list, because sandboxes reach through it whatever the egress list and
+ * the upstreams name, by addresses that are only known then; programs have none, because it ends groups of processes.
+ */
+function brokerServes(plan: Plan): PermissionSet {
+  const { roots, tool_variables } = hostOf(plan);
+  const { socket, settings } = brokerOf(plan);
+  const { "log-file": log_file } = plan.flags;
+  const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
+  const sockets = [folderOf(socket), folderOf(settings?.broker.socket ?? socket)];
+  const places = [...roots, ...sockets, ...logs];
+  const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
+  const own: PermissionSet = {
+    ...NO_PERMISSIONS,
+    read: [...places, ...read],
+    write: places,
+    net: [ANYWHERE],
+    run: [ANYWHERE],
+    env: tool_variables,
+    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease"],
+  };
+  return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
+}
+
+/** What asking, and ending, the broker that runs takes: its lock, its socket, and the program that sends signals. */
+function stopNeeds(plan: Plan): PermissionSet {
+  const { directory, programs } = hostOf(plan);
+  const own = { ...NO_PERMISSIONS, read: [directory], run: programs.kill };
+  return unionOf(askNeeds(plan), own);
+}
+
+/** What the wizard works with: the home directory, the runtimes, and what the doctor looks at in the end. */
+function setupNeeds(plan: Plan): PermissionSet {
+  const { "key-file": key_file } = plan.flags;
+  const own = { ...NO_PERMISSIONS, read: typeof key_file === "string" ? [key_file] : [] };
+  return [homeNeeds(plan), doctorNeeds(plan), programFiles(), own].reduce(unionOf);
+}
+
+/** The file of a service manager, and the program that tells it so. */
+function serviceNeeds(plan: Plan): PermissionSet {
+  const { unit_folders, programs } = hostOf(plan);
+  const files = { ...NO_PERMISSIONS, read: unit_folders, write: unit_folders };
+  return [settingsNeeds(plan), programNeeds(plan, ["systemctl", "launchctl"]), files, {
+    ...NO_PERMISSIONS,
+    read: [...programs.podman, ...programs.docker, ...programs.container],
+  }].reduce(unionOf);
+}
+
+/** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
+export const RUNTIME_NAMES: readonly string[] = ["auto", "podman", "docker", "container", "deno"];
+
+const MANAGERS: readonly FlagSpec[] = [
+  { name: "systemd", kind: "boolean", help: "For systemd; the default on Linux" },
+  { name: "launchd", kind: "boolean", help: "For launchd; the default on macOS" },
+];
+
+/** Commands of the group Broker. */
+export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "init",
+    group: "Broker",
+    summary: "Make ~/.taskd with its settings and its egress list",
+    details: "The directory and its files are for you alone. What exists is never overwritten.",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "init", why: "The first step; setup does it too" }],
+    output: "note",
+    uses: "home",
+    config: "may_be_broken",
+    needs: homeNeeds,
+    load: () => import("../commands/init.ts"),
+  },
+  {
+    name: "setup",
+    group: "Broker",
+    summary: "Set the task broker up: runtime, images, keys, agent",
+    details: "Asks on a terminal, and only for what flags have not answered. Run it again at any time: it changes " +
+      "what you choose and nothing else. A key is typed unseen, read from stdin or from a file, never from the " +
+      "command line.",
+    positionals: [],
+    flags: [
+      {
+        name: "runtime",
+        kind: "string",
+        value: "RUNTIME",
+        choices: RUNTIME_NAMES,
+        help: `What runs sandboxes: ${RUNTIME_NAMES.join(", ")}`,
+      },
+      { name: "agent", kind: "string", value: "AGENT", choices: AGENT_NAMES, help: "The default agent" },
+      {
+        name: "build-images",
+        kind: "boolean",
+        default: "true",
+        negatable: true,
+        help: "Do not build images that are missing",
+      },
+      {
+        name: "key",
+        kind: "string",
+        value: "VENDOR=-",
+        repeatable: true,
+        help: "Read the key of vendor_a, vendor_b, vendor_c or compat from stdin, a line for each; may be repeated",
+      },
+      { name: "key-file", kind: "file", value: "FILE", help: "Take the keys in this file of NAME=value lines" },
+      { name: "compat-url", kind: "string", value: "URL", help: "The OpenAI-compatible endpoint of agent_d" },
+      { name: "compat-model", kind: "string", value: "MODEL", help: "Its model" },
+      { name: "yes", kind: "boolean", help: "Ask nothing: take what is suggested" },
+      { name: "non-interactive", kind: "boolean", help: "Ask nothing: change only what flags say" },
+    ],
+    examples: [
+      { words: "setup", why: "Step by step" },
+      { words: "setup --yes --agent agent_a --key vendor_a=-", why: "Unattended, with a key on stdin" },
+      {
+        words: "setup --yes --runtime deno --agent agent_d --compat-url http://localhost:11434 --compat-model small",
+        why: "Without containers, with a model of one's own",
+      },
+    ],
+    output: "data",
+    uses: "home",
+    config: "may_be_broken",
+    needs: setupNeeds,
+    load: () => import("../commands/setup.ts"),
+  },
+  {
+    name: "doctor",
+    group: "Broker",
+    summary: "Examine everything that tasks need, and say what to do",
+    details: "Changes nothing and shows no secret. Exits with 1 when something fails.",
+    positionals: [],
+    flags: [],
+    examples: [{ words: "doctor", why: "A line for each check, and what to do about it" }],
+    output: "data",
+    uses: "home",
+    config: "may_be_broken",
+    needs: doctorNeeds,
+    load: () => import("../commands/doctor.ts"),
+  },
+  {
+    name: "start",
+    group: "Broker",
+    summary: "Run the task broker",
+    details: "It runs until it is told to stop (Ctrl-C or SIGTERM). Run again, it replaces the broker that runs: so " +
+      "changed settings take effect. Settings that cannot be used leave the running broker as it is.",
+    positionals: [],
+    flags: [
+      { name: "detach", kind: "boolean", help: "In the background; returns once the broker serves" },
+      {
+        name: "log-file",
+        kind: "file",
+        value: "FILE",
+        help: "Log there, at most 16 MiB, and not to stderr; with --detach by default ~/.taskd/broker.log",
+      },
+      {
+        name: "timeout",
+        kind: "duration",
+        value: "DURATION",
+        default: "1m",
+        help: "How long the broker that is replaced may take to end",
+      },
+    ],
+    examples: [
+      { words: "start", why: "In the foreground" },
+      { words: "start --detach", why: "Start it, or apply changed settings" },
+    ],
+    output: "data",
+    uses: "home",
+    config: "required",
+    needs: brokerServes,
+    load: () => import("../commands/start.ts"),
+  },
+  {
+    name: "stop",
+    group: "Broker",
+    summary: "Stop the task broker",
+    details: "It ends its sandboxes; tasks that wait for approval wait on, for the next start.",
+    positionals: [],
+    flags: [{
+      name: "timeout",
+      kind: "duration",
+      value: "DURATION",
+      default: "1m",
+      help: "How long it may take",
+    }],
+    examples: [{ words: "stop", why: "Returns once it has ended" }],
+    output: "note",
+    uses: "home",
+    config: "may_be_broken",
+    needs: stopNeeds,
+    load: () => import("../commands/stop.ts"),
+  },
+  {
+    name: "service print",
+    group: "Broker",
+    summary: "Print the file by which systemd or launchd runs the broker",
+    positionals: [],
+    flags: MANAGERS,
+    examples: [{ words: "service print --systemd", why: "Look before installing" }],
+    output: "data",
+    uses: "home",
+    config: "required",
+    needs: serviceNeeds,
+    load: () => import("../commands/service_print.ts"),
+  },
+  {
+    name: "service install",
+    group: "Broker",
+    summary: "Have systemd or launchd run the broker for you",
+    details: "It is a service of yours, not of the system. It does not see what your shell exports: keys belong into " +
+      "~/.taskd/api-keys.env.",
+    positionals: [],
+    flags: [
+      ...MANAGERS,
+      { name: "start", kind: "boolean", default: "true", negatable: true, help: "Only write the file" },
+    ],
+    examples: [{ words: "service install", why: "Write the file, and start the service" }],
+    output: "note",
+    uses: "home",
+    config: "required",
+    needs: serviceNeeds,
+    load: () => import("../commands/service_install.ts"),
+  },
+  {
+    name: "service uninstall",
+    group: "Broker",
+    summary: "Stop the service and remove its file",
+    positionals: [],
+    flags: MANAGERS,
+    examples: [{ words: "service uninstall", why: "The broker can still be started by hand" }],
+    output: "note",
+    uses: "home",
+    config: "may_be_broken",
+    needs: serviceNeeds,
+    load: () => import("../commands/service_uninstall.ts"),
+  },
+  {
+    name: "policy explain",
+    group: "Broker",
+    summary: "Show every setting, where it comes from, and whether the broker works with it",
+    details: "Resolves the settings exactly as start does, and compares them with those of the broker that runs.",
+    positionals: [],
+    flags: [],
+    examples: [
+      { words: "policy explain", why: "The table, and a verdict" },
+      { words: "policy explain --json", why: "Both resolutions, and whether they agree" },
+    ],
+    output: "data",
+    uses: "home",
+    config: "required",
+    needs: (plan) => unionOf(settingsNeeds(plan), askNeeds(plan)),
+    load: () => import("../commands/policy_explain.ts"),
+  },
+];
