@@ -28,8 +28,6 @@ interface Entry {
   line: StartLine | DamagedLine;
   /** When it ended, by the steady clock; before this process it is negative. */
   ended_steady_ms: number;
-  /** Found with an end in the future: its age is counted from when that was found. */
-  held: boolean;
 }
 
 /** What counts now. */
@@ -156,7 +154,7 @@ export class Ledger {
     const { time } = this.#options;
     const ended_ms = Math.max(time.stamp(), Date.parse(start.ended_at));
     const line: StartLine = { kind: "start", ...start, ended_at: stampText(ended_ms) };
-    this.#put({ line, ended_steady_ms: time.steady(), held: false });
+    this.#put({ line, ended_steady_ms: time.steady() });
     return this.#write(async (file) => {
       this.#drop();
       const kept = this.#entries.length;
@@ -206,7 +204,6 @@ export class Ledger {
         const usd = Math.max(earlier.line.usd ?? -1, entry.line.usd ?? -1);
         earlier.line = { ...entry.line, usd: usd < 0 ? null : usd };
         earlier.ended_steady_ms = Math.max(earlier.ended_steady_ms, entry.ended_steady_ms);
-        earlier.held = entry.held;
         return;
       }
       this.#of_task.set(task_id, entry);
@@ -243,8 +240,7 @@ export class Ledger {
       this.#putLoaded(line);
     }
     if (damaged_lines > 0) {
-      const ended_at = stampText(Math.min(changed_ms, time.wall()));
-      this.#putLoaded({ kind: "damaged", lines: damaged_lines, ended_at });
+      this.#putLoaded({ kind: "damaged", lines: damaged_lines, ended_at: stampText(changed_ms) });
       log(`ledger: ${damaged_lines} of ${lines.length} lines of ${this.path} are damaged; a copy is kept beside it`);
       this.#file?.keepCopy();
     }
@@ -257,13 +253,13 @@ export class Ledger {
     const wall_ms = time.wall();
     const age_ms = wall_ms - Date.parse(line.ended_at);
     if (age_ms >= -TOLERATED_STEP_MS) {
-      this.#put({ line: withoutHold(line), ended_steady_ms: time.steady() - Math.max(0, age_ms), held: false });
+      this.#put({ line: withoutHold(line), ended_steady_ms: time.steady() - Math.max(0, age_ms) });
       return;
     }
     // Stamped by a clock that ran ahead, or read by one that is behind: nobody knows, so it is as young as can be.
     const since_ms = line.held_since === undefined ? wall_ms : Math.min(wall_ms, Date.parse(line.held_since));
     const held: StartLine | DamagedLine = { ...line, held_since: stampText(since_ms) };
-    this.#put({ line: held, ended_steady_ms: time.steady() - (wall_ms - since_ms), held: true });
+    this.#put({ line: held, ended_steady_ms: time.steady() - (wall_ms - since_ms) });
   }
 
   /** Counts the tasks of which there is a trace and no line: the broker ended before they did. */
@@ -275,26 +271,21 @@ export class Ledger {
     for (const { task_id, changed_ms } of traces()) {
       if (before.has(task_id)) there.add(task_id);
       if (before.has(task_id) || this.#of_task.has(task_id)) continue;
-      const age_ms = Math.max(0, time.wall() - changed_ms);
-      if (this.#isForgotten(age_ms)) continue;
+      if (this.#isForgotten(time.wall() - changed_ms)) continue;
       found++;
-      const at = stampText(Math.min(changed_ms, time.wall()));
-      this.#put({
-        line: {
-          kind: "start",
-          task_id,
-          started_at: at,
-          ended_at: at,
-          vendor: null,
-          agent: null,
-          auth: null,
-          usd: null,
-          usd_trusted: false,
-          outcome: "unknown",
-          retry_of: null,
-        },
-        ended_steady_ms: time.steady() - age_ms,
-        held: false,
+      const at = stampText(changed_ms);
+      this.#putLoaded({
+        kind: "start",
+        task_id,
+        started_at: at,
+        ended_at: at,
+        vendor: null,
+        agent: null,
+        auth: null,
+        usd: null,
+        usd_trusted: false,
+        outcome: "unknown",
+        retry_of: null,
       });
     }
     if (this.#opened !== undefined) this.#opened = { ...this.#opened, before: [...there] };
@@ -315,14 +306,17 @@ export class Ledger {
     this.#entries = kept;
   }
 
-  /** After the wall clock went ahead: stamps are brought to it by the ages, which are true. Never to an earlier time. */
+  /** After the wall clock was set forward: stamps are brought to it by the ages, which are true; never to an earlier time. */
   #restamp(): void {
     const { time } = this.#options;
-    const offset_ms = time.stamp() - time.steady();
+    const steady_ms = time.steady();
+    const stamp_ms = time.stamp();
     for (const entry of this.#entries) {
-      const ended_ms = entry.ended_steady_ms + offset_ms;
-      if (entry.held || ended_ms <= Date.parse(entry.line.ended_at)) continue;
-      entry.line = { ...entry.line, ended_at: stampText(ended_ms) };
+      const age_ms = steady_ms - entry.ended_steady_ms;
+      const { ended_at, held_since } = entry.line;
+      if (held_since !== undefined) {
+        entry.line = { ...entry.line, held_since: later(held_since, time.wall() - age_ms) };
+      } else entry.line = { ...entry.line, ended_at: later(ended_at, stamp_ms - age_ms) };
     }
     this.#totals = undefined;
     void this.#write(() => this.#replace());
@@ -360,6 +354,11 @@ export class Ledger {
       }
     });
   }
+}
+
+/** The later of two times. */
+function later(iso: string, ms: number): string {
+  return ms > Date.parse(iso) ? stampText(ms) : iso;
 }
 
 /** The time as lines have it; the last that ISO 8601 can write where it is beyond. */

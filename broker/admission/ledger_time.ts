@@ -18,8 +18,8 @@ export class LedgerTime {
   readonly #steady: () => number;
   #floor_ms: number;
   #seen_steady_ms: number;
-  /** What stamps are ahead of the steady clock, as last written. */
-  #written_offset_ms: number;
+  /** The least that the wall clock was ahead of the steady one since a step was last told. */
+  #offset_ms: number;
 
   /** @param steady Milliseconds of a clock that never goes back and, at best, counts while the machine sleeps. */
   constructor(clock: Clock, steady: () => number = () => clock.monotonic()) {
@@ -27,7 +27,7 @@ export class LedgerTime {
     this.#steady = steady;
     this.#floor_ms = clock.now();
     this.#seen_steady_ms = steady();
-    this.#written_offset_ms = this.#floor_ms - this.#seen_steady_ms;
+    this.#offset_ms = this.#floor_ms - this.#seen_steady_ms;
   }
 
   /** Steady milliseconds, for ages. */
@@ -51,14 +51,13 @@ export class LedgerTime {
   /** Stamps are from now on no earlier than this one, which the ledger has already. */
   noEarlierThan(stamp_ms: number): void {
     this.#floor_ms = Math.max(this.stamp(), stamp_ms);
-    this.#written_offset_ms = this.#floor_ms - this.#seen_steady_ms;
   }
 
-  /** Whether the wall clock has gone ahead of the stamps since it was last asked; they then have to be written anew. */
+  /** Whether the wall clock was set forward since this was last asked: stamps and ages then disagree. */
   hasStepped(): boolean {
-    const offset_ms = this.stamp() - this.#seen_steady_ms;
-    if (offset_ms - this.#written_offset_ms <= TOLERATED_STEP_MS) return false;
-    this.#written_offset_ms = offset_ms;
-    return true;
+    const offset_ms = this.#clock.now() - this.#steady();
+    const stepped = offset_ms - this.#offset_ms > TOLERATED_STEP_MS;
+    this.#offset_ms = stepped ? offset_ms : Math.min(this.#offset_ms, offset_ms);
+    return stepped;
   }
 }
