@@ -32,6 +32,8 @@ export interface SetupOptions {
   image: string;
   /** Name of the network that has the proxy. */
   network: string;
+  /** `os/arch` of the image, when it is not the host's own. */
+  platform?: string;
   /** `http://user:password@host:port` of the egress proxy, with the task's credentials. */
   proxy_url: string;
   /** The task's part in the dependency cache. It is committed when everything has passed; releasing it is the caller's. */
@@ -146,6 +148,7 @@ async function runCommand(
   signal.throwIfAborted();
   const duration_ms = Math.max(0, clock.monotonic() - started_ms);
   if (end.output_truncated) run.log.note("# more output was discarded");
+  if (end.reason === "out_of_memory") run.log.note("# it wanted more memory than it may have");
   if (end.reason === "timed_out") return { status: "timed_out", duration_ms };
   // Somebody else has ended it.
   if (end.reason === "stopped") return { status: "failed", duration_ms };
@@ -169,7 +172,7 @@ async function endOf(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd>
 }
 
 function specOf(command: readonly string[], { phase, options, log }: Run): SandboxSpec {
-  const { task_id, work_dir, image, network, proxy_url, profile, onLine } = options;
+  const { task_id, work_dir, image, network, proxy_url, profile, platform, onLine } = options;
   const { memory_bytes, max_pids, max_output_bytes } = { ...LIMITS, ...options.limits };
   const cached = options.cache?.setup_mount;
   // What fills an entry is named by its key, and readiness commands are not.
@@ -185,6 +188,8 @@ function specOf(command: readonly string[], { phase, options, log }: Run): Sandb
       mounts: mount === undefined ? [] : [mount],
       network,
       max_pids,
+      reach: "proxy",
+      ...platform === undefined ? {} : { platform },
     },
     memory_bytes,
     timeout_ms: profile.timeout > 0 ? profile.timeout : DEFAULT_TIMEOUT_MS,

@@ -43,7 +43,7 @@ export interface SetupPhaseRequest {
   proxy_url: string;
   /** Where the combined output goes. */
   log_path: string;
-  /** Architecture of the sandbox; by default the machine's. */
+  /** `os/arch` of the sandbox; by default the machine's own. */
   platform?: string;
   signal: AbortSignal;
   /** Told each line. */
@@ -69,7 +69,7 @@ export async function runSetupPhase(parts: SetupPhaseParts, request: SetupPhaseR
   const { runtime, image, network, clock, limits } = parts;
   const use = await openCache(parts, request);
   try {
-    const { task_id, profile, work_dir, proxy_url, log_path, signal, onLine } = request;
+    const { task_id, profile, work_dir, proxy_url, log_path, platform, signal, onLine } = request;
     const result = await runSetup({
       task_id,
       profile,
@@ -84,6 +84,7 @@ export async function runSetupPhase(parts: SetupPhaseParts, request: SetupPhaseR
       clock,
       cache: use,
       ...limits === undefined ? {} : { limits },
+      ...platform === undefined ? {} : { platform },
     });
     const mount = result.passed ? use.agent_mount : undefined;
     return {

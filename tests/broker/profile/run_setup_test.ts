@@ -74,7 +74,7 @@ Deno.test("a command gets the proxy and nothing of the gateway or the host", asy
     assert(value === PROXY_URL || !value.includes("192.168.66.1"), name);
   }
   const { workload, spec } = world.runtime.started[0]!;
-  assertEquals([workload.mounts, workload.network, workload.image], [[], "net", "image"]);
+  assertEquals([workload.mounts, workload.network, workload.image, workload.reach], [[], "net", "image", "proxy"]);
   assertEquals([spec.work_dir, spec.task_id], [world.work_dir, TASK_ID]);
 });
 
