@@ -1,0 +1,160 @@
+/**
+ * The broker's HTTP interface, as the pages use it. The token is held here, in memory, and goes out as a header only.
+ *
+ * @module
+ */
+
+import type { PendingTask, Problem, TaskEventView, TaskList, TaskView, TrustBrief } from "../../api/wire.ts";
+import { EventReader } from "./events.ts";
+
+/** A refusal of the broker, or no answer at all. */
+export class ApiError extends Error {
+  /** 0 when there was no answer. */
+  readonly status: number;
+  readonly problem: Partial<Problem>;
+
+  constructor(status: number, problem: Partial<Problem>) {
+    super(problem.detail ?? problem.title ?? `The broker answered ${status}`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** How a page follows a task. */
+export interface FollowOptions {
+  /** Number of the last row that is known. */
+  after: number;
+  signal: AbortSignal;
+  /** With the number of its row, for those that have one. */
+  onEvent(event: TaskEventView, seq?: number): void;
+  /** Whether there is a connection. */
+  onLink(up: boolean): void;
+}
+
+/** Between attempts to connect again, in milliseconds; the last one is repeated. */
+const RETRY_MS = [500, 1_000, 2_000, 5_000];
+
+/** The API of the broker that served this page. */
+export class Api {
+  readonly #token: string;
+
+  constructor(token: string) {
+    this.#token = token;
+  }
+
+  /** Tasks at the gate. */
+  async pending(signal: AbortSignal): Promise<PendingTask[]> {
+    return (await this.#json<{ tasks: PendingTask[] }>("/admin/pending", signal)).tasks;
+  }
+
+  /** Tasks, newest first. */
+  async tasks(options: { limit: number; before?: string; signal: AbortSignal }): Promise<TaskList> {
+    const before = options.before === undefined ? "" : `&before=${encodeURIComponent(options.before)}`;
+    return await this.#json(`/tasks?limit=${options.limit}${before}`, options.signal);
+  }
+
+  /** One task. */
+  async task(id: string, signal: AbortSignal): Promise<TaskView> {
+    return await this.#json(`/tasks/${id}`, signal);
+  }
+
+  /** What the broker established; undefined before there is anything. */
+  async brief(id: string, signal: AbortSignal): Promise<TrustBrief | undefined> {
+    try {
+      return await this.#json(`/tasks/${id}/brief`, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** The bytes of a diff. */
+  async diff(id: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    return new Uint8Array(await (await this.#send(`/tasks/${id}/diff`, { signal })).arrayBuffer());
+  }
+
+  /** Approves exactly this diff. */
+  async approve(id: string, request: { diff_sha256: string; acknowledge: string[] }): Promise<void> {
+    await this.#post(`/admin/tasks/${id}/approve`, request);
+  }
+
+  /** Denies, or ends, a task. */
+  async end(id: string, how: "deny" | "kill", reason: string): Promise<void> {
+    await this.#post(`/admin/tasks/${id}/${how}`, { reason });
+  }
+
+  /** Runs a task's order again, as a new task. */
+  async retry(id: string): Promise<{ id: string }> {
+    return await (await this.#post(`/tasks/${id}/retry`, {})).json();
+  }
+
+  /** Follows a task until its result, connecting again and going on where it stopped. */
+  async follow(id: string, { after, signal, onEvent, onLink }: FollowOptions): Promise<void> {
+    let last = String(after);
+    for (let failures = 0; !signal.aborted;) {
+      try {
+        const headers = { accept: "text/event-stream", "last-event-id": last };
+        const { status, body } = await this.#send(`/tasks/${id}/events`, { signal, headers });
+        onLink(true);
+        // Nothing more is to come.
+        if (status === 204) return;
+        const reader = new EventReader();
+        const decoder = new TextDecoder();
+        for await (const chunk of body ?? []) {
+          for (const event of reader.feed(decoder.decode(chunk, { stream: true }))) {
+            failures = 0;
+            if (event.id !== undefined) last = event.id;
+            const view = { event: event.event, data: JSON.parse(event.data) } as TaskEventView;
+            onEvent(view, event.id === undefined ? undefined : Number(event.id));
+            if (event.event === "result") return;
+          }
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
+      }
+      if (signal.aborted) return;
+      onLink(false);
+      await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]!, signal);
+    }
+  }
+
+  async #json<T>(path: string, signal: AbortSignal): Promise<T> {
+    return await (await this.#send(path, { signal })).json();
+  }
+
+  async #post(path: string, body: unknown): Promise<Response> {
+    return await this.#send(path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  }
+
+  async #send(path: string, options: RequestInit & { headers?: Record<string, string> }): Promise<Response> {
+    let response: Response;
+    try {
+      response = await fetch(path, {
+        ...options,
+        headers: { ...options.headers, authorization: `Bearer ${this.#token}` },
+        credentials: "omit",
+        redirect: "error",
+      });
+    } catch (error) {
+      if (options.signal?.aborted) throw error;
+      throw new ApiError(0, { detail: "The broker does not answer", hint: "Start it with taskd start" });
+    }
+    if (response.ok) return response;
+    throw new ApiError(response.status, await response.json().catch(() => ({})));
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    }, { once: true });
+  });
+}

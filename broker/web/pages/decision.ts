@@ -1,0 +1,189 @@
+/**
+ * The panel in which a person decides: what is still open, the categories to look at twice, approve and deny.
+ *
+ * Approve stays disabled until every file of the diff was read, every category ticked, and what the page could not show
+ * acknowledged.
+ *
+ * @module
+ */
+
+import type { TrustBrief } from "../../api/wire.ts";
+import { el, type PageElement } from "./dom.ts";
+import { counted } from "./format.ts";
+import { shownLine } from "./hidden.ts";
+
+/** What {@linkcode Decision} takes. */
+export interface DecisionOptions {
+  categories: readonly string[];
+  brief: TrustBrief | undefined;
+  /** What the page cannot show of the diff; each has to be acknowledged. */
+  unseen: readonly string[];
+  approve(acknowledge: string[]): void;
+  deny(reason: string): void;
+}
+
+/** Paths that a category lists before one asks for all. */
+const MAX_PATHS = 5;
+
+/** The panel. */
+export class Decision {
+  readonly element: PageElement;
+  readonly #options: DecisionOptions;
+  readonly #boxes: { category: string; input: PageElement; row: PageElement }[];
+  readonly #unseen: PageElement[];
+  readonly #approve: PageElement;
+  readonly #reason: PageElement;
+  readonly #deny: PageElement;
+  readonly #open: PageElement;
+  #unread = 0;
+  #files = 0;
+  #busy = false;
+
+  constructor(options: DecisionOptions) {
+    this.#options = options;
+    this.#boxes = options.categories.map((category) => this.#category(category));
+    this.#unseen = options.unseen.map(() => el("input", { type: "checkbox", on: { change: () => this.#update() } }));
+    this.#approve = el("button", {
+      type: "submit",
+      class: "approve",
+      "aria-describedby": "still-open",
+    }, "Approve and push");
+    this.#reason = el("input", { type: "text", id: "deny-reason", maxlength: 4096, autocomplete: "off" });
+    this.#deny = el("button", { type: "submit", class: "deny" }, "Deny");
+    this.#open = el("ul", { id: "still-open", class: "still-open", tabindex: -1 });
+    this.element = el(
+      "section",
+      { class: "decision", id: "decision", "aria-labelledby": "decision-title" },
+      el("h2", { id: "decision-title" }, "Decide"),
+      this.#looks(),
+      el("form", { on: { submit: (event) => this.#submit(event) } }, this.#open, this.#approve),
+      el(
+        "form",
+        { class: "deny-form", on: { submit: (event) => this.#refuse(event) } },
+        el("label", { for: "deny-reason" }, "Reason, for the record"),
+        el("div", { class: "row" }, this.#reason, this.#deny),
+      ),
+    );
+    this.#update();
+  }
+
+  /** How much of the diff is not read yet. */
+  setUnread(unread: number, files: number): void {
+    this.#unread = unread;
+    this.#files = files;
+    this.#update();
+  }
+
+  /** While an answer is on its way nothing can be pressed. */
+  setBusy(busy: boolean): void {
+    this.#busy = busy;
+    this.#update();
+  }
+
+  /** Points at categories that the broker still wants to be named. */
+  pointAt(missing: readonly string[]): void {
+    for (const { category, input, row } of this.#boxes) {
+      const wanted = missing.includes(category);
+      row.classList.toggle("wanted", wanted);
+      if (wanted) input.checked = false;
+    }
+    this.#update();
+    this.#boxes.find(({ category }) => missing.includes(category))?.input.focus();
+  }
+
+  /** Brings the reader to the button, or to what keeps it disabled. */
+  focus(): void {
+    this.element.scrollIntoView({ block: "nearest" });
+    (this.#approve.disabled ? this.#open : this.#approve).focus({ preventScroll: true });
+    (this.#approve.disabled ? this.#open : this.#approve).scrollIntoView({ block: "nearest" });
+  }
+
+  /** Brings the reader to the reason of a denial. */
+  focusDeny(): void {
+    this.#reason.focus();
+  }
+
+  #looks(): PageElement | string {
+    if (this.#boxes.length === 0 && this.#unseen.length === 0) return "";
+    return el(
+      "fieldset",
+      { class: "looks" },
+      el("legend", {}, "Look twice"),
+      ...this.#boxes.map(({ row }) => row),
+      ...this.#options.unseen.map((text, index) =>
+        el(
+          "label",
+          { class: "look wanted" },
+          this.#unseen[index]!,
+          el("span", {}, el("strong", {}, "Not shown here"), el("small", {}, text)),
+        )
+      ),
+    );
+  }
+
+  #category(category: string): { category: string; input: PageElement; row: PageElement } {
+    const input = el("input", { type: "checkbox", on: { change: () => this.#update() } });
+    const flag = this.#options.brief?.flags.find((known) => known.category === category);
+    const paths = flag?.paths ?? [];
+    const item = ({ path, detail }: { path: string; detail?: string }) =>
+      el(
+        "li",
+        {},
+        el("code", {}, ...shownLine(path)),
+        detail !== undefined && el("small", {}, " ", ...shownLine(detail)),
+      );
+    const row = el(
+      "div",
+      { class: "look" },
+      el(
+        "label",
+        {},
+        input,
+        el(
+          "span",
+          {},
+          el("strong", {}, ...shownLine(category.replaceAll("_", " "))),
+          flag !== undefined && el("small", {}, ...shownLine(flag.reason)),
+        ),
+      ),
+      paths.length > 0 && el("ul", { class: "look-paths" }, ...paths.slice(0, MAX_PATHS).map(item)),
+      paths.length > MAX_PATHS && el(
+        "details",
+        {},
+        el("summary", {}, `${(flag?.count ?? paths.length) - MAX_PATHS} more`),
+        el("ul", { class: "look-paths" }, ...paths.slice(MAX_PATHS).map(item)),
+      ),
+    );
+    return { category, input, row };
+  }
+
+  #missing(): string[] {
+    const looks = this.#boxes.filter(({ input }) => !input.checked).length;
+    const unseen = this.#unseen.filter((input) => !input.checked).length;
+    return [
+      ...this.#unread === 0 ? [] : [`${this.#unread} of ${counted(this.#files, "file")} not read`],
+      ...looks === 0 ? [] : [`${counted(looks, "second look")} not ticked`],
+      ...unseen === 0 ? [] : ["what is not shown here is not acknowledged"],
+    ];
+  }
+
+  #update(): void {
+    const missing = this.#missing();
+    this.#approve.disabled = this.#busy || missing.length > 0;
+    this.#deny.disabled = this.#busy;
+    this.#open.replaceChildren(...missing.map((text) => el("li", {}, text)));
+    this.#open.classList.toggle("empty", missing.length === 0);
+    if (missing.length === 0) this.#open.append(el("li", { class: "ready" }, "All of it read, all of it ticked."));
+  }
+
+  #submit(event: Event): void {
+    event.preventDefault();
+    if (this.#approve.disabled) return;
+    this.#options.approve(this.#boxes.map(({ category }) => category));
+  }
+
+  #refuse(event: Event): void {
+    event.preventDefault();
+    if (!this.#busy) this.#options.deny(this.#reason.value.trim());
+  }
+}

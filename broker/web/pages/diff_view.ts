@@ -1,0 +1,274 @@
+/**
+ * Shows a diff: one part for each file, whose lines are made when they come near.
+ *
+ * A file counts as read when it is open and its last line has been in sight, with every long line shown whole; or when its
+ * box was ticked by hand. Lines wrap, so that nothing can be put out of sight to the right.
+ *
+ * @module
+ */
+
+import { codeNodes } from "./code.ts";
+import type { Diff, DiffFile, DiffLine } from "./diff.ts";
+import { browser, el, type PageElement, type SightObserver } from "./dom.ts";
+import { counted } from "./format.ts";
+import { runsRightToLeft, shownLine } from "./hidden.ts";
+import { tag } from "./page.ts";
+import { colouring } from "./syntax.ts";
+import { changedWords, type LineChange } from "./words.ts";
+
+/** Lines that are made at once. */
+const CHUNK_LINES = 200;
+/** Files with more lines begin closed. */
+const OPEN_LINES = 1_500;
+/** All files together may begin open up to this. */
+const OPEN_TOTAL = 20_000;
+/** What is shown of a longer line before one asks for the rest. */
+const LINE_CHARS = 2_000;
+const LINE_PX = 20;
+
+/** One file on the page. */
+export interface FileView {
+  readonly file: DiffFile;
+  readonly element: PageElement;
+  readonly read: boolean;
+  /** Opens, or closes. */
+  toggle(open?: boolean): void;
+  /** Ticks, or takes the tick away. */
+  markRead(read: boolean): void;
+}
+
+/** What {@linkcode showDiff} takes. */
+export interface DiffViewOptions {
+  signal: AbortSignal;
+  /** A file was read, or its tick was taken away. */
+  onRead(): void;
+}
+
+/** Makes the parts of a diff's files. */
+export function showDiff(diff: Diff, { signal, onRead }: DiffViewOptions): FileView[] {
+  const sight = new Sight(signal);
+  let budget = OPEN_TOTAL;
+  return diff.files.map((file, index) => {
+    const lines = file.hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
+    const open = lines <= OPEN_LINES && lines <= budget;
+    if (open) budget -= lines;
+    return new FilePart(file, { id: `file-${index}`, lines, open, sight, onRead });
+  });
+}
+
+/** Calls back once when an element is near, or in sight. */
+class Sight {
+  readonly #near: SightObserver;
+  readonly #inside: SightObserver;
+  readonly #actions = new WeakMap<PageElement, () => void>();
+
+  constructor(signal: AbortSignal) {
+    const seen = (observer: () => SightObserver) => (entries: { target: PageElement; isIntersecting: boolean }[]) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        observer().unobserve(target);
+        this.#actions.get(target)?.();
+      }
+    };
+    this.#near = new browser.IntersectionObserver(seen(() => this.#near), { rootMargin: "1200px 0px" });
+    this.#inside = new browser.IntersectionObserver(seen(() => this.#inside));
+    signal.addEventListener("abort", () => {
+      this.#near.disconnect();
+      this.#inside.disconnect();
+    }, { once: true });
+  }
+
+  near(element: PageElement, action: () => void): void {
+    this.#actions.set(element, action);
+    this.#near.observe(element);
+  }
+
+  inside(element: PageElement, action: () => void): void {
+    this.#actions.set(element, action);
+    this.#inside.observe(element);
+  }
+}
+
+class FilePart implements FileView {
+  readonly file: DiffFile;
+  readonly element: PageElement;
+  readonly #options: { id: string; lines: number; sight: Sight; onRead: () => void };
+  readonly #tick: PageElement;
+  readonly #fold: PageElement;
+  readonly #body: PageElement;
+  #filled = false;
+  #end_seen = false;
+  #cut_lines = 0;
+
+  constructor(
+    file: DiffFile,
+    options: { id: string; lines: number; open: boolean; sight: Sight; onRead: () => void },
+  ) {
+    this.file = file;
+    this.#options = options;
+    const { id } = options;
+    this.#tick = el("input", { type: "checkbox", on: { change: () => this.#changed() } });
+    this.#body = el("div", { class: "file-body", id: `${id}-body` });
+    this.#fold = el("button", {
+      type: "button",
+      class: "fold",
+      "aria-controls": `${id}-body`,
+      on: { click: () => this.toggle() },
+    }, el("span", { class: "path" }, ...shownLine(file.path)));
+    this.element = el(
+      "article",
+      { class: "file", id, tabindex: -1, "aria-labelledby": `${id}-name` },
+      el(
+        "header",
+        { class: "file-head" },
+        el("h3", { id: `${id}-name` }, this.#fold),
+        file.status === "modified" ? "" : tag(file.status),
+        file.binary && tag("binary"),
+        counts(file),
+        el("label", { class: "read" }, this.#tick, "Read"),
+      ),
+      this.#body,
+    );
+    this.toggle(options.open);
+  }
+
+  get read(): boolean {
+    return this.#tick.checked;
+  }
+
+  toggle(open = this.#body.hidden): void {
+    this.#body.hidden = !open;
+    this.#fold.setAttribute("aria-expanded", String(open));
+    this.element.classList.toggle("closed", !open);
+    if (!open || this.#filled) return;
+    this.#filled = true;
+    this.#fill();
+  }
+
+  markRead(read: boolean): void {
+    if (this.#tick.checked === read) return;
+    this.#tick.checked = read;
+    this.#changed();
+  }
+
+  #changed(): void {
+    this.element.classList.toggle("is-read", this.read);
+    this.#options.onRead();
+  }
+
+  /** By itself a file becomes read only when nothing of it is left to be shown. */
+  #settle(): void {
+    if (this.#end_seen && this.#cut_lines === 0) this.markRead(true);
+  }
+
+  #fill(): void {
+    const { file } = this;
+    const { sight } = this.#options;
+    const colour = colouring(file.path);
+    if (file.notes.length > 0) {
+      this.#body.append(
+        el("p", { class: "file-note" }, ...file.notes.flatMap((note) => [...shownLine(note), el("br")])),
+      );
+    }
+    if (file.binary) this.#body.append(el("p", { class: "file-note" }, "Binary: its content is not shown."));
+    else if (file.hunks.length === 0) this.#body.append(el("p", { class: "file-note" }, "No line is changed."));
+    for (const hunk of file.hunks) {
+      this.#body.append(el(
+        "div",
+        { class: "hunk" },
+        el("span", {}, hunk.range),
+        el("span", { class: "place" }, ...shownLine(hunk.place.slice(0, 200))),
+      ));
+      for (let at = 0; at < hunk.lines.length; at += CHUNK_LINES) {
+        const lines = hunk.lines.slice(at, at + CHUNK_LINES);
+        const chunk = el("div", { class: "chunk" });
+        chunk.style.setProperty("--rows", `${lines.length * LINE_PX}px`);
+        // Those at the beginning are there at once: they are what a jump to the file shows.
+        const cut = lines.filter(({ text }) => text.length > LINE_CHARS).length;
+        this.#cut_lines += cut;
+        sight.near(chunk, () => {
+          chunk.classList.add("filled");
+          chunk.append(this.#table(lines, colour));
+        });
+        this.#body.append(chunk);
+      }
+    }
+    const end = el("div", { class: "file-end" });
+    this.#body.append(end);
+    sight.inside(end, () => {
+      this.#end_seen = true;
+      this.#settle();
+    });
+  }
+
+  #table(lines: readonly DiffLine[], colour: ReturnType<typeof colouring>): PageElement {
+    const changes = pairUp(lines);
+    const body = el("tbody", {});
+    for (const [index, line] of lines.entries()) body.append(this.#row(line, changes[index]!, colour));
+    return el("table", { class: "code", role: "presentation" }, body);
+  }
+
+  #row(line: DiffLine, changed: LineChange["before"], colour: ReturnType<typeof colouring>): PageElement {
+    const { kind, text } = line;
+    if (kind === "note") return el("tr", { class: "note" }, number(0), number(0), el("td", {}, ...shownLine(text)));
+    const cut = text.length > LINE_CHARS;
+    const visible = cut ? text.slice(0, LINE_CHARS) : text;
+    // A carriage return at the end is how some systems end lines: it is shown, as everything else.
+    const cell = el("td", { class: "line" }, ...codeNodes(visible, { tokens: colour?.(visible) ?? [], changed }));
+    if (runsRightToLeft(text)) {
+      cell.classList.add("logical");
+      cell.setAttribute("title", "Has letters that are written from right to left; shown in the order of the file");
+    }
+    if (cut) cell.append(this.#rest(text, cell));
+    return el("tr", { class: kind }, number(line.before), number(line.after), cell);
+  }
+
+  #rest(text: string, cell: PageElement): PageElement {
+    const button = el("button", {
+      type: "button",
+      class: "more",
+      on: {
+        click: () => {
+          cell.replaceChildren(...codeNodes(text, { tokens: [], changed: [] }));
+          this.#cut_lines--;
+          this.#settle();
+        },
+      },
+    }, `Show ${counted(text.length - LINE_CHARS, "more character")}`);
+    return button;
+  }
+}
+
+/** Added and deleted lines of a file. */
+export function counts({ added, deleted }: { added: number; deleted: number }): PageElement {
+  return el(
+    "span",
+    { class: "counts" },
+    el("span", { class: "plus" }, `+${added.toLocaleString("en")}`),
+    " ",
+    el("span", { class: "minus" }, `−${deleted.toLocaleString("en")}`),
+  );
+}
+
+function number(value: number): PageElement {
+  // An attribute, shown by the style sheet: so that it is not copied with the code.
+  return el("td", { class: "n", "data-n": value === 0 ? "" : value });
+}
+
+/** The changed words of each line: deleted lines are held against the added ones that follow them. */
+function pairUp(lines: readonly DiffLine[]): LineChange["before"][] {
+  const found: LineChange["before"][] = lines.map(() => []);
+  for (let at = 0; at < lines.length;) {
+    const first = at;
+    while (lines[at]?.kind === "deleted") at++;
+    const middle = at;
+    while (lines[at]?.kind === "added") at++;
+    for (let offset = 0; offset < Math.min(middle - first, at - middle); offset++) {
+      const change = changedWords(lines[first + offset]!.text, lines[middle + offset]!.text);
+      found[first + offset] = change.before;
+      found[middle + offset] = change.after;
+    }
+    if (at === first) at++;
+  }
+  return found;
+}

@@ -1,0 +1,158 @@
+/**
+ * The browser, as far as the pages use it: its types, and the one way in which elements are made.
+ *
+ * The types are written out because Deno's own and those of a browser contradict each other when both are loaded for one
+ * check. Text gets into a page as text nodes alone: there is no call here that reads markup.
+ *
+ * @module
+ */
+
+/** A node of the page. */
+export interface PageNode extends EventTarget {
+  textContent: string | null;
+  readonly isConnected: boolean;
+}
+
+/** What is around an element, in CSS pixels of the window. */
+export interface Box {
+  top: number;
+  bottom: number;
+  height: number;
+}
+
+/** An element of the page, with the properties of those kinds that the pages use. */
+export interface PageElement extends PageNode {
+  id: string;
+  className: string;
+  hidden: boolean;
+  tabIndex: number;
+  readonly tagName: string;
+  readonly classList: {
+    add(name: string): void;
+    remove(name: string): void;
+    toggle(name: string, on?: boolean): boolean;
+  };
+  readonly style: { setProperty(name: string, value: string): void };
+  readonly children: ArrayLike<PageElement>;
+  /** Of inputs and buttons. */
+  value: string;
+  checked: boolean;
+  disabled: boolean;
+  /** Of dialogs and details. */
+  open: boolean;
+  scrollTop: number;
+  readonly scrollHeight: number;
+  readonly clientHeight: number;
+  append(...children: (PageNode | string)[]): void;
+  replaceChildren(...children: (PageNode | string)[]): void;
+  remove(): void;
+  setAttribute(name: string, value: string): void;
+  removeAttribute(name: string): void;
+  getAttribute(name: string): string | null;
+  querySelector(selector: string): PageElement | null;
+  closest(selector: string): PageElement | null;
+  matches(selector: string): boolean;
+  contains(other: PageNode | null): boolean;
+  getBoundingClientRect(): Box;
+  scrollIntoView(options: { block: "start" | "center" | "nearest" }): void;
+  focus(options?: { preventScroll: boolean }): void;
+  showModal(): void;
+  close(): void;
+}
+
+/** A key that was pressed. */
+export interface KeyPress extends Event {
+  readonly key: string;
+  readonly ctrlKey: boolean;
+  readonly metaKey: boolean;
+  readonly altKey: boolean;
+  readonly repeat: boolean;
+}
+
+/** A click of a mouse. */
+export interface Click extends Event {
+  readonly button: number;
+  readonly ctrlKey: boolean;
+  readonly metaKey: boolean;
+  readonly shiftKey: boolean;
+}
+
+/** Tells which elements are in sight. */
+export interface SightObserver {
+  observe(element: PageElement): void;
+  unobserve(element: PageElement): void;
+  disconnect(): void;
+}
+
+/** The parts of `window` that are used. */
+export interface Browser extends EventTarget {
+  readonly document: {
+    title: string;
+    readonly visibilityState: "visible" | "hidden";
+    readonly activeElement: PageElement | null;
+    readonly body: PageElement;
+    createElement(tag: string): PageElement;
+    createElementNS(namespace: string, tag: string): PageElement;
+    getElementById(id: string): PageElement | null;
+    addEventListener(type: string, listener: (event: Event) => void, options?: { signal: AbortSignal }): void;
+  };
+  readonly location: { pathname: string; hash: string };
+  readonly history: {
+    pushState(state: null, unused: string, url: string): void;
+    replaceState(state: null, unused: string, url: string): void;
+  };
+  readonly innerHeight: number;
+  scrollTo(options: { top: number }): void;
+  readonly IntersectionObserver: new (
+    callback: (entries: { readonly target: PageElement; readonly isIntersecting: boolean }[]) => void,
+    options?: { rootMargin?: string },
+  ) => SightObserver;
+}
+
+/** The window. */
+export const browser: Browser = globalThis as unknown as Browser;
+
+/** What an element gets: attributes by name, and listeners by the name of their event. */
+export interface ElementOptions {
+  [attribute: string]: string | number | boolean | undefined | Record<string, (event: Event) => void>;
+  on?: Record<string, (event: Event) => void>;
+}
+
+/** A child: nothing is left out. */
+export type Child = PageNode | string | false | undefined;
+
+/** An element with attributes, listeners and children; strings become text. */
+export function el(tag: string, options: ElementOptions = {}, ...children: Child[]): PageElement {
+  return fill(browser.document.createElement(tag), options, children);
+}
+
+/** An element of a drawing. */
+export function svg(tag: string, options: ElementOptions = {}, ...children: Child[]): PageElement {
+  return fill(browser.document.createElementNS("http://www.w3.org/2000/svg", tag), options, children);
+}
+
+function fill(element: PageElement, options: ElementOptions, children: readonly Child[]): PageElement {
+  for (const [name, value] of Object.entries(options)) {
+    if (typeof value === "object") {
+      for (const [type, listener] of Object.entries(value)) element.addEventListener(type, listener);
+    } else if (value === true) element.setAttribute(name, "");
+    else if (value !== undefined && value !== false) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child): child is PageNode | string => child !== undefined && child !== false));
+  return element;
+}
+
+/** The element of the shell with this id. */
+export function byId(id: string): PageElement {
+  const found = browser.document.getElementById(id);
+  if (found === null) throw new Error(`The page has no element ${id}`);
+  return found;
+}
+
+/** Calls `action` every `period_ms` while somebody can see the page, until `signal` is aborted. */
+export function every(period_ms: number, signal: AbortSignal, action: () => void): void {
+  const timer = setInterval(() => {
+    if (browser.document.visibilityState === "visible") action();
+  }, period_ms);
+  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+}

@@ -1,0 +1,142 @@
+/**
+ * What the broker established about a task, part by part.
+ *
+ * @module
+ */
+
+import type { TaskView, TrustBrief } from "../../api/wire.ts";
+import type { CommandEvidence } from "../../brief.ts";
+import type { Json } from "../../task/rows.ts";
+import { el, type PageElement } from "./dom.ts";
+import { counted, duration } from "./format.ts";
+import { shown, shownLine } from "./hidden.ts";
+import { facts, section, tag } from "./page.ts";
+
+const NOT_KNOWN = "not known";
+
+/** Where the work comes from and what it ran in. */
+export function provenance(task: TaskView, brief: TrustBrief | undefined): PageElement {
+  const extra = task.egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ");
+  return section(
+    "Where it comes from",
+    { class: "provenance" },
+    facts([
+      ["Agent", `${task.agent}, ${task.model ?? "model of its choice"}`],
+      ["Base", `${task.base === undefined ? "" : `${task.base} `}${brief?.base_commit?.slice(0, 12) ?? NOT_KNOWN}`],
+      ["Sandbox", [brief?.runtime ?? NOT_KNOWN, brief?.image].filter((part) => part).join(", ")],
+      ["Image digest", brief?.image_digest ?? undefined],
+      ["Settings", brief?.policy_hash?.slice(0, 12) ?? NOT_KNOWN],
+      ["Extra hosts", extra],
+      ["Repeats", task.retry_of?.slice(0, 8)],
+      ["Record", task.trace.intact ? `intact, ${counted(task.trace.rows, "row")}` : undefined],
+      ["Task", task.id],
+    ]),
+  );
+}
+
+/** What nobody has established. */
+export function missing(brief: TrustBrief | undefined): PageElement | false {
+  const gaps = brief === undefined ? ["anything: there is no brief of this task"] : brief.missing_evidence;
+  return gaps.length > 0 &&
+    section(
+      "Not established",
+      { class: "missing" },
+      el("ul", {}, ...gaps.map((gap) => el("li", {}, ...shownLine(gap)))),
+    );
+}
+
+/** Names that the egress proxy refused. */
+export function refusedEgress({ refused_egress }: TaskView): PageElement | false {
+  return refused_egress.length > 0 && section(
+    "Refused connections",
+    {},
+    el(
+      "ul",
+      { class: "refused" },
+      ...refused_egress.map(({ target, reason, hint }) =>
+        el(
+          "li",
+          {},
+          el("code", {}, ...shownLine(target)),
+          el("span", {}, ...shownLine(reason)),
+          hint !== undefined && el("small", {}, ...shownLine(hint)),
+        )
+      ),
+    ),
+  );
+}
+
+const STATUS: Readonly<Record<CommandEvidence["status"], readonly [string, string]>> = {
+  passed: ["passed", "good"],
+  failed: ["failed", "bad"],
+  timed_out: ["timed out", "bad"],
+  not_run: ["not run", "quiet"],
+};
+
+/** How the profile's commands ended. */
+export function setup(brief: TrustBrief | undefined): PageElement | false {
+  const evidence = brief?.setup;
+  if (evidence === undefined || evidence === null) return false;
+  const { participation, key_prefix } = evidence.cache;
+  return section(
+    "Setup",
+    {},
+    el(
+      "ul",
+      { class: "commands" },
+      ...evidence.commands.map(({ phase, command, status, exit_code, duration_ms }) =>
+        el(
+          "li",
+          {},
+          tag(...STATUS[status]),
+          el(
+            "code",
+            {},
+            ...shownLine(command.map((word) => /^[\w./:=@%+,-]+$/.test(word) ? word : JSON.stringify(word)).join(" ")),
+          ),
+          el(
+            "small",
+            {},
+            [phase, exit_code === undefined ? "" : `exit code ${exit_code}`, duration(duration_ms)].filter((part) =>
+              part
+            ).join(" · "),
+          ),
+        )
+      ),
+    ),
+    el(
+      "p",
+      { class: "hint" },
+      `Dependency cache: ${participation}${key_prefix === undefined ? "" : `, ${key_prefix}`}`,
+    ),
+  );
+}
+
+/** Facts that the brief does not show, the data diff of databases first. */
+export function otherEvidence({ evidence }: TaskView): (PageElement | false)[] {
+  const names = Object.keys(evidence).filter((name) => /^databases?\b/.test(name));
+  return names.map((name) =>
+    section(
+      "Databases",
+      { id: `evidence-${name.replaceAll(/[^a-z]/g, "-")}`, class: "data" },
+      value(evidence[name]!, 0),
+    )
+  );
+}
+
+/** Deeper values are shown as JSON. */
+const MAX_DEPTH = 5;
+
+/** Any value, as lists of names and values. */
+function value(json: Json, depth: number): PageElement {
+  if (json === null || typeof json !== "object") return el("span", {}, ...shown(String(json)));
+  if (depth >= MAX_DEPTH) return el("code", {}, ...shownLine(JSON.stringify(json).slice(0, 2_000)));
+  if (Array.isArray(json)) return el("ul", {}, ...json.map((entry) => el("li", {}, value(entry, depth + 1))));
+  return el(
+    "dl",
+    { class: "tree" },
+    ...Object.entries(json).map(([name, entry]) =>
+      el("div", {}, el("dt", {}, ...shownLine(name)), el("dd", {}, value(entry, depth + 1)))
+    ),
+  );
+}

@@ -1,0 +1,271 @@
+/**
+ * The approval gate: one task, everything that the broker knows of its change, and the decision.
+ *
+ * What is approved is the digest of the bytes that this page has shown, computed here. A diff that is not the one at the
+ * gate cannot be approved.
+ *
+ * @module
+ */
+
+import type { TaskView, TrustBrief } from "../../api/wire.ts";
+import type { SpendFigures } from "../../task/rows.ts";
+import { ApiError } from "./api.ts";
+import { Decision } from "./decision.ts";
+import { type Diff, parseDiff } from "./diff.ts";
+import { counts, type FileView, showDiff } from "./diff_view.ts";
+import { el, every, type PageElement } from "./dom.ts";
+import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
+import { ago, cost, counted, dollars, duration, repoName, short } from "./format.ts";
+import { shownLine } from "./hidden.ts";
+import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
+
+/** A gate on the page. */
+export interface GateView {
+  setSpend(spend: SpendFigures): void;
+}
+
+/** What {@linkcode showGate} takes besides its context. */
+export interface GateOptions {
+  task: TaskView;
+  /** Said above the content, about why the page is shown anew. */
+  message?: PageElement;
+  /** Shows the task anew, with a message. */
+  reload(message?: PageElement): void;
+}
+
+/** Shows the gate of a task that waits for approval. */
+export async function showGate(context: PageContext, { task, message, reload }: GateOptions): Promise<GateView> {
+  const { api, main, signal } = context;
+  const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
+  const sha256 = await digest(bytes);
+  if (signal.aborted) throw signal.reason;
+  const diff = parseDiff(new TextDecoder().decode(bytes));
+  const stale = sha256 !== task.gate?.diff_sha256;
+  const messages = el("div", { class: "messages" }, message ?? "");
+  if (stale) {
+    messages.append(
+      notice("bad", el("strong", {}, "This is not the diff at the gate."), " It cannot be approved; reload the page."),
+    );
+  }
+  if (!task.trace.intact) {
+    messages.append(
+      notice("bad", el("strong", {}, "The record of this task was altered: "), ...shownLine(task.trace.fault)),
+    );
+  }
+
+  const say = (error: unknown) => {
+    const box = failure(error);
+    messages.replaceChildren(box);
+    box.scrollIntoView({ block: "nearest" });
+  };
+  const decision = new Decision({
+    categories: task.gate?.second_look ?? [],
+    brief,
+    unseen: [...unseen(diff, brief), ...stale ? ["The diff that the gate asks for"] : []],
+    approve: (acknowledge) => settle(() => api.approve(task.id, { diff_sha256: sha256, acknowledge }), "Approved"),
+    deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Denied"),
+  });
+  const settle = async (act: () => Promise<void>, done: string) => {
+    decision.setBusy(true);
+    try {
+      await act();
+      context.announce(done);
+      reload();
+    } catch (error) {
+      decision.setBusy(false);
+      if (error instanceof ApiError && error.status === 409) reload(refusal(error));
+      else {
+        say(error);
+        if (error instanceof ApiError && error.problem.missing !== undefined) decision.pointAt(error.problem.missing);
+      }
+    }
+  };
+
+  const progress = el("p", { class: "progress", role: "status" });
+  const list = el("ol", { class: "file-list" });
+  const update = () => {
+    const unread = views.filter(({ read }) => !read).length;
+    decision.setUnread(unread, views.length);
+    progress.textContent = `${views.length - unread} of ${counted(views.length, "file")} read`;
+    for (const [index, { read }] of views.entries()) list.children[index]?.classList.toggle("is-read", read);
+  };
+  const views = showDiff(diff, { signal, onRead: () => update() });
+  const walk = new Walk(views);
+  list.append(
+    ...views.map((view, index) =>
+      el(
+        "li",
+        {},
+        el(
+          "button",
+          { type: "button", on: { click: () => walk.to(index) } },
+          el("span", { class: "path" }, el("bdi", {}, ...shownLine(view.file.path))),
+          counts(view.file),
+        ),
+      )
+    ),
+  );
+  update();
+
+  const { setSpend, element: money } = spendPart(task, brief);
+  main.replaceChildren(
+    el(
+      "div",
+      { class: "gate" },
+      el(
+        "div",
+        { class: "gate-head" },
+        messages,
+        el(
+          "p",
+          { class: "eyebrow" },
+          ...shownLine(repoName(task.repo)),
+          task.sensitive === true ? tag("sensitive", "bad") : "",
+          task.draft === true ? tag("draft") : "",
+        ),
+        el("h1", {}, "Approve this change?"),
+        waiting(task, signal),
+      ),
+      el(
+        "div",
+        { class: "gate-main" },
+        section("Instruction", {}, prose(task.instruction, "instruction")),
+        missing(brief),
+        refusedEgress(task),
+        setup(brief),
+        ...otherEvidence(task),
+        section(
+          "Changes",
+          { class: "changes" },
+          el(
+            "p",
+            { class: "hint" },
+            `${counted(views.length, "file")}, `,
+            counts(total(diff)),
+            ", SHA-256 ",
+            el("code", {}, short(sha256)),
+          ),
+          ...diff.preamble.length === 0
+            ? []
+            : [el("pre", { class: "file-note" }, ...shownLine(diff.preamble.join("\n")))],
+          ...views.map(({ element }) => element),
+        ),
+      ),
+      el(
+        "aside",
+        { class: "gate-side", "aria-label": "Files and decision" },
+        section("Files", { id: "file-list" }, progress, list),
+        money,
+        decision.element,
+        provenance(task, brief),
+      ),
+    ),
+  );
+  context.setShortcuts(walk.shortcuts(decision));
+  return { setSpend };
+}
+
+/** Moves through the files. */
+class Walk {
+  readonly #views: readonly FileView[];
+  #at = -1;
+
+  constructor(views: readonly FileView[]) {
+    this.#views = views;
+  }
+
+  to(index: number): void {
+    const view = this.#views[Math.max(0, Math.min(index, this.#views.length - 1))];
+    if (view === undefined) return;
+    this.#at = this.#views.indexOf(view);
+    view.element.focus({ preventScroll: true });
+    view.element.scrollIntoView({ block: "start" });
+  }
+
+  shortcuts(decision: Decision): Shortcut[] {
+    const current = (): FileView | undefined => this.#views[this.#at];
+    return [
+      { key: "j", does: "next file", run: () => this.to(this.#at + 1) },
+      { key: "k", does: "previous file", run: () => this.to(this.#at - 1) },
+      { key: "o", does: "open or close the file", run: () => current()?.toggle() },
+      {
+        key: "m",
+        does: "mark the file as read, or as not read",
+        run: () => current()?.markRead(!(current()?.read ?? true)),
+      },
+      { key: "a", does: "go to Approve, or to what is missing", run: () => decision.focus() },
+      { key: "d", does: "go to Deny", run: () => decision.focusDeny() },
+    ];
+  }
+}
+
+/** What a person has to know that he does not see. */
+function unseen(diff: Diff, brief: TrustBrief | undefined): string[] {
+  const more = (brief?.diff?.files_changed ?? 0) - diff.files.length;
+  return [
+    ...diff.truncated ? ["The diff is longer than what a page shows; its end is cut off."] : [],
+    ...more > 0 ? [`${counted(more, "changed file")} of the change are not in this diff.`] : [],
+    ...diff.files.some(({ binary }) => binary) ? ["The content of binary files."] : [],
+  ];
+}
+
+function total({ files }: Diff): { added: number; deleted: number } {
+  return files.reduce((sum, file) => ({ added: sum.added + file.added, deleted: sum.deleted + file.deleted }), {
+    added: 0,
+    deleted: 0,
+  });
+}
+
+/** A line that says since when it waits, and until when. */
+function waiting(task: TaskView, signal: AbortSignal): PageElement {
+  const line = el("p", { class: "waiting" });
+  const timeout_ms = task.gate?.timeout_ms ?? 0;
+  const show = () => {
+    const now_ms = Date.now();
+    const left_ms = Date.parse(task.stage_since) + timeout_ms - now_ms;
+    line.textContent = `Waiting since ${ago(task.stage_since, now_ms)}` +
+      (timeout_ms === 0 ? "" : left_ms > 0 ? `; denied by itself in ${duration(left_ms)}` : "; its time is over");
+    line.textContent = line.textContent.replace("since just now", "since a moment ago").replace(
+      /since (.*) ago/,
+      "for $1",
+    );
+  };
+  show();
+  every(1_000, signal, show);
+  return line;
+}
+
+function spendPart(
+  task: TaskView,
+  brief: TrustBrief | undefined,
+): { element: PageElement; setSpend(spend: SpendFigures): void } {
+  const figure = el("p", { class: "figure" });
+  const detail = el("p", { class: "hint" });
+  const budget = brief?.budget_usd ?? 0;
+  const setSpend = (spend: SpendFigures | undefined) => {
+    figure.textContent = cost(spend);
+    detail.textContent = [
+      budget > 0 ? `of ${dollars(budget)}` : "",
+      spend === undefined ? "" : counted(spend.requests, "request"),
+      spend === undefined || spend.unmetered_requests === 0 ? "" : `${spend.unmetered_requests} unmetered`,
+      spend === undefined ? "" : `${(spend.input_tokens + spend.output_tokens).toLocaleString("en")} tokens`,
+    ].filter((part) => part !== "").join(" · ");
+  };
+  setSpend(task.live ?? task.spend);
+  return { element: section("Spent", { class: "spent" }, figure, detail), setSpend };
+}
+
+/** Why an answer came too late, in the words of the page. */
+function refusal(error: ApiError): PageElement {
+  const stale = error.problem.code === "stale_diff";
+  return notice(
+    "bad",
+    el("strong", {}, stale ? "The diff has changed since it was shown. " : "This is decided already. "),
+    ...stale ? ["Nothing was approved. This is the diff as it is now; read it again."] : shownLine(error.message),
+  );
+}
+
+async function digest(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,187 @@
+/**
+ * A task under way, or one that has ended: its stages as they come, its output, what it spends.
+ *
+ * @module
+ */
+
+import type { TaskEventView, TaskView, TrustBrief } from "../../api/wire.ts";
+import type { Stage } from "../../task/stages.ts";
+import { el, every, type PageElement } from "./dom.ts";
+import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
+import { cost, counted, dollars, duration, moment, repoName } from "./format.ts";
+import { shown, shownLine } from "./hidden.ts";
+import { Output } from "./output.ts";
+import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
+import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
+
+/** A task on the page. */
+export interface LiveView {
+  /** Takes an event of the task's stream. */
+  take(event: TaskEventView): void;
+}
+
+const KILLABLE: ReadonlySet<Stage> = new Set(["admission", "staging", "setting_up", "running", "collecting"]);
+
+/** Shows a task that does not wait for approval. */
+export function showLive(
+  context: PageContext,
+  options: { task: TaskView; brief: TrustBrief | undefined; message?: PageElement },
+): LiveView {
+  const { task, brief, message } = options;
+  const { main, signal } = context;
+  const timeline = new Timeline(signal);
+  const output = new Output();
+  const figure = el("p", { class: "figure" }, cost(task.live ?? task.spend));
+  const requests = el("p", { class: "hint" });
+  const setRequests = (spend: { requests: number; unmetered_requests: number } | undefined) => {
+    requests.textContent = spend === undefined ? "" : [
+      counted(spend.requests, "request"),
+      ...spend.unmetered_requests === 0 ? [] : [`${spend.unmetered_requests} unmetered`],
+    ].join(" · ");
+  };
+  setRequests(task.live ?? task.spend);
+  const title = el("h1", {}, headline(task));
+  const notes = el("ul", { class: "notes" });
+  main.replaceChildren(
+    el(
+      "div",
+      { class: "gate" },
+      el(
+        "div",
+        { class: "gate-head" },
+        message ?? "",
+        el("p", { class: "eyebrow" }, ...shownLine(repoName(task.repo))),
+        title,
+        task.reason !== undefined && el("p", { class: "waiting" }, ...shown(task.reason)),
+        pushedTo(task),
+      ),
+      el(
+        "div",
+        { class: "gate-main" },
+        section("Instruction", {}, prose(task.instruction, "instruction")),
+        section("Output", {}, output.element),
+        task.stage === "done" && missing(brief),
+        refusedEgress(task),
+        setup(brief),
+        ...otherEvidence(task),
+      ),
+      el(
+        "aside",
+        { class: "gate-side", "aria-label": "Progress and cost" },
+        section("Progress", {}, timeline.element, notes),
+        section("Spent", { class: "spent" }, figure, requests, claim(task)),
+        buttons(context, task),
+        provenance(task, brief),
+      ),
+    ),
+  );
+  context.setShortcuts([]);
+  return {
+    take({ event, data }) {
+      if (event === "stage") {
+        timeline.enter(data.stage, data.ts);
+        if (task.outcome === undefined) title.textContent = STAGE_LABELS[data.stage];
+      } else if (event === "result") timeline.end(data.ts, OUTCOME_LABELS[data.outcome][0]);
+      else if (event === "output") output.add(data.text, data);
+      else if (event === "spend") {
+        figure.textContent = cost(data);
+        setRequests(data);
+      } else if (event === "note") notes.append(el("li", {}, ...shownLine(data.text)));
+      else if (event === "ci") notes.append(el("li", {}, `Checks: ${data.state.replaceAll("_", " ")}`));
+    },
+  };
+}
+
+function headline({ stage, outcome }: TaskView): PageElement {
+  if (outcome === undefined) return el("span", {}, STAGE_LABELS[stage]);
+  const [label, kind] = OUTCOME_LABELS[outcome];
+  return el("span", { class: kind }, label);
+}
+
+function pushedTo({ pushed }: TaskView): PageElement | false {
+  if (pushed === undefined) return false;
+  const { branch, commit, pull_request } = pushed;
+  // Whatever the code host has answered: only a plain web address becomes a link.
+  const link = pull_request !== undefined && /^https:\/\/[^\s"'<>]+$/.test(pull_request)
+    ? el("a", { href: pull_request, target: "_blank", rel: "noopener noreferrer" }, pull_request)
+    : undefined;
+  return facts([["Branch", branch], ["Commit", commit.slice(0, 12)], ["Pull request", link ?? pull_request]]);
+}
+
+/** An agent's own figure: only where the broker has none, and marked as such. */
+function claim({ spend, live, claimed_usd }: TaskView): PageElement | false {
+  return spend === undefined && live === undefined && claimed_usd !== undefined &&
+    el("p", { class: "hint" }, `${dollars(claimed_usd)} as reported by the agent; not measured`);
+}
+
+function buttons(context: PageContext, task: TaskView): PageElement | false {
+  const { api } = context;
+  const messages = el("div", {});
+  const press = (label: string, style: string, act: () => Promise<void>) => {
+    const button = el("button", {
+      type: "button",
+      class: style,
+      on: {
+        click: async () => {
+          button.disabled = true;
+          try {
+            await act();
+          } catch (error) {
+            button.disabled = false;
+            messages.replaceChildren(failure(error));
+          }
+        },
+      },
+    }, label);
+    return button;
+  };
+  const end = KILLABLE.has(task.stage) &&
+    press("End this task", "deny", () => api.end(task.id, "kill", "ended in the web pages"));
+  const again = task.stage === "done" && press("Run it again", "plain", async () => {
+    const { id } = await api.retry(task.id);
+    context.go(`/ui/tasks/${id}`);
+  });
+  return (end || again) && el("div", { class: "actions" }, messages, end, again);
+}
+
+/** Stages as they were entered, each with how long it took. */
+class Timeline {
+  readonly element: PageElement = el("ol", { class: "timeline" });
+  #running: { since_ms: number; time: PageElement; row: PageElement } | undefined;
+
+  constructor(signal: AbortSignal) {
+    every(1_000, signal, () => this.#show(Date.now()));
+  }
+
+  enter(stage: Stage, ts: string): void {
+    this.#close(Date.parse(ts));
+    const time = el("span", { class: "time" });
+    const row = el(
+      "li",
+      { class: "now", title: moment(ts), "aria-current": "step" },
+      el("span", {}, STAGE_LABELS[stage]),
+      time,
+    );
+    this.element.append(row);
+    this.#running = { since_ms: Date.parse(ts), time, row };
+    this.#show(Date.now());
+  }
+
+  end(ts: string, label: string): void {
+    this.#close(Date.parse(ts));
+    this.element.append(
+      el("li", { class: "ended", title: moment(ts) }, el("span", {}, label), tag(moment(ts), "time")),
+    );
+  }
+
+  #close(now_ms: number): void {
+    this.#show(now_ms);
+    this.#running?.row.classList.remove("now");
+    this.#running?.row.removeAttribute("aria-current");
+    this.#running = undefined;
+  }
+
+  #show(now_ms: number): void {
+    if (this.#running !== undefined) this.#running.time.textContent = duration(now_ms - this.#running.since_ms);
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * What every page is given, and the parts that several pages have.
+ *
+ * @module
+ */
+
+import type { Api } from "./api.ts";
+import { ApiError } from "./api.ts";
+import { type Child, el, type PageElement } from "./dom.ts";
+import { shown, shownLine } from "./hidden.ts";
+
+/** A key and what it does; the overlay behind `?` lists them. */
+export interface Shortcut {
+  key: string;
+  does: string;
+  run(): void;
+}
+
+/** What a page works with. */
+export interface PageContext {
+  api: Api;
+  main: PageElement;
+  /** Aborted when another page takes over. */
+  signal: AbortSignal;
+  setTitle(title: string): void;
+  setShortcuts(shortcuts: readonly Shortcut[]): void;
+  /** Tells those who listen instead of looking. */
+  announce(text: string): void;
+  /** Shows whether the broker answers. */
+  setLink(up: boolean): void;
+  go(path: string): void;
+}
+
+/** A message above the content. */
+export function notice(kind: "bad" | "warn" | "info", ...content: Child[]): PageElement {
+  return el("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, ...content);
+}
+
+/** What went wrong, with what to do about it. */
+export function failure(error: unknown): PageElement {
+  const problem = error instanceof ApiError ? error.problem : {};
+  const text = error instanceof Error ? error.message : String(error);
+  return notice(
+    "bad",
+    el("strong", {}, ...shownLine(text)),
+    problem.hint === undefined ? "" : el("span", {}, " ", ...shownLine(problem.hint)),
+  );
+}
+
+/** A heading with what belongs under it. */
+export function section(
+  title: string,
+  options: { id?: string; class?: string },
+  ...content: (PageElement | false)[]
+): PageElement {
+  const id = options.id ?? title.toLowerCase().replaceAll(/[^a-z]+/g, "-");
+  return el(
+    "section",
+    { class: `section ${options.class ?? ""}`.trim(), "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title` }, title),
+    ...content,
+  );
+}
+
+/** A list of names and values; entries without a value are left out. */
+export function facts(entries: readonly (readonly [string, PageElement | string | undefined])[]): PageElement {
+  return el(
+    "dl",
+    { class: "facts" },
+    ...entries.flatMap(([name, value]) =>
+      value === undefined
+        ? []
+        : [el("div", {}, el("dt", {}, name), el("dd", {}, ...(typeof value === "string" ? shownLine(value) : [value])))]
+    ),
+  );
+}
+
+/** Text of any length as it was written. */
+export function prose(text: string, name: string): PageElement {
+  return el(
+    "div",
+    { class: "prose" },
+    ...shown(text.replaceAll("\r\n", "\n")),
+    el("span", { class: "sr" }, ` (end of the ${name})`),
+  );
+}
+
+/** A link to a task. */
+export function taskLink(id: string, ...content: (PageElement | string)[]): PageElement {
+  return el("a", { href: `/ui/tasks/${id}` }, ...content);
+}
+
+/** A small label. */
+export function tag(text: string, kind = ""): PageElement {
+  return el("span", { class: `tag ${kind}`.trim() }, text);
+}

@@ -1,0 +1,128 @@
+/**
+ * What waits for approval, and what is under way.
+ *
+ * @module
+ */
+
+import type { PendingTask, TaskListItem } from "../../api/wire.ts";
+import { ApiError } from "./api.ts";
+import { el, every, type PageElement } from "./dom.ts";
+import { ago, cost, counted, duration, repoName } from "./format.ts";
+import { shownLine } from "./hidden.ts";
+import { failure, type PageContext, section, tag, taskLink } from "./page.ts";
+import { STAGE_LABELS } from "./stages.ts";
+
+const REFRESH_MS = 2_000;
+/** Tasks that are looked through for those under way: the newest. */
+const RECENT = 50;
+
+/** Shows the list, and keeps it up to date. */
+export async function showPending(context: PageContext): Promise<void> {
+  const { api, main, signal } = context;
+  context.setShortcuts([]);
+  const waiting = el("div", {});
+  const running = el("div", {});
+  main.replaceChildren(el("div", { class: "narrow" }, el("h1", {}, "Waiting for approval"), waiting, running));
+  let last = "";
+  let count: number | undefined;
+  const refresh = async () => {
+    try {
+      const [pending, { tasks }] = await Promise.all([api.pending(signal), api.tasks({ limit: RECENT, signal })]);
+      const active = tasks.filter(({ stage }) => stage !== "done" && stage !== "awaiting_approval");
+      context.setLink(true);
+      context.setTitle(pending.length === 0 ? "Nothing waits" : `${pending.length} waiting`);
+      if (count !== undefined && pending.length > count) {
+        context.announce(`${counted(pending.length, "task")} waiting for approval`);
+      }
+      count = pending.length;
+      // A list that is made anew loses the reader's place: only when something is different.
+      const now_ms = Date.now();
+      const state = JSON.stringify([
+        pending.map((task) => ({ ...task, expires_in_ms: 0 })),
+        active,
+        Math.floor(now_ms / 30_000),
+      ]);
+      if (state === last) return;
+      last = state;
+      const focus = focused(main)?.getAttribute("href");
+      waiting.replaceChildren(
+        pending.length === 0 ? empty() : el("ul", { class: "cards" }, ...pending.map((task) => card(task, now_ms))),
+      );
+      running.replaceChildren(
+        active.length === 0
+          ? ""
+          : section("Under way", {}, el("ul", { class: "cards" }, ...active.map((task) => activeCard(task, now_ms)))),
+      );
+      if (focus !== undefined && focus !== null) {
+        main.querySelector(`a[href="${focus}"]`)?.focus({ preventScroll: true });
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      context.setLink(false);
+      if (error instanceof ApiError && error.status === 0 && last !== "") return;
+      waiting.replaceChildren(failure(error));
+      last = "";
+    }
+  };
+  await refresh();
+  every(REFRESH_MS, signal, () => void refresh());
+}
+
+function focused(main: PageElement): PageElement | null {
+  return main.querySelector("a:focus");
+}
+
+function empty(): PageElement {
+  return el("p", { class: "empty" }, "Nothing waits. A task that is done with its work shows up here by itself.");
+}
+
+function card(task: PendingTask, now_ms: number): PageElement {
+  return el(
+    "li",
+    { class: "card" },
+    taskLink(
+      task.id,
+      el("span", { class: "eyebrow" }, ...line(repoName(task.repo))),
+      el("strong", {}, ...line(task.instruction.split("\n")[0]!.slice(0, 160))),
+      el(
+        "span",
+        { class: "meta" },
+        `${counted(task.files_changed, "file")}, ${counted(task.lines_changed, "line")} · ${
+          cost(task.spend)
+        } · ${task.agent} · ${ago(task.since, now_ms)}`,
+        task.expires_in_ms === undefined ? "" : ` · denied by itself in ${duration(task.expires_in_ms)}`,
+      ),
+      ...task.gate.second_look.length === 0 && !task.sensitive ? [] : [el(
+        "span",
+        { class: "tags" },
+        ...task.sensitive ? [tag("sensitive", "bad")] : [],
+        ...task.gate.second_look.slice(0, 8).map((category) =>
+          el("span", { class: "tag warn" }, ...shownLine(category.replaceAll("_", " ")))
+        ),
+      )],
+    ),
+  );
+}
+
+function activeCard(task: TaskListItem, now_ms: number): PageElement {
+  return el(
+    "li",
+    { class: "card" },
+    taskLink(
+      task.id,
+      el("span", { class: "eyebrow" }, ...line(repoName(task.repo))),
+      el("strong", {}, ...line(task.instruction)),
+      el(
+        "span",
+        { class: "meta" },
+        `${STAGE_LABELS[task.stage]} · ${cost(task.live ?? task.spend)} · ${task.agent} · ${
+          ago(task.created_at, now_ms)
+        }`,
+      ),
+    ),
+  );
+}
+
+function line(text: string): PageElement[] {
+  return [el("span", {}, ...shownLine(text))];
+}
