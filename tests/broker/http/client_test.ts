@@ -23,6 +23,7 @@ async function failure(call: Promise<unknown>): Promise<TaskdError> {
   return await assertRejects(() => call, TaskdError);
 }
 
+// conformance: b5.addr
 Deno.test("the client asks over TCP as over the socket", () =>
   withBroker(async (broker) => {
     const client = new BrokerClient({ addr: broker.http.addr! });

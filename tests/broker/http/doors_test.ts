@@ -1,10 +1,11 @@
+import { connect as connectHttp2 } from "node:http2";
 import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
 import { checkAdmin } from "../../../broker/http/doors.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { RequestRefused } from "../../../broker/http/statuses.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { headerOf, verdictOf, withBroker } from "./_broker.ts";
+import { headerOf, TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
 const ORDER = JSON.stringify({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
 const BOTH = { addr: "127.0.0.1:0" };
@@ -54,7 +55,7 @@ Deno.test("the names of a listener are localhost, 127.0.0.1, [::1] and its own, 
     assert(broker.http.addr === `localhost:${port}`);
   }, { addr: "localhost:0" }));
 
-Deno.test("two Host headers, none, and an address in the request line of another host are refused", () =>
+Deno.test("two Host headers, and none, are refused", () =>
   withBroker(async (broker) => {
     const { port } = broker;
     for (
@@ -68,6 +69,23 @@ Deno.test("two Host headers, none, and an address in the request line of another
       await raw.send(text);
       const answer = await raw.response();
       assert(answer === undefined || answer.status === 403 || answer.status === 400, `${text}: ${answer?.head}`);
+    }
+  }, BOTH));
+
+Deno.test("HTTP/2 in the clear, which names its host elsewhere, is refused on every listener", () =>
+  withBroker(async (broker) => {
+    for (const port of [broker.port, broker.ui_port]) {
+      const session = connectHttp2(`http://127.0.0.1:${port}`);
+      const stream = session.request({ ":path": "/tasks" });
+      const answered = Promise.withResolvers<unknown>();
+      stream.on("response", (headers) => answered.resolve(headers[":status"]));
+      stream.on("error", answered.reject);
+      stream.end();
+      assertEquals(await answered.promise, 403);
+      const closed = Promise.withResolvers<void>();
+      session.close(() => closed.resolve());
+      stream.resume();
+      await closed.promise;
     }
   }, BOTH));
 
@@ -230,6 +248,7 @@ Deno.test("the token is compared in constant time", async () => {
   }
 });
 
+// conformance: b5.admin b4.admin_unreachable
 Deno.test("/admin/* is for peers on this machine: another one's address, and a proxy in between, are refused", () => {
   const request = (headers: HeadersInit = {}) => new Request("http://127.0.0.1:1/admin/pending", { headers });
   const door = { kind: "addr", hosts: new Set<string>() } as const;
@@ -272,6 +291,7 @@ const outward = Deno.networkInterfaces().find(({ family, address }) =>
   family === "IPv4" && !address.startsWith("127.")
 );
 
+// conformance: b5.admin b4.admin_unreachable
 Deno.test({
   name: "a peer that does not come over loopback submits tasks and finds every /admin route shut" +
     (outward === undefined ? ": ignored, this machine has no other address" : ""),
@@ -327,10 +347,12 @@ function listeningPorts(): number[] {
 
 Deno.test("an address that cannot be had, and one that is none, are errors; no socket is left behind", async () => {
   const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = taken.addr;
-  for (const [addr, code] of [[`127.0.0.1:${port}`, "unavailable"], ["nonsense", "usage"]] as const) {
-    const error = await assertRejects(() => withBroker(() => Promise.resolve(), { addr }), TaskdError);
+  for (const [addr, code] of [[`127.0.0.1:${taken.addr.port}`, "unavailable"], ["nonsense", "usage"]] as const) {
+    const root = await Deno.makeTempDir();
+    const error = await assertRejects(() => TestBroker.start(root, { addr }), TaskdError);
     assertEquals(error.code, code);
+    await assertRejects(() => Deno.lstat(`${root}/run/taskd.sock`), Deno.errors.NotFound);
+    await Deno.remove(root, { recursive: true });
   }
   taken.close();
 });

@@ -13,6 +13,7 @@ async function codeOf(call: Promise<unknown>): Promise<ErrorCode> {
   return (await assertRejects(() => call, TaskdError)).code;
 }
 
+// conformance: b1.submit
 Deno.test("a task is submitted with 202, its id, its links, and is on the disk by then", () =>
   withBroker(async ({ client, engine, http }) => {
     const request = {
@@ -225,6 +226,7 @@ Deno.test("the queue takes, lists and gives up items", () =>
     assertEquals(await codeOf(client.cancelQueued(first.id)), "not_found");
   }));
 
+// conformance: b4.admin_ceiling
 Deno.test("an operator prunes, and sees policy, ceiling, statistics, health, metrics and the pages' address", () =>
   withBroker(async (broker) => {
     const { client, engine, http } = broker;
@@ -250,6 +252,7 @@ Deno.test("an operator prunes, and sees policy, ceiling, statistics, health, met
     assertMatch(url, /#token=[0-9a-f]{64}$/);
   }));
 
+// conformance: b4.post_tasks b7.capacity
 Deno.test("errors of the engine keep code, words and hint, and have their status", () =>
   withBroker(async (broker) => {
     const cases: [ErrorCode, number, string | undefined][] = [
