@@ -8,6 +8,8 @@ import { renderBrief, type TrustBrief } from "../../broker/brief.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import type { Gate } from "../../broker/task/stages.ts";
+import { toHex } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { decodeDiff, diffText } from "../diff_text.ts";
 import { briefOf } from "./inspect.ts";
@@ -20,10 +22,28 @@ export interface Change {
   diff: string;
 }
 
-/** Asks for a task's change; `not_found` before there is one. */
+/**
+ * Asks for a task's change.
+ *
+ * @throws {TaskdError} `not_found` before there is one; `corrupt` when the diff is not the one that the task's record names:
+ * nobody should decide by it.
+ */
 export async function readChange(broker: BrokerClient, task: TaskView): Promise<Change> {
   const { bytes } = await broker.diff(task.id);
+  const recorded = recordedDigest(task);
+  if (recorded !== undefined && recorded !== toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)))) {
+    throw new TaskdError("corrupt", `Cannot show the change of the task ${task.id}: its diff was altered on the disk`, {
+      hint: "The change itself is in git and is not touched; deny the task and run it again",
+    });
+  }
   return { task, brief: await briefOf(broker, task.id), diff: decodeDiff(bytes) };
+}
+
+/** SHA-256 of the diff's text, as it was written down when the change was collected. */
+function recordedDigest({ evidence }: TaskView): string | undefined {
+  const { change } = evidence;
+  if (typeof change !== "object" || change === null || Array.isArray(change)) return undefined;
+  return typeof change.shown_sha256 === "string" ? change.shown_sha256 : undefined;
 }
 
 /** What the gate asks about; undefined when the task does not wait for approval. */

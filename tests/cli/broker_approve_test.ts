@@ -68,6 +68,16 @@ Deno.test("review says that a record was altered before anything else", async ()
   assertEquals(stdout.split("\n")[0], "THE RECORD OF THIS TASK IS ALTERED OR DAMAGED: row 3 does not follow");
 });
 
+Deno.test("a diff that was altered since it was collected is shown to nobody", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host);
+  host.engine.diffs.set(id, host.engine.diffs.get(id)!.replace("+new", "+harmless"));
+  const { code, stdout, stderr } = await host.taskd("review", id);
+  assertEquals([code, stdout], [1, ""]);
+  assertStringIncludes(stderr, "its diff was altered on the disk");
+  assertEquals((await host.json(["review", id], 1)).code, "corrupt");
+});
+
 Deno.test("approve takes the diff that is named, by 16 digits or more in any case, and no other", async () => {
   await using host = await makeBrokerHost();
   const id = await pendingTask(host);

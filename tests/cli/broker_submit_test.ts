@@ -109,7 +109,7 @@ Deno.test("submit --json --events prints each event as a line before the result"
   const { stdout } = await host.taskd("submit", REPO, "Fix", "--wait", "--json", "--events");
   const lines = objects(stdout);
   assertEquals(lines.map(({ event }) => event), [
-    ...["stage", "stage", "stage", "output", "spend", "stage", "stage", "stage", "result"],
+    ...["stage", "stage", "stage", "output", "spend", "stage", "evidence", "stage", "stage", "result"],
     undefined,
   ]);
   assertEquals(lines.at(-1)!.ok, true);

@@ -87,7 +87,7 @@ Deno.test("inspect shows the record, the brief, and what the proxy refused with 
   const { code, stdout } = await host.taskd("inspect", id.slice(0, 7).toUpperCase());
   assertEquals(code, 0);
   for (
-    const text of [`task        ${id}\n`, "awaiting_approval, for ", "$0.0123 (4 requests)", "intact, 7 rows"]
+    const text of [`task        ${id}\n`, "awaiting_approval, for ", "$0.0123 (4 requests)", "intact, 8 rows"]
       .concat(["  Fix \\x1b[31mit\n", `base commit  ${"b".repeat(40)}`, "image        taskd-sandbox:latest"])
       .concat([`policy       ${"f".repeat(64)}`, "look twice, lockfile: why", "not established:"])
       .concat(["  evil\\x1b[2J.example:443  not listed\n    Add it to egress.yaml\n"])

@@ -219,6 +219,8 @@ export async function toGate(task: Task, engine: ScriptedEngine, second_look: st
   await task.append({ type: "spend", spend: SPEND });
   await task.move({ from: "running", to: "collecting" });
   engine.diffs.set(task.id, DIFF);
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(DIFF)));
+  await task.append({ type: "evidence", name: "change", value: { shown_sha256: toHex(digest) } });
   engine.briefs.set(task.id, briefOf(task.record, second_look));
   const gate = { diff_sha256: DIFF_SHA256, second_look, timeout_ms: 0 };
   await task.move({ from: "collecting", to: "awaiting_approval", gate });
