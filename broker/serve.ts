@@ -13,6 +13,7 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/
 import { fileError, fileErrorCode } from "../lib/fs.ts";
 import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
+import { CheckWatch } from "./ci/watch.ts";
 import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
 import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
@@ -26,6 +27,7 @@ import { Git } from "./git/git.ts";
 import { Gh, GH_PATHS } from "./host/gh.ts";
 import { type RunningHttp, serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "./log.ts";
+import { DurableQueue } from "./queue/queue.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
@@ -33,6 +35,7 @@ import { readPrivateFile } from "./settings/private_file.ts";
 import { startWarnings } from "./settings/warnings.ts";
 import { claimHome } from "./setup/lifecycle.ts";
 import { TaskStore } from "./task/task_store.ts";
+import { webResponse } from "./web/web.ts";
 
 /** Options of {@linkcode serveBroker}. */
 export interface ServeBrokerOptions {
@@ -64,8 +67,6 @@ export interface BrokerOverrides {
   egress?: Pick<EgressProxyOptions, "resolve" | "connect" | "timeouts" | "limits">;
   /** Bounds of the gateway. */
   gateway?: Pick<GatewayOptions, "limits" | "timeouts">;
-  ci?: EngineParts["ci"];
-  queue?: EngineParts["queue"];
   notify?: EngineParts["notify"];
 }
 
@@ -115,6 +116,14 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   const empty_dir = await emptyDirectory(`${taskdHome(home)}/empty`);
   const git = new Git({ home: empty_dir, clock });
   await git.version();
+  const gh_path = firstFile(overrides.gh_paths ?? GH_PATHS);
+  if (settings.ci.watch && gh_path === undefined) {
+    log(
+      "warn",
+      "configuration",
+      "ci.watch is on and gh is not installed: nothing is watched, and no pull request opened",
+    );
+  }
   const tasks = await TaskStore.open(settings.audit_root, { clock, random });
   cleanup.defer(() => tasks.close());
 
@@ -163,8 +172,8 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   cleanup.defer(() => admission.close());
   for (const warning of admission.warnings) log("warn", "admission", warning);
 
-  const gh_path = firstFile(overrides.gh_paths ?? GH_PATHS);
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
+  const gh = gh_path === undefined ? undefined : new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock });
   engine = await Engine.open({
     resolved,
     tasks,
@@ -175,14 +184,27 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     proxy,
     admission,
     credentials: { env: operator_env, ...(gh_path === undefined ? {} : { gh_path }) },
-    ...(gh_path === undefined
-      ? {}
-      : { code_host: new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock }) }),
+    ...(gh === undefined ? {} : { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
     ...(overrides.notify === undefined ? {} : { notify: overrides.notify }),
-    ...(overrides.ci === undefined ? {} : { ci: overrides.ci }),
-    ...(overrides.queue === undefined ? {} : { queue: overrides.queue }),
+    ...(settings.ci.watch && gh !== undefined
+      ? {
+        ci: (engine) =>
+          new CheckWatch({
+            poll_interval_ms: settings.ci.poll_interval,
+            watch_timeout_ms: settings.ci.watch_timeout,
+            max_attempts: settings.ci.max_attempts,
+            code_host: gh,
+            tasks,
+            engine,
+            log,
+            clock,
+            random,
+          }),
+      }
+      : {}),
+    queue: (engine) => new DurableQueue({ directory: `${taskdHome(home)}/queue`, tasks, engine, log, clock, random }),
     log,
     clock,
   });
@@ -190,6 +212,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   const http = await serveHttp({
     engine,
     socket: settings.broker.socket,
+    web: webResponse,
     ...(settings.broker.addr === "" ? {} : { addr: settings.broker.addr }),
     log: (line) => log("error", "http", line),
     clock,

@@ -35,7 +35,7 @@ import { readBytes } from "./kept_files.ts";
 import { changeOf, refusedOf } from "./known.ts";
 import { EngineMetrics } from "./metrics.ts";
 import { authOf, type Plan, planTask } from "./order.ts";
-import type { CiWatch, EngineParts, TaskQueue } from "./parts.ts";
+import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
 import { auditPlaces, removeTree, stagePlaces } from "./places.ts";
 import { pushApproved } from "./push.ts";
 import { gateProblem, removeLeftovers, restoreTask } from "./restore.ts";
@@ -109,8 +109,8 @@ export class Engine implements BrokerEngine {
     return this.#parts.tasks;
   }
 
-  submit(request: SubmitRequest): Promise<TaskRecord> {
-    return this.#begin(request, undefined);
+  submit(request: SubmitRequest, origin: TaskOrigin = {}): Promise<TaskRecord> {
+    return this.#begin(request, origin);
   }
 
   retry(id: string): Promise<TaskRecord> {
@@ -118,16 +118,16 @@ export class Engine implements BrokerEngine {
       .read(id);
     const order = { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases };
     const given = Object.fromEntries(Object.entries(order).filter(([, value]) => value !== undefined));
-    return this.#begin(given as unknown as SubmitRequest, id);
+    return this.#begin(given as unknown as SubmitRequest, { retry_of: id });
   }
 
-  async #begin(request: SubmitRequest, retry_of: string | undefined): Promise<TaskRecord> {
+  async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {
     const { resolved, runtime, admission, tasks } = this.#parts;
     this.#refuseWhenStopping();
     const plan = planTask(request, {
       settings: resolved.settings,
       runtime: runtime.name,
-      ...(retry_of === undefined ? {} : { retry_of }),
+      origin,
     });
     await this.#checkCredential(plan);
     this.#refuseWhenStopping();
@@ -138,7 +138,7 @@ export class Engine implements BrokerEngine {
         lane: agent.lane,
         auth,
         agent: agent.name,
-        ...(retry_of === undefined ? {} : { retry_of }),
+        ...(origin.retry_of === undefined ? {} : { retry_of: origin.retry_of }),
       });
     } catch (error) {
       if (hasCode(error, "at_capacity", "ceiling_reached")) this.#metrics.refused(error.code);
@@ -176,13 +176,12 @@ export class Engine implements BrokerEngine {
   }
 
   #work(task: Task, plan: Plan): void {
-    const work = new TaskWork(this.#parts, task, plan);
+    const work = new TaskWork(this.#parts, task, plan, () => this.#claims.get(task.id)?.releaseSlot());
     this.#works.set(task.id, work);
     this.#go(async () => {
       await work.finished;
       this.#works.delete(task.id);
       if (task.record.stage === "awaiting_approval") {
-        this.#claims.get(task.id)?.releaseSlot();
         const { repo, instruction } = task.record;
         if (!this.#over.signal.aborted) this.#parts.notify?.({ task_id: task.id, repo, instruction });
         await this.#keepGate(task);

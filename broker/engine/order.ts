@@ -16,6 +16,7 @@ import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
 import type { TaskOrder } from "../task/rows.ts";
+import type { TaskOrigin } from "./parts.ts";
 
 /** A request that may become a task. */
 export interface Plan {
@@ -34,7 +35,7 @@ export interface Plan {
 export interface PlanContext {
   settings: Settings;
   runtime: SandboxRuntimeName;
-  retry_of?: string;
+  origin: TaskOrigin;
 }
 
 const ATTEMPTED = "Cannot take the task";
@@ -49,7 +50,7 @@ function refuse(why: string, hint: string): never {
  * @throws {TaskdError} `invalid_request`, with what to change.
  */
 export function planTask(request: SubmitRequest, context: PlanContext): Plan {
-  const { settings, runtime, retry_of } = context;
+  const { settings, runtime, origin } = context;
   const url = parseRepo(request.repo);
   const agent = agentNamed(request.agent ?? settings.default_agent);
   if (request.base !== undefined && !isBase(request.base)) {
@@ -68,7 +69,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): Plan {
     repo: url.transport === "file" ? url.clone_url : request.repo,
     agent: agent.name,
     ...(model === undefined ? {} : { model }),
-    ...(retry_of === undefined ? {} : { retry_of }),
+    ...origin,
   };
   return { order, url, agent, auth: authOf(settings, agent), model, extra, profile };
 }

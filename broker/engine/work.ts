@@ -50,11 +50,14 @@ export class TaskWork {
   #egress: TaskEgress | undefined;
   #decided = false;
 
-  /** Begins. */
-  constructor(parts: EngineParts, task: Task, plan: Plan) {
+  readonly #releaseSlot: () => void;
+
+  /** Begins; `releaseSlot` is called when nothing of the task runs any more, before anybody can see that. */
+  constructor(parts: EngineParts, task: Task, plan: Plan, releaseSlot: () => void) {
     this.#parts = parts;
     this.task = task;
     this.#plan = plan;
+    this.#releaseSlot = releaseSlot;
     this.#places = stagePlaces(parts.resolved.settings.stage_root, task.id);
     this.#known = { policy_hash: parts.resolved.hash };
     this.finished = this.#run();
@@ -115,6 +118,7 @@ export class TaskWork {
     over.abort();
     await timeout;
     await this.#letGo(setup, move);
+    this.#releaseSlot();
     await this.#make(move);
   }
 

@@ -1,0 +1,186 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { VirtualClock } from "../../support/clock.ts";
+import { plainGit } from "../git/bench.ts";
+import { BrokerBench, ONE_CHANGE } from "./_bench.ts";
+
+/** The refusal of a call. */
+async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {
+  return await assertRejects(call, TaskdError);
+}
+
+Deno.test("a denied change is not pushed, and its scratch goes", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  await bench.engine.deny(id, "not what I meant");
+  const done = bench.engine.view(id);
+  assertEquals([done.outcome, done.reason], ["denied", "not what I meant"]);
+  assertEquals((await bench.branches()).has(`agent/${id}`), false);
+  assertEquals([...Deno.readDirSync(`${bench.home}/.taskd/stage`)], []);
+
+  const { diff_sha256 } = gate!;
+  const late = await refusal(() => bench.engine.approve(id, { diff_sha256, acknowledge: [] }));
+  assertEquals(late.code, "wrong_state");
+  assertEquals((await refusal(() => bench.engine.deny(id, "again"))).code, "wrong_state");
+});
+
+Deno.test("approving another diff than the one at the gate is refused and moves nothing", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  const stale = await refusal(() => bench.engine.approve(id, { diff_sha256: "0".repeat(64), acknowledge: [] }));
+  assertEquals(stale.code, "stale_diff");
+  assertEquals(bench.engine.view(id).stage, "awaiting_approval");
+});
+
+Deno.test("an approval has to name every category, that of a sensitive task among them", async () => {
+  await using bench = await BrokerBench.start({
+    script: [
+      { calls: [["write", { path: ".github/workflows/ci.yml", content: "on: push\n" }]] },
+      { calls: [["finish", { summary: "done" }]] },
+    ],
+    config: "diff_policy:\n  second_look_paths: ['.github/**']\n",
+  });
+  const { id } = await bench.submit({ sensitive: true });
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  assertEquals(gate?.second_look, ["ci_files", "path:.github/**", "sensitive"]);
+  const { diff_sha256 } = gate!;
+  const partly = { diff_sha256, acknowledge: ["ci_files"] };
+  const { missing } = await assertRejects(() => bench.engine.approve(id, partly), NotAcknowledged);
+  assertEquals(missing, ["path:.github/**", "sensitive"]);
+  await bench.engine.approve(id, { diff_sha256, acknowledge: gate!.second_look });
+  assertEquals((await bench.reaches(id)).outcome, "pushed");
+  assertEquals(bench.engine.view(id).acknowledgements, gate!.second_look);
+});
+
+Deno.test("of two approvals at the same moment one counts", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  const approval = { diff_sha256: gate!.diff_sha256, acknowledge: [] };
+  const answers = await Promise.allSettled([bench.engine.approve(id, approval), bench.engine.approve(id, approval)]);
+  assertEquals(answers.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+  assertEquals((await bench.reaches(id)).outcome, "pushed");
+});
+
+Deno.test("a change that breaks the diff policy never comes to the gate, and the brief says what broke", async () => {
+  await using bench = await BrokerBench.start({ config: "diff_policy:\n  blocked_paths: ['*.txt']\n" });
+  const { id } = await bench.submit();
+  const done = await bench.reaches(id);
+  assertEquals(done.outcome, "policy_blocked");
+  assertEquals(done.reason, "1 changed path matches *.txt");
+  assertEquals((await bench.engine.brief(id)).violations.map(({ rule }) => rule), ["blocked_paths"]);
+  assertEquals((await bench.branches()).size, 1);
+});
+
+Deno.test("an agent that changes nothing ends as no_diff", async () => {
+  await using bench = await BrokerBench.start({ script: [{ calls: [["finish", { summary: "nothing to do" }]] }] });
+  const { id } = await bench.submit();
+  assertEquals((await bench.reaches(id)).outcome, "no_diff");
+});
+
+Deno.test("an agent that fails ends the task, with the agent's reason and a brief of what is known", async () => {
+  await using bench = await BrokerBench.start({ script: [Response.json({ hello: "no completion" })] });
+  const { id } = await bench.submit();
+  const done = await bench.reaches(id);
+  assertEquals(done.outcome, "agent_failed");
+  assertStringIncludes(done.reason!, "no chat completion");
+  const brief = await bench.engine.brief(id);
+  assertEquals(brief.diff, null);
+  assert(brief.missing_evidence.includes("what the task has changed"));
+});
+
+Deno.test("a task whose budget is spent ends, and the reason names the setting", async () => {
+  // 120 tokens at $100 per million are $0.012 a request.
+  await using bench = await BrokerBench.start({ config: "task_budget_usd: 0.01\n" });
+  const { id } = await bench.submit();
+  const done = await bench.reaches(id);
+  assertEquals(done.outcome, "agent_failed");
+  assertStringIncludes(done.reason!, "raise task_budget_usd");
+  assertEquals(done.spend?.requests, 1);
+  assertEquals(done.spend?.usd.toFixed(4), "0.0120");
+});
+
+Deno.test("a task that used up its requests ends, and the reason names the setting", async () => {
+  await using bench = await BrokerBench.start({ config: "task_max_requests: 1\n" });
+  const { id } = await bench.submit();
+  const done = await bench.reaches(id);
+  assertEquals(done.outcome, "agent_failed");
+  assertStringIncludes(done.reason!, "raise task_max_requests");
+});
+
+Deno.test("a repository that is not there fails the task before any money is spent", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit({ repo: `${bench.root}/none.git` });
+  const done = await bench.reaches(id);
+  assertEquals([done.outcome, done.spend], ["setup_failed", undefined]);
+  assertEquals(bench.model.asked.length, 0);
+});
+
+Deno.test("a branch name that is taken leads to the next one, and nothing there is moved", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  await plainGit(bench.git.origin, "branch", `agent/${id}`, "main");
+  const main = (await bench.branches()).get("main");
+  await bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
+  const done = await bench.reaches(id);
+  assertEquals([done.outcome, done.pushed?.branch], ["pushed", `agent/${id}-2`]);
+  assertEquals(done.push_attempts.map(({ branch }) => branch), [`agent/${id}`, `agent/${id}-2`]);
+  assertEquals((await bench.branches()).get(`agent/${id}`), main);
+});
+
+Deno.test("a push that the repository refuses ends as push_failed with the repository's words", async () => {
+  await using bench = await BrokerBench.start();
+  const hook = `${bench.git.origin}/hooks/pre-receive`;
+  await Deno.writeTextFile(hook, "#!/bin/sh\necho 'no robots' >&2\nexit 1\n", { mode: 0o755 });
+  const done = await bench.pushed();
+  assertEquals(done.outcome, "push_failed");
+  assertStringIncludes(done.reason!, "no robots");
+});
+
+Deno.test("two tasks run at once, the third is refused until one of them waits for a person", async () => {
+  await using bench = await BrokerBench.start({
+    script: [({ body }) => {
+      const slow = body.messages.some(({ content }) => content?.includes("SLEEP"));
+      const wrote = body.messages.some(({ role }) => role === "tool");
+      return slow ? "hang" : wrote ? ONE_CHANGE[1]! : ONE_CHANGE[0]!;
+    }],
+  });
+  const slow = await bench.submit({ instruction: "SLEEP" });
+  const quick = await bench.submit();
+  const { code } = await refusal(() => bench.submit());
+  assertEquals(code, "at_capacity");
+  await bench.reaches(quick.id, "awaiting_approval");
+  const third = await bench.submit();
+  assertEquals((await bench.reaches(third.id, "awaiting_approval")).stage, "awaiting_approval");
+  await bench.engine.kill(slow.id, "enough");
+  assertEquals(bench.engine.health().pending, 2);
+});
+
+Deno.test("a gate nobody answers is shut at approval_timeout, and a late approval is refused", async () => {
+  const clock = new VirtualClock();
+  await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  assertEquals(bench.engine.pending()[0]?.expires_in_ms, 7_200_000);
+  clock.advance(7_200_000);
+  const late = await refusal(() => bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] }));
+  assert(["expired", "wrong_state"].includes(late.code));
+  const done = await bench.reaches(id);
+  assertEquals(done.outcome, "denied");
+  assertStringIncludes(done.reason!, "approval_timeout");
+});
+
+Deno.test("approval_timeout counts on while no broker runs", async () => {
+  const clock = new VirtualClock();
+  await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  await bench.broker.stop();
+  clock.advance(7_200_000);
+  await bench.serve();
+  assertEquals((await bench.reaches(id)).outcome, "denied");
+});
