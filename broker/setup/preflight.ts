@@ -8,7 +8,7 @@
 
 import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { createEmptyFile, fileError, removeIfPresent } from "../../lib/fs.ts";
+import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../../lib/fs.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { parsePriceFile } from "../gateway/prices.ts";
 import type { PolicyView } from "../settings/explain.ts";
@@ -38,6 +38,7 @@ export interface PreflightOptions {
  */
 export async function preflight(options: PreflightOptions): Promise<ResolvedSettings> {
   const { home, env } = options;
+  requireHome(taskdHome(home));
   const resolved = await loadSettings({ home, env });
   await readKeys(home);
   const prices = `${taskdHome(home)}/prices.json`;
@@ -48,6 +49,15 @@ export async function preflight(options: PreflightOptions): Promise<ResolvedSett
   tryAddress(settings, options.live);
   await tryRuntime(settings, options);
   return resolved;
+}
+
+function requireHome(directory: string): void {
+  try {
+    Deno.statSync(directory);
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot use ${directory}`);
+    throw new TaskdError("not_found", `Cannot start: there is no ${directory}`, { hint: "Run taskd setup first" });
+  }
 }
 
 function tryDirectory(path: string): void {

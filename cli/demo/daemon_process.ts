@@ -6,7 +6,7 @@
 
 import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { launchFlags } from "../launch_flags.ts";
+import { ownCommand } from "../own_command.ts";
 
 /** Where the daemon works. */
 export interface DaemonOptions {
@@ -98,13 +98,6 @@ export class DaemonProcess implements AsyncDisposable {
       }
     }
   }
-}
-
-/** How this very program is run with other words, under the permissions it is installed with. */
-export function ownCommand(words: readonly string[]): [program: string, args: string[]] {
-  if (Deno.build.standalone) return [Deno.execPath(), [...words]];
-  const main = new URL("../main.ts", import.meta.url).href;
-  return [Deno.execPath(), ["run", "--quiet", ...launchFlags(), main, ...words]];
 }
 
 /** Runs this program with other words to its end; throws what it says when it fails. */

@@ -5,7 +5,8 @@
  */
 
 import { join } from "@std/path/join";
-import { DaemonProcess, ownCommand } from "../../../cli/demo/daemon_process.ts";
+import { DaemonProcess } from "../../../cli/demo/daemon_process.ts";
+import { ownCommand } from "../../../cli/own_command.ts";
 import type { BenchCase } from "../bench.ts";
 import { run } from "../process.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";

@@ -1,0 +1,202 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { configure, EMBEDDED, isAlive, makeBrokerPlace, startBroker } from "./support/broker_place.ts";
+
+Deno.test("start serves until it is stopped, and leaves nothing behind", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using broker = await startBroker(place);
+  const { pid, socket } = broker.hello;
+  assertEquals(Deno.statSync(socket).mode! & 0o777, 0o600);
+  assertEquals(await place.json(["stop"]), { ok: true, pid });
+  assertEquals((await broker.ended()).code, 0);
+  let exists = true;
+  try {
+    Deno.lstatSync(socket);
+  } catch {
+    exists = false;
+  }
+  assertEquals(exists, false);
+});
+
+Deno.test("stop says when no broker runs", async () => {
+  await using place = await makeBrokerPlace();
+  const never = await place.json(["stop"], 1);
+  assertEquals([never.code, never.error], ["broker_unreachable", "Cannot stop the broker: none is running"]);
+  await configure(place, EMBEDDED);
+  assertEquals((await place.json(["stop"], 1)).code, "broker_unreachable");
+});
+
+Deno.test("Ctrl-C and SIGTERM end a broker in the foreground in good order", async () => {
+  for (const [signal, status] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
+    await using place = await makeBrokerPlace();
+    await configure(place, EMBEDDED);
+    await using broker = await startBroker(place);
+    broker.child.kill(signal);
+    const { code, errors } = await broker.ended();
+    assert([0, status].includes(code), String(code));
+    assertStringIncludes(errors, "broker_stopped");
+  }
+});
+
+Deno.test("a second start takes the first one's place, and changed settings take effect", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using first = await startBroker(place);
+  assertMatch((await place.taskd("policy", "explain")).stdout, /\ndaemon: in sync\n$/);
+  await configure(place, `${EMBEDDED}max_concurrent_tasks: 7\n`);
+  assertMatch((await place.taskd("policy", "explain")).stdout, /\ndaemon: divergent: max_concurrent_tasks /);
+  await using second = await startBroker(place);
+  assertEquals(second.hello.replaced_pid, first.hello.pid);
+  assertEquals((await first.ended()).code, 0);
+  const { live, in_sync } = JSON.parse((await place.taskd("policy", "explain", "--json")).stdout);
+  const setting = live.fields.find((field: { setting: string }) => field.setting === "max_concurrent_tasks");
+  assertEquals([in_sync, setting.value], [true, 7]);
+  await place.taskd("stop");
+  await second.ended();
+});
+
+Deno.test("a second start with another socket still finds the first", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using first = await startBroker(place);
+  await configure(place, `${EMBEDDED}broker:\n  socket: ${place.base}/elsewhere/b.sock\n`);
+  await using second = await startBroker(place);
+  assertEquals(second.hello.replaced_pid, first.hello.pid);
+  assertEquals(second.hello.socket, `${place.base}/elsewhere/b.sock`);
+  await place.taskd("stop");
+  assertEquals((await second.ended()).code, 0);
+});
+
+const BROKEN: readonly { title: string; config: (port: number) => string; code: string; says: RegExp }[] = [
+  { title: "a file that is not YAML", config: () => "runtime: [", code: "invalid_config", says: /config\.yaml:1/ },
+  {
+    title: "a setting that does not exist",
+    config: () => `${EMBEDDED}budget: 1\n`,
+    code: "invalid_config",
+    says: /budget/,
+  },
+  {
+    title: "settings that contradict each other",
+    config: () => `${EMBEDDED}ci:\n  max_attempts: 1\n`,
+    code: "invalid_config",
+    says: /approval_timeout/,
+  },
+  {
+    title: "a runtime that is not there",
+    config: () => EMBEDDED.replace("runtime: deno", "runtime: container"),
+    code: "sandbox_failed",
+    says: /runtime container/,
+  },
+  {
+    title: "an address that another program has",
+    config: (port) => `${EMBEDDED}broker:\n  addr: 127.0.0.1:${port}\n`,
+    code: "unavailable",
+    says: /Cannot listen on 127\.0\.0\.1/,
+  },
+  {
+    title: "a directory that cannot be made",
+    config: () => `${EMBEDDED}audit_root: /etc/hostname/audit\n`,
+    code: "not_found",
+    says: /\/etc\/hostname\/audit/,
+  },
+];
+
+Deno.test("a configuration that cannot work leaves the running broker as it is, and says why", async (t) => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using broker = await startBroker(place);
+  using other = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  for (const { title, config, code, says } of BROKEN) {
+    await t.step(title, async () => {
+      await configure(place, config(other.addr.port));
+      const failed = await place.json(["start"], 1);
+      assertEquals(failed.code, code, String(failed.error));
+      assertMatch(String(failed.error), says);
+      assert(isAlive(broker.hello.pid));
+    });
+  }
+  // Also with settings that are broken: what runs can be stopped.
+  await configure(place, "runtime: [");
+  assertEquals((await place.json(["stop"])).pid, broker.hello.pid);
+  assertEquals((await broker.ended()).code, 0);
+});
+
+Deno.test("start says what to do where nothing was set up", async () => {
+  await using place = await makeBrokerPlace();
+  const failed = await place.json(["start"], 1);
+  assertEquals([failed.code, failed.hint], ["not_found", "Run taskd setup first"]);
+});
+
+Deno.test("a broker that was killed is in nobody's way", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  {
+    await using broker = await startBroker(place);
+    broker.child.kill("SIGKILL");
+    await broker.child.status;
+  }
+  assertEquals((await place.json(["stop"], 1)).code, "broker_unreachable");
+  await using next = await startBroker(place);
+  assertEquals(next.hello.replaced_pid, undefined);
+  await place.taskd("stop");
+  assertEquals((await next.ended()).code, 0);
+});
+
+Deno.test("of starts at the same moment one serves in the end, and the others say that it does", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  const starts = await Promise.allSettled([startBroker(place), startBroker(place), startBroker(place)]);
+  const serving = starts.filter((start) => start.status === "fulfilled").map((start) => start.value);
+  const failed = starts.filter((start) => start.status === "rejected").map((start) => String(start.reason));
+  try {
+    // Some may have been replaced by those that came later.
+    assert(serving.length >= 1);
+    for (const reason of failed) assertMatch(reason, /broker_running|broker_unreachable/);
+    const { pid } = await place.json(["stop"]);
+    assert(serving.some(({ hello }) => hello.pid === pid));
+    for (const broker of serving) assertEquals((await broker.ended()).code, 0);
+  } finally {
+    for (const broker of serving) await broker[Symbol.asyncDispose]();
+  }
+});
+
+Deno.test("start --detach returns once the broker serves, which logs to a file of its owner's", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  const started = await place.json(["start", "--detach"]);
+  try {
+    assert(isAlive(Number(started.pid)));
+    const log = `${place.home}/.taskd/broker.log`;
+    assertEquals([started.log, Deno.statSync(log).mode! & 0o777], [log, 0o600]);
+    const again = await place.json(["start", "--detach"]);
+    assertEquals(again.replaced_pid, started.pid);
+    const events = Deno.readTextFileSync(log).trim().split("\n").map((line) => JSON.parse(line).event);
+    assertEquals(events.filter((event) => event === "broker_started").length, 2);
+  } finally {
+    assertEquals((await place.taskd("stop")).code, 0);
+  }
+});
+
+Deno.test("start --detach fails with the very reason that the broker has", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, `${EMBEDDED}audit_root: /etc/hostname/audit\n`);
+  const failed = await place.json(["start", "--detach"], 1);
+  assertEquals(failed.code, "not_found");
+  assertStringIncludes(String(failed.error), "/etc/hostname/audit");
+});
+
+Deno.test("policy explain prints the contract's table and object", async () => {
+  await using place = await makeBrokerPlace({ TASKD_TASK_BUDGET_USD: "3.5" });
+  await configure(place, "max_concurrent_tasks: 4\n");
+  const { code, stdout } = await place.taskd("policy", "explain");
+  const lines = stdout.trimEnd().split("\n");
+  assertEquals(code, 0);
+  assertMatch(lines[0]!, /^SETTING +VALUE +SOURCE$/);
+  assertEquals(lines.at(-1), "daemon: not reachable");
+  assert(lines.some((line) => /^task_budget_usd +3\.5 +env:TASKD_TASK_BUDGET_USD$/.test(line)));
+  assert(lines.some((line) => /^max_concurrent_tasks +4 +config\.yaml$/.test(line)));
+  assert(lines.some((line) => /^task_timeout +30m +default$/.test(line)));
+  const json = JSON.parse((await place.taskd("policy", "explain", "--json")).stdout);
+  assertEquals(Object.keys(json), ["local", "live", "in_sync"]);
+  assertEquals([Object.keys(json.local), json.live, json.in_sync], [["fields", "hash"], null, null]);
+});
