@@ -11,6 +11,7 @@
  * @module
  */
 
+import { TaskdError } from "../../lib/errors.ts";
 import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -27,25 +28,22 @@ export type Door =
 /** The values of `Host` that name a TCP listener. */
 export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
   const names = ["localhost", "127.0.0.1", "[::1]", hostname.includes(":") ? `[${hostname}]` : hostname];
-  // Browsers leave the port out when it is the scheme's own.
-  return new Set(names.flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]).map(lower));
+  const written = names.map((name) => lower(`${name}:${port}`));
+  // Browsers leave out the port that is the scheme's own, and shorten the zeros of IPv6.
+  return new Set(written.flatMap((host) => [host, URL.parse(`http://${host}`)?.host ?? host]));
 }
 
-/** Refuses a request that may not even ask whether something exists: 403, or 401 without the token. */
-export function checkDoor(request: Request, door: Door): void {
+/**
+ * Refuses a request that may not even ask whether something exists.
+ *
+ * @returns Its address, whose host need not be the one that the header names, and is checked as well.
+ */
+export function checkDoor(request: Request, door: Door): URL {
   const host = lower(request.headers.get("host") ?? "");
-  if (!(door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host))) {
-    throw new RequestRefused(
-      403,
-      "denied",
-      `Cannot answer for the host ${quoted(host)}: it is not a name of this broker`,
-      {
-        hint: door.kind === "socket"
-          ? "Use http://localhost/ as the base"
-          : `Use one of: ${[...door.hosts].join(", ")}`,
-      },
-    );
-  }
+  checkHost(host, door);
+  const url = URL.parse(request.url);
+  if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
+  checkHost(url.host, door);
   const origin = request.headers.get("origin");
   if (origin !== null && (door.kind === "socket" || lower(origin) !== `http://${host}`)) {
     throw new RequestRefused(403, "denied", `Cannot answer a page of the origin ${quoted(origin)}`);
@@ -54,6 +52,19 @@ export function checkDoor(request: Request, door: Door): void {
   if (site !== null && (door.kind === "socket" || (site !== "same-origin" && site !== "none"))) {
     throw new RequestRefused(403, "denied", "Cannot answer a request that another site's page has made");
   }
+  return url;
+}
+
+function checkHost(host: string, door: Door): void {
+  if (door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host)) return;
+  throw new RequestRefused(
+    403,
+    "denied",
+    `Cannot answer for the host ${quoted(host)}: it is not a name of this broker`,
+    {
+      hint: door.kind === "socket" ? "Use http://localhost/ as the base" : `Use one of: ${[...door.hosts].join(", ")}`,
+    },
+  );
 }
 
 /** Refuses a request to the web pages' listener without the token. */

@@ -204,8 +204,7 @@ class Listeners implements RunningHttp {
   }
 
   async #answer(request: Request, guarded: GuardedRequest, door: Door): Promise<Response> {
-    checkDoor(request, door);
-    const { pathname, searchParams } = new URL(request.url);
+    const { pathname, searchParams } = checkDoor(request, door);
     if (door.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
     checkToken(request, door);
     const { routes, id } = findRoutes(pathname);

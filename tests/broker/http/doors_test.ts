@@ -1,7 +1,7 @@
 import { connect as connectHttp2 } from "node:http2";
 import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
-import { checkAdmin } from "../../../broker/http/doors.ts";
+import { checkAdmin, hostsOf } from "../../../broker/http/doors.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { RequestRefused } from "../../../broker/http/statuses.ts";
 import { TaskdError } from "../../../lib/errors.ts";
@@ -55,6 +55,18 @@ Deno.test("the names of a listener are localhost, 127.0.0.1, [::1] and its own, 
     assert(broker.http.addr === `localhost:${port}`);
   }, { addr: "localhost:0" }));
 
+Deno.test("hostsOf() has each name as it is written and as browsers write it", () => {
+  const own = (hostname: string, port: number) => [...hostsOf({ hostname, port })].slice(3);
+  assertEquals([...hostsOf({ hostname: "Build.Local", port: 8080 })], [
+    "localhost:8080",
+    "127.0.0.1:8080",
+    "[::1]:8080",
+    "build.local:8080",
+  ]);
+  assertEquals(own("2001:DB8:0:0::1", 1), ["[2001:db8:0:0::1]:1", "[2001:db8::1]:1"]);
+  assertEquals([...hostsOf({ hostname: "127.0.0.1", port: 80 })].slice(0, 2), ["localhost:80", "localhost"]);
+});
+
 Deno.test("two Host headers, and none, are refused", () =>
   withBroker(async (broker) => {
     const { port } = broker;
@@ -70,6 +82,33 @@ Deno.test("two Host headers, and none, are refused", () =>
       const answer = await raw.response();
       assert(answer === undefined || answer.status === 403 || answer.status === 400, `${text}: ${answer?.head}`);
     }
+  }, BOTH));
+
+Deno.test("an address in the request line counts as a host too, and a request line of any form is no defect", () =>
+  withBroker(async (broker) => {
+    for (const port of [undefined, broker.port]) {
+      const host = port === undefined ? [] : [`Host: 127.0.0.1:${port}`];
+      const cases: [line: string, status: number][] = [
+        ["GET http://evil.example/tasks", 403],
+        ["GET http://user@evil.example:80/tasks", 403],
+        [`GET http://127.0.0.1${port === undefined ? "" : `:${port}`}/tasks`, 200],
+        ["GET http://[::1/tasks", 400],
+        ["OPTIONS *", 404],
+        ["CONNECT evil.example:443", 403],
+        ["TRACE /tasks", 405],
+        ["GET //[", 404],
+        ["GET /%zz", 404],
+        ["GET /tasks/%00", 400],
+        ["GET /tasks/%2e%2e/admin/x", 404],
+        ["GET tasks", 400],
+        [`GET /tasks/${"a".repeat(5_000)}`, 404],
+        [`GET /tasks?${"a=1&".repeat(5_000)}`, 400],
+      ];
+      for (const [line, status] of cases) {
+        assertEquals((await broker.ask(line, host, port === undefined ? {} : { port })).status, status, line);
+      }
+    }
+    assertEquals(broker.log, []);
   }, BOTH));
 
 Deno.test("HTTP/2 in the clear, which names its host elsewhere, is refused on every listener", () =>
