@@ -43,6 +43,20 @@ Deno.test("parseCall() takes global flags before the command, and two-word comma
   assertEquals([spec.name, flags.json], ["session open", true]);
 });
 
+Deno.test("parseCall() takes a flag's letter for its name, and a relative repository for a path", async () => {
+  assertEquals((await parsed("logs", "3f9a", "-f")).flags.follow, true);
+  await assertRejects(() => parse(["logs", "3f9a", "-f", "--follow"]), TaskdError, "given twice");
+  const table = [
+    ["./x", "/here/./x"],
+    ["..", "/here/.."],
+    ["/x", "/x"],
+    [".github/x/y", ".github/x/y"],
+    ["git@host:a/b", "git@host:a/b"],
+    ["https://host/a/b", "https://host/a/b"],
+  ] as const;
+  for (const [word, repo] of table) assertEquals((await parsed("submit", word, "Fix")).positionals.repo, repo);
+});
+
 Deno.test("parseCall() reads each kind of value", async () => {
   assertEquals((await parsed("create", "shop", "--from", "a.db")).flags.from, "/here/a.db");
   assertEquals((await parsed("status", "-ro-cache-budget", "10G")).flags["ro-cache-budget"], 10 * 1024 ** 3);

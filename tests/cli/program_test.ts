@@ -146,6 +146,9 @@ Deno.test("bash completes commands, their second words and their flags", async (
   assertEquals(await complete("fork", "shop", "try", "--t"), "--ttl");
   assertEquals(await complete("rollback", "--no"), "--no-safety");
   assertEquals(await complete("completion", "z"), "zsh");
+  assertEquals(await complete("queue", "c"), "cancel");
+  assertEquals(await complete("submit", "--agent", "co"), "codex");
+  assertEquals(await complete("tasks", "--stage", "awaiting_a"), "awaiting_approval");
 });
 
 Deno.test({
@@ -164,6 +167,7 @@ Deno.test({
     assertEquals(await complete("taskd fo"), ["fork"]);
     assertEquals(await complete("taskd session f"), ["flush"]);
     assertEquals(await complete("taskd fork shop try --t"), ["--ttl"]);
+    assertEquals(await complete("taskd submit --agent co"), ["codex"]);
   },
 });
 
