@@ -8,8 +8,9 @@
  */
 
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { ErrorCode } from "../lib/errors.ts";
 import { LANES } from "./agents.ts";
-import type { CeilingView, QueueState } from "./api/wire.ts";
+import type { CeilingView, QueueItemView, QueueState } from "./api/wire.ts";
 import type { Decision } from "./egress/decision.ts";
 import { REASONS } from "./egress/reasons.ts";
 import type { Settlement } from "./gateway/lease.ts";
@@ -21,11 +22,12 @@ export const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3
 /** Bounds of the gateway's requests in seconds. */
 export const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 
-/** Why a start was refused. */
-type RefusalCode = "at_capacity" | "ceiling_reached";
-
 const AUTH_MODES = ["api_key", "subscription"] as const;
-const REFUSALS: readonly RefusalCode[] = ["at_capacity", "ceiling_reached"];
+/** Codes of refused starts. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
+
+/** States of items that have not ended. */
+const QUEUE_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
 
 /** What is read at a scrape. */
 export interface Standing {
@@ -36,8 +38,8 @@ export interface Standing {
   /** Tasks that may run at the same time. */
   slots: number;
   ceiling: CeilingView;
-  /** Items of the queue that have not ended, by state. */
-  queue?: Partial<Record<QueueState, number>>;
+  /** Items of the queue; those that have ended are not counted. */
+  queue?: readonly Pick<QueueItemView, "state">[];
 }
 
 /** The metrics of one broker. */
@@ -143,9 +145,9 @@ export class BrokerMetrics {
     this.#ended.inc({ outcome });
   }
 
-  /** A start was refused. */
-  refused(code: RefusalCode): void {
-    this.#refused.inc({ code });
+  /** A start was refused; other codes than those of slots and ceilings are not counted. */
+  refused(code: ErrorCode): void {
+    if (REFUSALS.has(code)) this.#refused.inc({ code });
   }
 
   /** Rows of a task were written; for the task store's `onChange`. */
@@ -179,12 +181,11 @@ export class BrokerMetrics {
 
   /** Everything, as a scrape gets it. */
   async text(): Promise<string> {
-    const { running, pending, slots, ceiling, queue = {} } = this.#read();
+    const { running, pending, slots, ceiling, queue = [] } = this.#read();
     this.#running.set(running);
     this.#pending.set(pending);
     this.#slots.set(slots);
-    this.#queue.reset();
-    for (const [state, count] of Object.entries(queue)) this.#queue.set({ state }, count);
+    for (const state of QUEUE_STATES) this.#queue.set({ state }, queue.filter((item) => item.state === state).length);
     setOrClear(this.#headroom_usd, ceiling.headroom_usd);
     setOrClear(this.#headroom_starts, ceiling.headroom_starts);
     this.#blocked.set({ limb: "usd" }, ceiling.usd.blocked ? 1 : 0);

@@ -160,6 +160,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     random,
     egress: resolved.egress,
     log_dir: settings.squid_run_dir,
+    onDecision: (decision) => engine?.decided(decision),
     ...overrides.egress,
   });
   cleanup.defer(() => proxy.close());

@@ -24,7 +24,9 @@ import type {
   TaskView,
   TrustBrief,
 } from "../api/wire.ts";
+import type { Decision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
+import { BrokerMetrics } from "../metrics.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
 import { type GateAnswer, gateExpiresIn, judgeApproval, judgeDenial } from "../task/approval.ts";
 import type { SpendFigures } from "../task/rows.ts";
@@ -33,7 +35,6 @@ import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, refusedOf } from "./known.ts";
-import { EngineMetrics } from "./metrics.ts";
 import { authOf, type Plan, planTask } from "./order.ts";
 import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
 import { auditPlaces, removeTree, stagePlaces } from "./places.ts";
@@ -50,7 +51,7 @@ export class Engine implements BrokerEngine {
   readonly #parts: EngineParts;
   readonly #ci: CiWatch | undefined;
   #queue: TaskQueue | undefined;
-  readonly #metrics: EngineMetrics;
+  readonly #metrics: BrokerMetrics;
   readonly #started_at: string;
   /** Tasks on their way to the gate. */
   readonly #works = new Map<string, TaskWork>();
@@ -64,13 +65,16 @@ export class Engine implements BrokerEngine {
     this.#parts = parts;
     this.#started_at = new Date(parts.clock.now()).toISOString();
     this.#ci = parts.ci?.(this);
-    this.#metrics = new EngineMetrics(VERSION, () => ({
+    this.#metrics = new BrokerMetrics(VERSION, () => ({
       running: this.#works.size,
       pending: this.#atGate().length,
       slots: parts.resolved.settings.max_concurrent_tasks,
       ceiling: parts.admission.ceiling(),
+      queue: this.#queue?.list() ?? [],
     }));
-    parts.tasks.onChange(({ rows, record }) => {
+    parts.tasks.onChange((change) => {
+      const { rows, record } = change;
+      this.#metrics.changed(change);
       for (const row of rows) {
         if (row.type !== "stage") continue;
         const to = row.outcome === undefined ? row.to : `${row.to} (${row.outcome})`;
@@ -329,6 +333,11 @@ export class Engine implements BrokerEngine {
     this.#metrics.settled(settlement);
     const spend = figures(lease.spend());
     for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
+  }
+
+  /** Told of each decision of the egress proxy. */
+  decided(decision: Decision): void {
+    this.#metrics.decided(decision);
   }
 
   async diff(id: string): Promise<Uint8Array<ArrayBuffer>> {
