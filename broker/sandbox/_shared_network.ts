@@ -6,8 +6,8 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { ContainerProgram } from "./_container_program.ts";
-import { type Answer, complaint, refused } from "./_container_program.ts";
+import type { ContainerProgram } from "./container_program.ts";
+import { type Answer, complaint, refused } from "./container_program.ts";
 import { remove } from "./_container_sandbox.ts";
 import type { ContainerRuntimeOptions } from "./container_runtime.ts";
 import {

@@ -14,7 +14,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
-import { type OutputBudget, readLines } from "./_lines.ts";
+import { type OutputBudget, readLines } from "./lines.ts";
 import { type ParkedLink, parkLinks, restoreLinks } from "./_links.ts";
 import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
 import type {

@@ -108,7 +108,8 @@ export function createArgs(host: ContainerHost, order: ContainerOrder): string[]
     workload.image,
     gateway_ip,
     ports.join(","),
-    `${uid}:${gid}`,
+    String(uid),
+    String(gid),
     ...workload.command,
   ];
 }

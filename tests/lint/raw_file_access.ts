@@ -32,6 +32,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "cli/instruction.ts": "a file of text that a person names, read by a client that opens no database",
   "broker/cache/": "entries of the dependency cache and their locks, none of them a database",
   "broker/profile/setup_log.ts": "the log of a setup phase, which no database is",
+  "broker/images/": "texts that images are built from, in a folder of their own",
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
   "broker/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",

@@ -1,27 +1,42 @@
-#!/bin/sh
+/**
+ * The first program of every sandbox, a POSIX shell script that both ways of building put into the image. It agrees with
+ * broker/sandbox/dialects.ts about its path, its arguments and its exit codes.
+ *
+ * @module
+ */
+
+/** The script. */
+export const ENTRYPOINT_SCRIPT: string = String.raw`#!/bin/sh
 # The first program of a sandbox: leaves two destinations of the network, gives up every
 # privilege for good and becomes the agent. Whatever fails here ends the sandbox before the
 # agent has begun.
 #
-#   taskd-entrypoint <gateway> <port,port> <uid:gid> <program> [argument...]
+#   taskd-entrypoint <gateway> <port,port> <uid> <gid> <program> [argument...]
 #
 # Exit codes of its own: 121 before the agent has begun, 122 when it was out of memory.
 set -eu
 
 # The second part, already without privileges: runs the agent and says whether its end was the
 # kernel's doing. Signals reach the agent directly; this shell only must not end before it.
-if [ "${1:-}" = --run ]; then
+if [ "$1" = --run ]; then
   shift
   trap : TERM INT HUP
   set +e
   "$@"
   code=$?
-  kills=$(awk '$1 == "oom_kill" { print $2 }' /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2>/dev/null)
-  if [ "$code" -eq 137 ] && [ "${kills:-0}" -gt 0 ]; then exit 122; fi
+  # Of the second version of control groups, and of the first.
+  kills=0
+  for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+    [ -r "$file" ] || continue
+    while read -r key value; do
+      if [ "$key" = oom_kill ]; then kills=$value; fi
+    done <"$file"
+  done
+  if [ "$code" -eq 137 ] && [ "$kills" -gt 0 ]; then exit 122; fi
   exit "$code"
 fi
 
-PATH_BEFORE=${PATH:-/usr/local/bin:/usr/bin:/bin}
+PATH_BEFORE=$PATH
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 fail() {
@@ -29,16 +44,18 @@ fail() {
   exit 121
 }
 
-[ $# -ge 4 ] || fail "it is started by the broker, with the gateway, ports, user and program"
-gateway=$1 ports=$2 user=$3
-shift 3
+[ $# -ge 5 ] || fail "it is started by the broker, with the gateway, ports, user and program"
+gateway=$1 ports=$2 uid=$3 gid=$4
+shift 4
 case $gateway in
 *[!0-9a-fA-F.:]*) fail "the gateway is no address" ;;
 *:*) family=ip6 ;;
 *) family=ip ;;
 esac
 case $ports in *[!0-9,]* | '') fail "the ports are no numbers" ;; esac
-case $user in *[!0-9:]* | 0:* | *:0 | :* | *:) fail "the user is not one without privileges" ;; esac
+for id in "$uid" "$gid"; do
+  case $id in *[!0-9]* | '' | 0*) fail "the user is not one without privileges" ;; esac
+done
 
 # Docker's own resolver is on a loopback address, so it is named before loopback is let through.
 # Without connection tracking: it is a module that not every kernel has.
@@ -61,8 +78,9 @@ RULES
 
 PATH=$PATH_BEFORE
 export PATH
-unset PATH_BEFORE
+unset PATH_BEFORE id
 # tini collects the processes that the agent leaves behind, as the agent's own user.
-exec /usr/bin/setpriv --reuid="${user%:*}" --regid="${user#*:}" --clear-groups --no-new-privs \
+exec /usr/bin/setpriv --reuid="$uid" --regid="$gid" --clear-groups --no-new-privs \
   --bounding-set=-all --inh-caps=-all --ambient-caps=-all \
   -- /usr/bin/tini -g -- "$0" --run "$@"
+`;
