@@ -18,6 +18,8 @@ export interface DecisionOptions {
   brief: TrustBrief | undefined;
   /** What the page cannot show of the diff; each has to be acknowledged. */
   unseen: readonly string[];
+  /** What is shown cannot be approved at all. */
+  blocked: boolean;
   approve(acknowledge: string[]): void;
   deny(reason: string): void;
 }
@@ -161,6 +163,7 @@ export class Decision {
     const looks = this.#boxes.filter(({ input }) => !input.checked).length;
     const unseen = this.#unseen.filter((input) => !input.checked).length;
     return [
+      ...this.#options.blocked ? ["this cannot be approved: see above"] : [],
       ...this.#unread === 0 ? [] : [`${this.#unread} of ${counted(this.#files, "file")} not read`],
       ...looks === 0 ? [] : [`${counted(looks, "second look")} not ticked`],
       ...unseen === 0 ? [] : ["what is not shown here is not acknowledged"],

@@ -1,8 +1,8 @@
 /**
  * The approval gate: one task, everything that the broker knows of its change, and the decision.
  *
- * What is approved is the digest of the bytes that this page has shown, computed here. A diff that is not the one at the
- * gate cannot be approved.
+ * The page computes the digest of the bytes that it shows and holds it against the task's record. What is approved is the
+ * change that the record has with these bytes; bytes that are not the recorded ones cannot be approved.
  *
  * @module
  */
@@ -40,9 +40,9 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   const sha256 = await digest(bytes);
   if (signal.aborted) throw signal.reason;
   const diff = parseDiff(new TextDecoder().decode(bytes));
-  const stale = sha256 !== task.gate?.diff_sha256;
+  const genuine = isShown(task, sha256);
   const messages = el("div", { class: "messages" }, message ?? "");
-  if (stale) {
+  if (!genuine) {
     messages.append(
       notice("bad", el("strong", {}, "This is not the diff at the gate."), " It cannot be approved; reload the page."),
     );
@@ -61,8 +61,10 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   const decision = new Decision({
     categories: task.gate?.second_look ?? [],
     brief,
-    unseen: [...unseen(diff, brief), ...stale ? ["The diff that the gate asks for"] : []],
-    approve: (acknowledge) => settle(() => api.approve(task.id, { diff_sha256: sha256, acknowledge }), "Approved"),
+    unseen: unseen(diff, brief),
+    blocked: !genuine || !task.trace.intact,
+    approve: (acknowledge) =>
+      settle(() => api.approve(task.id, { diff_sha256: task.gate?.diff_sha256 ?? "", acknowledge }), "Approved"),
     deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Denied"),
   });
   const settle = async (act: () => Promise<void>, done: string) => {
@@ -142,8 +144,8 @@ export async function showGate(context: PageContext, { task, message, reload }: 
             { class: "hint" },
             `${counted(views.length, "file")}, `,
             counts(total(diff)),
-            ", SHA-256 ",
-            el("code", {}, short(sha256)),
+            ", change ",
+            el("code", {}, short(task.gate?.diff_sha256 ?? "")),
           ),
           ...diff.preamble.length === 0
             ? []
@@ -197,6 +199,13 @@ class Walk {
       { key: "d", does: "go to Deny", run: () => decision.focusDeny() },
     ];
   }
+}
+
+/** Whether the bytes that were shown are those which the record, whose rows are chained, has for the change at the gate. */
+function isShown({ gate, evidence }: TaskView, sha256: string): boolean {
+  const change = evidence.change;
+  if (change === null || typeof change !== "object" || Array.isArray(change)) return false;
+  return change.shown_sha256 === sha256 && change.diff_sha256 === gate?.diff_sha256;
 }
 
 /** What a person has to know that he does not see. */

@@ -1,0 +1,256 @@
+/**
+ * A browser on the broker's real listeners: pages, routes, token and checks are the real ones; the engine behind them is
+ * in memory and does what a test tells it.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { assertEquals } from "@std/assert";
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import type { TaskView, TrustBrief } from "../../../broker/api/wire.ts";
+import { type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/brief.ts";
+import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
+import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
+import { BrokerClient } from "../../../broker/client/client.ts";
+import type { Json, SpendFigures, TaskOrder } from "../../../broker/task/rows.ts";
+import type { Task } from "../../../broker/task/task.ts";
+import { TaskStore } from "../../../broker/task/task_store.ts";
+import { webResponse } from "../../../broker/web/web.ts";
+import { SmallEngine } from "../http/_broker.ts";
+
+/** Where Debian puts it. */
+const CHROMIUM = "/usr/bin/chromium";
+
+/** Why the browser tests cannot run here; undefined when they can. */
+export const NO_CHROMIUM: boolean = !exists(CHROMIUM);
+
+function exists(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+}
+
+/** What a task at the gate consists of. */
+export interface GateOptions {
+  diff: string;
+  order?: Partial<Omit<TaskOrder, "id">>;
+  second_look?: readonly string[];
+  /** Paths of the categories. */
+  flags?: readonly BriefFlag[];
+  setup?: SetupEvidence;
+  spend?: SpendFigures;
+  evidence?: Record<string, Json>;
+  refused?: TaskView["refused_egress"];
+  output?: readonly string[];
+  timeout_ms?: number;
+}
+
+/** The engine of a test. */
+export class PagesEngine extends SmallEngine {
+  readonly #gates = new Map<string, GateOptions>();
+
+  /** Begins a task. */
+  async begin(order: Partial<Omit<TaskOrder, "id">> = {}): Promise<Task> {
+    return await this.tasks.create({
+      repo: "https://github.com/acme/orders",
+      instruction: "Retry the payment call when the bank answers 503.",
+      agent: "agent_a",
+      ...order,
+    });
+  }
+
+  /** Brings a task to the gate. */
+  async gate(options: GateOptions): Promise<string> {
+    const task = await this.begin(options.order);
+    await task.move({ from: "admission", to: "staging" });
+    await task.move({ from: "staging", to: "running" });
+    for (const text of options.output ?? []) await task.append({ type: "output", channel: "stdout", text });
+    if (options.spend !== undefined) await task.append({ type: "spend", spend: options.spend });
+    await this.collect(task, options);
+    return task.id;
+  }
+
+  /** From `running` to the gate. */
+  async collect(task: Task, options: GateOptions): Promise<void> {
+    const { diff, second_look = [], timeout_ms = 0 } = options;
+    await task.move({ from: "running", to: "collecting" });
+    for (const [name, value] of Object.entries(options.evidence ?? {})) {
+      await task.append({ type: "evidence", name, value });
+    }
+    const diff_sha256 = changeOf(diff);
+    await task.append({ type: "evidence", name: "change", value: { diff_sha256, shown_sha256: sha256(diff) } });
+    this.#gates.set(task.id, options);
+    this.diffs.set(task.id, new TextEncoder().encode(diff));
+    await task.move({
+      from: "collecting",
+      to: "awaiting_approval",
+      gate: { diff_sha256, second_look: [...second_look], timeout_ms },
+    });
+  }
+
+  override view(id: string): TaskView {
+    return { ...super.view(id), refused_egress: [...this.#gates.get(id)?.refused ?? []] };
+  }
+
+  override async brief(id: string): Promise<TrustBrief> {
+    await super.brief(id);
+    const { repo, instruction, agent, model, spend } = this.tasks.read(id);
+    const gate = this.#gates.get(id);
+    const brief = buildBrief({
+      task_id: id,
+      repo,
+      instruction,
+      agent,
+      runtime: "podman",
+      image: "taskd-sandbox:latest",
+      image_digest: "sha256:6f3b1e0d9c3f",
+      base_commit: "4be1c07d2f9a".padEnd(40, "0"),
+      policy_hash: "9d8a3e5512c4".padEnd(64, "0"),
+      budget_usd: 2,
+      ...model === undefined ? {} : { model },
+      ...spend === undefined ? {} : { spend },
+      ...gate?.setup === undefined ? {} : { setup: gate.setup },
+    });
+    const flags = (gate?.second_look ?? []).map((category) =>
+      gate?.flags?.find((flag) => flag.category === category) ?? flagOf(category, [])
+    );
+    return {
+      ...brief,
+      flags,
+      missing_evidence: brief.missing_evidence.filter((gap) => !gap.startsWith("what the task has changed")),
+    };
+  }
+}
+
+/** A flag with the words of its category. */
+export function flagOf(category: string, paths: readonly string[]): BriefFlag {
+  const reason = (FLAG_CATEGORIES as Record<string, string>)[category] ?? "touches a path of second_look_paths";
+  return { category, reason, count: paths.length, paths: paths.map((path) => ({ path })) };
+}
+
+/** SHA-256 in hex. */
+export function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** What stands for the digest of the change that a diff shows: never that of the diff itself. */
+export function changeOf(diff: string): string {
+  return sha256(`change of ${diff}`);
+}
+
+/** A spend. */
+export function spent(usd: number, more: Partial<SpendFigures> = {}): SpendFigures {
+  return {
+    usd,
+    requests: 14,
+    unmetered_requests: 0,
+    input_tokens: 182_400,
+    output_tokens: 9_312,
+    priced: true,
+    ...more,
+  };
+}
+
+/** A browser, a broker, and what went wrong in a page. */
+export class Pages {
+  readonly engine: PagesEngine;
+  readonly #browser: Browser;
+  readonly #http: RunningHttp;
+  readonly #url: string;
+  /** What a page's console and its policy said. */
+  readonly complaints: string[] = [];
+
+  private constructor(engine: PagesEngine, browser: Browser, http: RunningHttp, url: string) {
+    this.engine = engine;
+    this.#browser = browser;
+    this.#http = http;
+    this.#url = url;
+  }
+
+  static async open(browser: Browser, root: string): Promise<Pages> {
+    const engine = new PagesEngine(await TaskStore.open(`${root}/audit`));
+    const socket = `${root}/run/taskd.sock`;
+    const http = await serveHttp({ engine, socket, web: webResponse, log: () => {} });
+    const client = new BrokerClient({ socket });
+    return new Pages(engine, browser, http, await client.uiUrl());
+  }
+
+  /** `http://127.0.0.1:port`. */
+  get origin(): string {
+    return new URL(this.#url).origin;
+  }
+
+  get token(): string {
+    return new URL(this.#url).hash.slice("#token=".length);
+  }
+
+  /** A tab of its own that shows a path of the pages. */
+  async visit(path: string, options: BrowserContextOptions & { token?: string | null } = {}): Promise<Page> {
+    const { token = this.token, ...context_options } = options;
+    const context: BrowserContext = await this.#browser.newContext({
+      viewport: { width: 1360, height: 900 },
+      locale: "en-GB",
+      reducedMotion: "reduce",
+      ...context_options,
+    });
+    const page = await context.newPage();
+    page.on("pageerror", (error) => this.complaints.push(String(error)));
+    page.on("console", (message) => {
+      if (message.type() === "error" || message.type() === "warning") this.complaints.push(message.text());
+    });
+    await page.goto(`${this.origin}${path}${token === null ? "" : `#token=${token}`}`);
+    return page;
+  }
+
+  async close(): Promise<void> {
+    for (const context of this.#browser.contexts()) await context.close();
+    await this.#http.close();
+  }
+}
+
+let browser: Promise<Browser> | undefined;
+
+/** Ends the browser that the tests of a file share. */
+export async function closeBrowser(): Promise<void> {
+  await (await browser)?.close();
+  browser = undefined;
+}
+
+/** A test with a browser; at its end no page may have complained, but for what `expected` matches. */
+export function pageTest(
+  name: string,
+  run: (pages: Pages) => Promise<void>,
+  { expected }: { expected?: RegExp } = {},
+): void {
+  Deno.test({
+    name: NO_CHROMIUM ? `${name} (ignored: chromium is not installed)` : name,
+    ignore: NO_CHROMIUM,
+    // The browser is shared by the tests of a file: its process and its pipes outlive each of them.
+    sanitizeOps: false,
+    sanitizeResources: false,
+    async fn() {
+      // As root a browser cannot make the namespaces of its own sandbox; it loads nothing here but these pages.
+      browser ??= chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+      const root = await Deno.makeTempDir({ prefix: "taskd-web-" });
+      const pages = await Pages.open(await browser, root);
+      try {
+        await run(pages);
+        assertEquals(pages.complaints.filter((text) => expected === undefined || !expected.test(text)), []);
+      } finally {
+        await pages.close();
+        await Deno.remove(root, { recursive: true });
+      }
+    },
+  });
+}
+
+/** Keeps a picture for people to look at; tests/output is not kept in git. */
+export async function picture(page: Page, name: string, options: { whole?: boolean } = {}): Promise<void> {
+  const directory = new URL("../../output/", import.meta.url);
+  await Deno.mkdir(directory, { recursive: true });
+  const path = new URL(`web_${name}.png`, directory).pathname;
+  await page.screenshot({ path, fullPage: options.whole ?? false, animations: "disabled" });
+}
