@@ -14,8 +14,16 @@ import { isBucket, storeDirectory } from "./launch.ts";
 import { readDaemonInfo } from "../lib/store/daemon_lock.ts";
 import { PROGRAM_PATHS, TOOL_VARIABLES } from "../broker/setup/host_programs.ts";
 
-/** Where deno's cache and the agent of ssh are. */
-const PLACE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "SSH_AUTH_SOCK"];
+/** Where deno's cache and the agent of ssh are, and where packages of images come from. */
+const PLACE_VARIABLES = [
+  "DENO_DIR",
+  "XDG_CACHE_HOME",
+  "SSH_AUTH_SOCK",
+  "HTTP_PROXY",
+  "NODE_EXTRA_CA_CERTS",
+  "NPM_CONFIG_REGISTRY",
+  "npm_config_registry",
+];
 
 /** What there is to touch. */
 export interface HostPlace {
@@ -37,6 +45,8 @@ export interface HostPlace {
   deno: string;
   /** The directory of the branch store, when it is in one. */
   store?: string;
+  /** Where images are put together. */
+  temporary: string;
   /** Where service managers look for files of this user's. */
   unit_folders: string[];
 }
@@ -70,6 +80,7 @@ export async function hostPlace({ home, env, absolute, settings, store }: HostCo
     programs: PROGRAM_PATHS,
     deno: Deno.execPath(),
     ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
+    temporary: absolute(env("TMPDIR") ?? "/tmp"),
     unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
   };
 }

@@ -44,6 +44,7 @@ const SAMPLE_HOST: HostPlace = {
   programs: PROGRAM_PATHS,
   deno: "/sample",
   store: "/sample",
+  temporary: "/sample",
   unit_folders: ["/sample"],
 };
 

@@ -4,10 +4,11 @@
  * @module
  */
 
+import { buildImages, type BuildImagesOptions } from "../../broker/images/build.ts";
 import { agentOf, type Lane, LANES } from "../../broker/agents.ts";
 import { hasImage } from "../../broker/setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
-import type { RuntimeName } from "../../broker/settings/settings.ts";
+import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import type { Check } from "../../broker/setup/check.ts";
 import { processTerminal, Prompt } from "../../broker/setup/prompt.ts";
 import { AUTO_ORDER, findRuntimes } from "../../broker/setup/runtimes.ts";
@@ -29,6 +30,7 @@ export interface SetupResult extends WizardResult {
 
 /** Goes through the steps. Under --json, and where stdin is no terminal, nothing is asked. */
 export async function run(args: Args, io: Io): Promise<SetupResult> {
+  const source = sourceOf(args);
   const answers = await answersOf(args);
   const asks = !args.on("yes") && !args.on("non-interactive") && !io.json && Deno.stdin.isTerminal();
   const ask = asking(args, io.signal);
@@ -40,6 +42,15 @@ export async function run(args: Args, io: Io): Promise<SetupResult> {
     ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
     findRuntimes: () => findRuntimes({ ask, deno: { path: hostOf(args).deno, version: Deno.version.deno } }),
     hasImage: (runtime, image) => hasImage(runtime, image, ask),
+    buildImages: ({ name, path }, settings) => {
+      if (name === "deno") return Promise.resolve();
+      return buildImages({
+        ...sourceOf(args),
+        runtime: { name, path },
+        images: imagesOf(settings),
+        ...building(args, io),
+      });
+    },
     say: (text) => io.note(text),
   });
   // A broker that does not run yet is no fault of the setup's.
@@ -48,6 +59,33 @@ export async function run(args: Args, io: Io): Promise<SetupResult> {
   const inSync = checks.some(({ name, status }) => name === "in sync" && status === "ok");
   const next = !ready ? "taskd doctor" : inSync ? "taskd submit <repo> <instruction>" : "taskd start";
   return { ...done, checks, ready, next };
+}
+
+/** What images are built from. */
+function sourceOf(args: Args): Pick<BuildImagesOptions, "from" | "base"> {
+  const [from, base] = [args.text("from"), args.text("base")];
+  if (from !== "registry" && from !== "debootstrap") {
+    throw new TaskdError("usage", `Cannot build images from ${JSON.stringify(from?.slice(0, 64))}`, {
+      hint: "Use --from registry or --from debootstrap",
+    });
+  }
+  return { from, ...(base === undefined ? {} : { base }) };
+}
+
+function imagesOf({ sandbox_image, anchor_image }: Settings): BuildImagesOptions["images"] {
+  return { sandbox: sandbox_image, anchor: anchor_image };
+}
+
+/** Each step is told; of what a program prints, the last line stands on a terminal until the next one comes. */
+function building(args: Args, io: Io): Pick<BuildImagesOptions, "env" | "signal" | "onProgress"> {
+  return {
+    env: environment(args),
+    signal: io.signal,
+    onProgress: (progress) => {
+      if ("step" in progress) io.note(`Building: ${progress.step}`);
+      else void io.live()?.show(progress.line);
+    },
+  };
 }
 
 async function answersOf(args: Args): Promise<Answers> {

@@ -98,7 +98,7 @@ function brokerServes(plan: Plan): PermissionSet {
     net: [ANYWHERE],
     run: [ANYWHERE],
     env: tool_variables,
-    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease"],
+    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
   };
   return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
 }
@@ -110,11 +110,18 @@ function stopNeeds(plan: Plan): PermissionSet {
   return unionOf(askNeeds(plan), own);
 }
 
-/** What the wizard works with: the home directory, the runtimes, and what the doctor looks at in the end. */
+/** What the wizard works with: the home directory, what builds images, and what the doctor looks at in the end. */
 function setupNeeds(plan: Plan): PermissionSet {
-  const { "key-file": key_file } = plan.flags;
-  const own = { ...NO_PERMISSIONS, read: typeof key_file === "string" ? [key_file] : [] };
-  return [homeNeeds(plan), doctorNeeds(plan), programFiles(), own].reduce(unionOf);
+  const { "key-file": key_file, "build-images": builds } = plan.flags;
+  const { temporary } = hostOf(plan);
+  const folder = builds === false ? [] : [temporary];
+  const own = {
+    ...NO_PERMISSIONS,
+    read: [...folder, ...(typeof key_file === "string" ? [key_file] : [])],
+    write: folder,
+    run: builds === false ? [] : ["/bin/sh"],
+  };
+  return [homeNeeds(plan), doctorNeeds(plan), own].reduce(unionOf);
 }
 
 /** The file of a service manager, and the program that tells it so. */
@@ -174,6 +181,20 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
         default: "true",
         negatable: true,
         help: "Do not build images that are missing",
+      },
+      {
+        name: "from",
+        kind: "string",
+        value: "SOURCE",
+        default: "registry",
+        choices: ["registry", "debootstrap"],
+        help: "What images are built from: a registry's base, or Debian's and npm's packages (as root, on Linux)",
+      },
+      {
+        name: "base",
+        kind: "string",
+        value: "IMAGE",
+        help: "Base of the sandbox's image in a registry; with --from debootstrap the mirror of Debian's packages",
       },
       {
         name: "key",

@@ -61,6 +61,7 @@ const HOST_WORDS: HostPlace = {
   >,
   deno: "DENO",
   store: "STORE",
+  temporary: "TMPDIR",
   unit_folders: ["UNIT_FOLDERS"],
 };
 
