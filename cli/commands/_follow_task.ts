@@ -43,9 +43,12 @@ const PATIENCE_MS = 30_000;
 const RETRY_MS = 500;
 /** The line that changes is drawn again at least so often, in milliseconds, because of the time in it. */
 const REDRAW_MS = 1_000;
+/** And at most so often: an agent may print faster than anybody reads. */
+const DRAW_APART_MS = 100;
 
 /**
- * Follows the task until the moment that is asked for.
+ * Follows the task until the moment that is asked for. The broker has answered before, so it is waited for when it does
+ * not any more.
  *
  * @throws {TaskdError} `interrupted` when `io.signal` is aborted: the task itself goes on; `broker_unreachable` when the
  * broker is gone for good.
@@ -56,8 +59,15 @@ export async function followTask(broker: BrokerClient, id: string, options: Foll
   const progress: Progress = { stage: "admission" };
   let after: number | undefined;
   let lost_ms: number | undefined;
+  const wait = async (failure: TaskdError) => {
+    if (lost_ms === undefined) io.note("The broker does not answer: it is waited for");
+    lost_ms ??= clock.monotonic();
+    if (clock.monotonic() - lost_ms > PATIENCE_MS) throw failure;
+    await clock.sleep(RETRY_MS, io.signal);
+  };
   try {
     for (;;) {
+      let failure = gone(id);
       try {
         const stream = broker.events(id, { signal: io.signal, ...(after === undefined ? {} : { after }) });
         for await (const event of stream) {
@@ -70,12 +80,9 @@ export async function followTask(broker: BrokerClient, id: string, options: Foll
         }
       } catch (error) {
         if (!hasCode(error, "broker_unreachable", "stopping")) throw error;
-        lost_ms ??= clock.monotonic();
-        if (clock.monotonic() - lost_ms > PATIENCE_MS) throw error;
+        failure = error;
       }
-      lost_ms ??= clock.monotonic();
-      if (clock.monotonic() - lost_ms > PATIENCE_MS) throw gone(id);
-      await clock.sleep(RETRY_MS, io.signal);
+      await wait(failure);
     }
   } finally {
     view.stop();
@@ -127,6 +134,7 @@ class LiveView {
   readonly #stop = new AbortController();
   #progress: Progress | undefined;
   #since_ms: number | undefined;
+  #drawn_ms: number | undefined;
   #output = "";
 
   constructor(io: Io, clock: Clock) {
@@ -140,7 +148,8 @@ class LiveView {
     this.#progress = progress;
     this.#since_ms ??= Date.parse(event.data.ts);
     if (event.event === "output") this.#output = lastLine(event.data.text) || this.#output;
-    await this.#draw();
+    const soon = this.#drawn_ms !== undefined && this.#clock.monotonic() - this.#drawn_ms < DRAW_APART_MS;
+    if (!soon || event.event === "stage") await this.#draw();
   }
 
   stop(): void {
@@ -161,6 +170,7 @@ class LiveView {
 
   async #draw(): Promise<void> {
     if (this.#progress === undefined || this.#stop.signal.aborted) return;
+    this.#drawn_ms = this.#clock.monotonic();
     const { stage, spend } = this.#progress;
     const elapsed_ms = Math.max(0, this.#clock.now() - (this.#since_ms ?? this.#clock.now()));
     const elapsed = formatDuration(Math.floor(elapsed_ms / 1_000) * 1_000);

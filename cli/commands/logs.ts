@@ -17,8 +17,9 @@ export interface LogsResult {
 
 /** Prints what there is, or follows the task to its end. */
 export async function run(args: Args, io: Io, broker: BrokerClient): Promise<LogsResult | undefined> {
-  const id = args.positional("id");
-  if (!args.on("follow")) return await whole(broker.log(id), io);
+  const named = args.positional("id");
+  if (!args.on("follow")) return await whole(broker.log(named), io);
+  const { id } = await broker.task(named);
   await followTask(broker, id, {
     io,
     until: "end",
