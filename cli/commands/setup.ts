@@ -45,7 +45,7 @@ export async function run(args: Args, io: Io): Promise<SetupResult> {
     buildImages: ({ name, path }, settings) => {
       if (name === "deno") return Promise.resolve();
       return buildImages({
-        ...sourceOf(args),
+        ...source,
         runtime: { name, path },
         images: imagesOf(settings),
         ...building(args, io),
