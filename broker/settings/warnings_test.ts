@@ -11,6 +11,7 @@ Deno.test("the defaults are nothing to warn of", async () => {
   assertEquals(await warned("global_budget_usd: 5\nglobal_max_tasks: 5"), []);
 });
 
+// conformance: b8.total_warning
 Deno.test("a limb that is armed in total mode is told by its name", async () => {
   const told = async (config: string) =>
     startWarnings((await load({ config: `global_window: 0s\n${config}` })).settings);

@@ -6,6 +6,7 @@ import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, someId, START } fr
 
 const ended_at = "2026-01-01T00:00:00.000Z";
 
+// conformance: b2.ceiling.off
 Deno.test("with both limbs at 0 no ledger is opened and no file made, also when tasks end", async () => {
   await using site = await Site.make({});
   await site.run(3);
@@ -23,6 +24,7 @@ Deno.test("with both limbs at 0 an audit directory that cannot hold a ledger kee
   assertEquals(site.admission.warnings, []);
 });
 
+// conformance: b2.setting.max_concurrent_tasks
 Deno.test("200 concurrent submissions get as many slots as there are", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 7 });
   const results = await Promise.allSettled(
@@ -36,6 +38,7 @@ Deno.test("200 concurrent submissions get as many slots as there are", async () 
   assert(refused.every(({ reason }) => hasCode(reason, "at_capacity")));
 });
 
+// conformance: b2.setting.global_max_tasks
 Deno.test("200 concurrent submissions never overshoot the task limb", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 1_000, global_max_tasks: 1_000 });
   site.settings = { ...site.settings, global_max_tasks: 50, max_concurrent_tasks: 1_000 };
@@ -51,6 +54,7 @@ Deno.test("200 concurrent submissions never overshoot the task limb", async () =
   assertEquals(site.admission.ceiling().starts, 50);
 });
 
+// conformance: b2.ceiling.in_flight
 Deno.test("a task that waits for a person holds no slot and still counts as a start", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 1, global_max_tasks: 3 });
   const { claim } = site.begin();
@@ -73,6 +77,7 @@ Deno.test("a start that came to nothing is given back; one that has ended is rec
   assertEquals(site.lines().map(({ kind }) => kind), ["opened", "start"]);
 });
 
+// conformance: b2.setting.global_budget_usd b2.ceiling.scope b2.ceiling.in_flight b7.refusal
 Deno.test("the USD limb counts what is under way, and refuses from the budget on", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, global_budget_usd: 5 });
   await site.run(3);
@@ -95,6 +100,7 @@ Deno.test("the USD limb counts what is under way, and refuses from the budget on
   assertEquals(refusal(site.admission), undefined);
 });
 
+// conformance: b7.refusal
 Deno.test("a refusal of the task limb names it, its figures and what clears it", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 3, global_max_tasks: 3 });
   await site.run(0);
@@ -107,6 +113,7 @@ Deno.test("a refusal of the task limb names it, its figures and what clears it",
   assertStringIncludes(text, "raise global_max_tasks");
 });
 
+// conformance: b2.ceiling.total b8.total_mode b7.refusal
 Deno.test("in total mode nothing ages out, across restarts either, and refusals say so", async () => {
   await using site = await Site.make({ global_budget_usd: 1, global_max_tasks: 9, global_window: 0 });
   await site.run(1);
@@ -119,6 +126,7 @@ Deno.test("in total mode nothing ages out, across restarts either, and refusals 
   assertEquals(site.admission.warnings.length, 1);
 });
 
+// conformance: b2.ceiling.starts
 Deno.test("retries and their parents are starts alike", async () => {
   await using site = await Site.make({ global_max_tasks: 2 });
   const parent = await site.run(0);
@@ -127,6 +135,7 @@ Deno.test("retries and their parents are starts alike", async () => {
   assertEquals(site.lines().map(({ retry_of }) => retry_of), [undefined, null, parent]);
 });
 
+// conformance: b2.ceiling.usd_source
 Deno.test("what a task spent is the gateway's figure, also where its end tells less", async () => {
   await using site = await Site.make({ global_budget_usd: 5 });
   const { id, claim } = site.begin();
@@ -138,6 +147,7 @@ Deno.test("what a task spent is the gateway's figure, also where its end tells l
   assertEquals(site.admission.ceiling().spent_usd, 2);
 });
 
+// conformance: b8.undercount
 Deno.test("a figure that does not cover every request is not trusted, and still counts", async () => {
   await using site = await Site.make({ global_budget_usd: 5 });
   const { id, claim } = site.begin();
@@ -148,6 +158,7 @@ Deno.test("a figure that does not cover every request is not trusted, and still 
   assertEquals(site.admission.ceiling().spent_usd, 1);
 });
 
+// conformance: b2.ceiling.ledger b8.modes
 Deno.test("a ledger row has every field of the contract, in a file that is the owner's alone", async () => {
   await using site = await Site.make({ global_budget_usd: 5 });
   const task_id = await site.run(1.25);
@@ -181,6 +192,7 @@ Deno.test("a second broker on the same audit directory is told of the first", as
   }
 });
 
+// conformance: b2.setting.aggregate_budget_usd
 Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscription", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, aggregate_budget_usd: 2 });
   await site.run(2);
@@ -191,6 +203,7 @@ Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscrip
   assertEquals(refusal(site.admission, { ...START, lane: "vendor_b" }), undefined);
 });
 
+// conformance: b2.setting.aggregate_window b2.ceiling.total
 Deno.test("the aggregate ceiling ages out, and in total mode ends with the broker", async () => {
   await using site = await Site.make({ aggregate_budget_usd: 2 });
   await site.run(1.5);
@@ -210,6 +223,7 @@ Deno.test("the aggregate ceiling ages out, and in total mode ends with the broke
   assertEquals(refusal(site.admission), undefined);
 });
 
+// conformance: b2.ceiling.both
 Deno.test("when both ceilings are set the one that refuses wins", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, aggregate_budget_usd: 2, global_budget_usd: 3 });
   await site.run(2);

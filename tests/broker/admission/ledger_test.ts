@@ -29,6 +29,7 @@ Deno.test("a ledger that is absent admits, and the traces that were there before
   assertEquals([site.admission.ceiling().starts, limbs(site)], [0, [false, false]]);
 });
 
+// conformance: b2.ceiling.cannot_tell b7.per_limb
 Deno.test("a damaged line blocks the USD limb and counts as one start", async () => {
   await using site = await Site.make(ON);
   await site.run(1);
@@ -108,6 +109,7 @@ Deno.test("an emptied ledger is a damaged one: its starts come back from the tra
   assertEquals([view.damaged, view.starts, limbs(site)], [1, 2, [true, false]]);
 });
 
+// conformance: b2.ceiling.reconcile
 Deno.test("a task of which there is a trace and no row is a start of unknown cost, as old as its file", async () => {
   await using site = await Site.make(ON);
   const { id } = site.begin();
@@ -147,6 +149,7 @@ Deno.test("rows that name one task twice are one start at the higher cost", asyn
   assertEquals([view.starts, view.spent_usd, site.lines().at(-1)!.task_id], [1, 3, task_id]);
 });
 
+// conformance: b2.ceiling.ledger
 Deno.test("a ledger that is removed while the broker runs is written anew from memory", async () => {
   await using site = await Site.make(ON);
   await site.run(1);

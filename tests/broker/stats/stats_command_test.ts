@@ -36,6 +36,7 @@ class CeilingEngine extends ScriptedEngine {
   }
 }
 
+// conformance: b2.spend.source
 Deno.test("stats adds up an audit directory without a broker, and says null of the ceiling", async () => {
   await using place = await host();
   const planted = await plantAuditDirectory(place.audit_root, { tasks: 60 });
@@ -80,6 +81,7 @@ Deno.test("--since takes a duration or a date, and refuses anything else", async
   assertEquals(parseSince("24h", 90_000_000), 3_600_000);
 });
 
+// conformance: b2.ceiling.display b4.admin_ceiling b4.stats.json
 Deno.test("with a running broker and a ceiling, stats shows its headroom in the contract's words", async () => {
   await using place = await host();
   const tasks = await TaskStore.open(place.audit_root);
