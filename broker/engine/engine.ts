@@ -215,13 +215,14 @@ export class Engine implements BrokerEngine {
 
   async #push(task: Task): Promise<void> {
     const move = await pushApproved(this.#parts, task);
+    // Nothing of it is needed any more: whether the change arrived, the remote knows.
+    await this.#removeScratch(task);
     await task.move(move);
     if (task.record.stage === "awaiting_ci") await this.#watch(task);
     else await this.#settle(task);
   }
 
   async #watch(task: Task): Promise<void> {
-    await this.#removeScratch(task);
     await this.#ci?.watch(task, this.#over.signal);
     if (task.record.stage === "done") await this.#settle(task);
   }

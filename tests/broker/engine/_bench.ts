@@ -33,11 +33,19 @@ export interface BenchOptions {
   env?: Record<string, string>;
 }
 
-/** Writes one file and ends: the usual script. */
+/** Writes one file and ends, once. */
 export const ONE_CHANGE: Scripted[] = [
   { calls: [["write", { path: "hello.txt", content: "hello\n" }]] },
   { calls: [["finish", { summary: "done" }]] },
 ];
+
+/** The same for any number of tasks: what the model says when a test has no script of its own. */
+export function oneChange({ body }: Asked): Scripted {
+  const wrote = body.messages.some(({ role }) => role === "tool");
+  return {
+    calls: [wrote ? ["finish", { summary: "done" }] : ["write", { path: "hello.txt", content: "hello\n" }]],
+  };
+}
 
 /** A broker and all that it works with. */
 export class BrokerBench implements AsyncDisposable {
@@ -72,7 +80,7 @@ export class BrokerBench implements AsyncDisposable {
   /** Prepares everything but the broker. */
   static async prepare(options: BenchOptions = {}): Promise<BrokerBench> {
     const git = await GitBench.start(options.files === undefined ? {} : { files: options.files });
-    const bench = new BrokerBench(git, new ModelServer(options.script ?? ONE_CHANGE), options);
+    const bench = new BrokerBench(git, new ModelServer(options.script ?? [oneChange]), options);
     await Deno.mkdir(join(bench.home, ".taskd"), { recursive: true, mode: 0o700 });
     bench.configure(options.config ?? "");
     return bench;
@@ -180,4 +188,21 @@ ${config}`;
 /** Real waiting for a condition that nothing announces. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!await condition()) await systemClock.sleep(20);
+}
+
+/** A server that accepts connections and never says a word. */
+export function silentServer(): Disposable & { url: string } {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const held: Deno.Conn[] = [];
+  const accepting = (async () => {
+    for await (const conn of listener) held.push(conn);
+  })();
+  accepting.catch(() => {});
+  return {
+    url: `http://127.0.0.1:${listener.addr.port}/acme/app`,
+    [Symbol.dispose]() {
+      for (const conn of held) conn.close();
+      listener.close();
+    },
+  };
 }

@@ -3,7 +3,7 @@ import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { plainGit } from "../git/bench.ts";
-import { BrokerBench, ONE_CHANGE } from "./_bench.ts";
+import { BrokerBench, oneChange } from "./_bench.ts";
 
 /** The refusal of a call. */
 async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {
@@ -143,11 +143,9 @@ Deno.test("a push that the repository refuses ends as push_failed with the repos
 
 Deno.test("two tasks run at once, the third is refused until one of them waits for a person", async () => {
   await using bench = await BrokerBench.start({
-    script: [({ body }) => {
-      const slow = body.messages.some(({ content }) => content?.includes("SLEEP"));
-      const wrote = body.messages.some(({ role }) => role === "tool");
-      return slow ? "hang" : wrote ? ONE_CHANGE[1]! : ONE_CHANGE[0]!;
-    }],
+    script: [
+      (asked) => asked.body.messages.some(({ content }) => content?.includes("SLEEP")) ? "hang" : oneChange(asked),
+    ],
   });
   const slow = await bench.submit({ instruction: "SLEEP" });
   const quick = await bench.submit();

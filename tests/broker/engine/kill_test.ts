@@ -1,0 +1,174 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { BrokerClient } from "../../../broker/client/client.ts";
+import { psLister } from "../../../broker/sandbox/processes.ts";
+import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import { serveGit } from "../git/git_server.ts";
+import { type BenchOptions, BrokerBench, silentServer, until } from "./_bench.ts";
+
+/** A broker in a process of its own. */
+class BrokerProcess implements AsyncDisposable {
+  readonly client: BrokerClient;
+  readonly #child: Deno.ChildProcess;
+  readonly #events: { event: string; stage?: string }[] = [];
+  readonly #reading: Promise<void>;
+  #killed = false;
+  #news = Promise.withResolvers<void>();
+
+  constructor(bench: BrokerBench) {
+    this.#child = new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "--no-prompt", "--no-check", new URL("./_broker_main.ts", import.meta.url).pathname],
+      clearEnv: true,
+      env: Object.fromEntries(
+        ["HOME", "DENO_DIR", "ENDPOINT_KEY"].map((name) => [name, bench.env(name)!]),
+      ),
+      stdin: "null",
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    this.client = new BrokerClient({ socket: `${bench.root}/s/taskd.sock` });
+    this.#reading = this.#read();
+  }
+
+  async #read(): Promise<void> {
+    let text = "";
+    for await (const chunk of this.#child.stdout.pipeThrough(new TextDecoderStream())) {
+      text += chunk;
+      const lines = text.split("\n");
+      text = lines.pop()!;
+      for (const line of lines) this.#events.push(JSON.parse(line));
+      this.#news.resolve();
+      this.#news = Promise.withResolvers();
+    }
+  }
+
+  /** Resolves once the log has such an entry. */
+  async says(event: string, stage?: string): Promise<void> {
+    while (!this.#events.some((entry) => entry.event === event && entry.stage === stage)) await this.#news.promise;
+  }
+
+  async kill(): Promise<void> {
+    if (this.#killed) return;
+    this.#killed = true;
+    this.#child.kill("SIGKILL");
+    await this.#child.status;
+    await this.#reading;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+}
+
+/** Starts a broker, submits a task, lets `kill` decide when it dies, and starts the next one here. */
+async function afterKill(
+  options: BenchOptions,
+  request: (bench: BrokerBench) => Partial<SubmitRequest>,
+  untilDeath: (broker: BrokerProcess, id: string, bench: BrokerBench) => Promise<void>,
+): Promise<{ bench: BrokerBench; id: string }> {
+  const bench = await BrokerBench.prepare(options);
+  try {
+    await using broker = new BrokerProcess(bench);
+    await broker.says("broker_started");
+    const { id } = await broker.client.submit({ repo: bench.git.origin, instruction: "Say hello", ...request(bench) });
+    await untilDeath(broker, id, bench);
+    await broker.kill();
+    const rows = Deno.readTextFileSync(`${bench.home}/.taskd/audit/${id}.jsonl`).split("\n").length;
+    await bench.serve();
+    const view = bench.engine.view(id);
+    assert(view.trace.intact && view.trace.rows >= rows - 1, "a row was lost");
+    const left = await psLister()();
+    assertEquals(left.filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
+    return { bench, id };
+  } catch (error) {
+    await bench[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+Deno.test("killed while staging: the next broker ends the task as setup_failed and removes its scratch", async () => {
+  using silent = silentServer();
+  const { bench, id } = await afterKill(
+    {},
+    () => ({ repo: silent.url }),
+    (broker) => broker.says("task_stage", "staging"),
+  );
+  await using _ = bench;
+  const { outcome, reason } = bench.engine.view(id);
+  assertEquals(outcome, "setup_failed");
+  assertStringIncludes(reason!, "the broker stopped while the task was in staging");
+  assertEquals([...Deno.readDirSync(`${bench.home}/.taskd/stage`)], []);
+});
+
+Deno.test("killed while the agent works: no process stays, and the task ends as agent_failed", async () => {
+  const { bench, id } = await afterKill(
+    { script: ["hang"] },
+    () => ({}),
+    async (_, __, { model }) => await model.hanging,
+  );
+  await using _ = bench;
+  assertEquals(bench.engine.view(id).outcome, "agent_failed");
+  assertEquals([...Deno.readDirSync(`${bench.home}/.taskd/stage`)], []);
+});
+
+Deno.test("killed while collecting: the task has failed, or waits at the gate; nothing in between", async () => {
+  const { bench, id } = await afterKill({}, () => ({}), (broker) => broker.says("task_stage", "collecting"));
+  await using _ = bench;
+  const { stage, outcome } = bench.engine.view(id);
+  assert(stage === "awaiting_approval" || outcome === "agent_failed", `${stage} ${outcome}`);
+});
+
+Deno.test("killed at the gate: the change waits on, and can be approved and pushed", async () => {
+  const { bench, id } = await afterKill({}, () => ({}), (broker) => broker.says("task_stage", "awaiting_approval"));
+  await using _ = bench;
+  const [pending] = bench.engine.pending();
+  assertEquals(pending?.id, id);
+  assertStringIncludes(new TextDecoder().decode(await bench.engine.diff(id)), "+hello");
+  await bench.engine.approve(id, { diff_sha256: pending!.gate.diff_sha256, acknowledge: [] });
+  const done = await bench.reaches(id);
+  assertEquals([done.outcome, (await bench.branches()).get(`agent/${id}`)], ["pushed", done.pushed?.commit]);
+});
+
+Deno.test("killed at the gate, and the staged change is lost: the next broker says so and asks nobody to approve it", async () => {
+  const { bench, id } = await afterKill({}, () => ({}), async (broker, id, bench) => {
+    await broker.says("task_stage", "awaiting_approval");
+    await broker.kill();
+    await Deno.remove(`${bench.home}/.taskd/stage/${id}/git/objects`, { recursive: true });
+  });
+  await using _ = bench;
+  const { outcome, reason } = bench.engine.view(id);
+  assertEquals(outcome, "cancelled");
+  assertStringIncludes(reason!, "cannot be pushed any more");
+});
+
+for (
+  const { when, fault, outcome } of [
+    { when: "after the push had arrived", fault: "lose_answer", outcome: "pushed" },
+    { when: "before the push arrived", fault: "reset", outcome: "push_failed" },
+  ] as const
+) {
+  Deno.test(`killed while pushing, ${when}: the remote decides, and it is ${outcome}`, async () => {
+    const bench = await BrokerBench.prepare();
+    const died = Promise.withResolvers<void>();
+    let restarted = false;
+    await using server = await serveGit(bench.git.root, ({ url }) => {
+      if (restarted || !url.includes("git-receive-pack") || url.includes("info/refs")) return "pass";
+      died.resolve();
+      return fault;
+    });
+    await using _ = bench;
+    await using broker = new BrokerProcess(bench);
+    await broker.says("broker_started");
+    const { id } = await broker.client.submit({ repo: `${server.origin}/acme/app.git`, instruction: "Say hello" });
+    await broker.says("task_stage", "awaiting_approval");
+    const { gate } = await broker.client.task(id);
+    const is_there = async () => (await bench.branches()).has(`agent/${id}`);
+    await broker.client.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
+    await died.promise;
+    if (outcome === "pushed") await until(is_there);
+    await broker.kill();
+    restarted = true;
+    await bench.serve();
+    assertEquals(bench.engine.view(id).outcome, outcome);
+    assertEquals(await is_there(), outcome === "pushed");
+  });
+}

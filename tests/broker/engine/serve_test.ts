@@ -1,0 +1,81 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { InvalidConfig } from "../../../broker/settings/invalid.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { BrokerBench, ENDPOINT_KEY } from "./_bench.ts";
+
+Deno.test("a second broker of one home is refused, and the first goes on", async () => {
+  await using bench = await BrokerBench.start();
+  const first = bench.broker;
+  const refused = await assertRejects(() => bench.serve(), TaskdError);
+  assertEquals(refused.code, "broker_running");
+  assertEquals(first.engine.health().ok, true);
+  assertEquals((await bench.pushed()).outcome, "pushed");
+});
+
+Deno.test("a start that fails leaves no lock, no port and no socket behind", async () => {
+  await using bench = await BrokerBench.prepare();
+  bench.configure("task_timeout: never\n");
+  await assertRejects(() => bench.serve(), InvalidConfig);
+
+  // The last step fails: everything before has to be taken back.
+  const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const text = Deno.readTextFileSync(`${bench.home}/.taskd/config.yaml`).replace("task_timeout: never\n", "");
+  Deno.writeTextFileSync(
+    `${bench.home}/.taskd/config.yaml`,
+    text.replace("broker:\n", `broker:\n  addr: 127.0.0.1:${taken.addr.port}\n`),
+  );
+  await assertRejects(() => bench.serve(), TaskdError);
+  taken.close();
+  assertEquals(await Deno.stat(`${bench.root}/s/taskd.sock`).then(() => true, () => false), false);
+
+  const broker = await bench.serve();
+  assertEquals(broker.addr, `127.0.0.1:${taken.addr.port}`);
+});
+
+Deno.test("no key and no token of a task stands in anything that is written", async () => {
+  await using bench = await BrokerBench.start();
+  const done = await bench.pushed();
+  assertEquals(done.outcome, "pushed");
+  const authorizations = bench.model.asked.map(({ authorization }) => authorization);
+  assertEquals(new Set(authorizations), new Set([`Bearer ${ENDPOINT_KEY}`]));
+  const written = await bench.written();
+  assert(written.includes(done.id));
+  assertEquals(written.includes(ENDPOINT_KEY), false);
+  assertEquals(/taskd-[0-9a-f]{64}/.test(written), false);
+});
+
+Deno.test("files of a task are for its owner alone", async () => {
+  await using bench = await BrokerBench.start();
+  await bench.pushed();
+  const audit = `${bench.home}/.taskd/audit`;
+  assertEquals((await Deno.stat(audit)).mode! & 0o777, 0o700);
+  const names: string[] = [];
+  for await (const { name, isFile } of Deno.readDir(audit)) {
+    if (!isFile) continue;
+    names.push(name.replace(/^[0-9a-f]{32}/, "ID"));
+    assertEquals((await Deno.stat(`${audit}/${name}`)).mode! & 0o777, 0o600, name);
+  }
+  assertEquals(names.filter((name) => name.startsWith("ID")).sort(), ["ID.brief.json", "ID.diff", "ID.jsonl"]);
+});
+
+Deno.test("without a terminal every entry of the log is one JSON object", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.pushed();
+  const entries = bench.lines.map((line) => JSON.parse(line));
+  const stages = entries.filter(({ event, task_id }) => event === "task_stage" && task_id === id);
+  assertEquals(stages.at(-1)?.outcome, "pushed");
+  assertEquals(entries[0]?.event, "broker_started");
+});
+
+Deno.test("pruning removes what ended before, with its files, and nothing else", async () => {
+  await using bench = await BrokerBench.start();
+  const old = await bench.pushed();
+  const waits = await bench.submit();
+  await bench.reaches(waits.id, "awaiting_approval");
+  const before_ms = Date.parse(old.updated_at) + 60_000;
+  assertEquals(await bench.engine.prune({ before_ms, dry_run: true }), [old.id]);
+  assertEquals(bench.engine.tasks.size, 2);
+  assertEquals(await bench.engine.prune({ before_ms, dry_run: false }), [old.id]);
+  const left = [...Deno.readDirSync(`${bench.home}/.taskd/audit`)].filter(({ name }) => name.startsWith(old.id));
+  assertEquals([left, bench.engine.tasks.list().map(({ id }) => id)], [[], [waits.id]]);
+});
