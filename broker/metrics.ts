@@ -130,11 +130,6 @@ export class BrokerMetrics {
     for (const reason of Object.keys(REASONS)) this.#egress.inc({ reason }, 0);
   }
 
-  /** The type of {@linkcode text}. */
-  get content_type(): string {
-    return this.#registry.contentType;
-  }
-
   /** A task was begun. */
   started(): void {
     this.#started.inc();

@@ -238,11 +238,6 @@ export class Admission {
     return this.#ceiling.view();
   }
 
-  /** Tasks that hold a slot. */
-  get running(): number {
-    return this.#in_slots.size;
-  }
-
   /** Waits for what is being written and gives the ledger up. */
   async close(): Promise<void> {
     await this.#ceiling.close();

@@ -92,6 +92,10 @@ export async function render(result: StatsResult, io: Io): Promise<string> {
   return sections.join("\n\n");
 }
 
+function counted(count: number, noun: string): string {
+  return `${count} ${count === 1 ? noun : `${noun}s`}`;
+}
+
 /** USD with the cents that matter. */
 function dollars(usd: number): string {
   return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
@@ -108,10 +112,12 @@ async function totals(stats: StatsResult, charts: boolean): Promise<string> {
   const span = since === null ? "" : ` since ${since.slice(0, 16).replace("T", " ")}Z`;
   const lines = [`tasks: ${tasks}${span}${under_way === 0 ? "" : `, ${under_way} under way`}`];
   if (damaged > 0) lines.push(`damaged: ${damaged} more, whose records cannot be followed (taskd inspect <id>)`);
-  lines.push(`spend: ${spendText(spend)} in ${spend.requests} requests (broker-metered)`);
+  lines.push(`spend: ${spendText(spend)} in ${counted(spend.requests, "request")} (broker-metered)`);
   if (spend.unmetered_tasks > 0) {
     lines.push(
-      `unmetered: ${spend.unmetered_requests} requests of ${spend.unmetered_tasks} tasks cost more than that says`,
+      `unmetered: what ${counted(spend.unmetered_requests, "request")} of ${
+        counted(spend.unmetered_tasks, "task")
+      } cost is not known, or not all of it`,
     );
   }
   if (agent_reported.tasks > 0) {
