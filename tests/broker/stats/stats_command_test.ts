@@ -169,4 +169,20 @@ Deno.test("on a terminal there are bars and sparklines, within its width", async
   }
 });
 
+Deno.test("stats may read the records, speak to the broker's socket, and nothing else", async () => {
+  await using place = await host();
+  const { stdout } = await place.taskd("stats", "--print-permissions");
+  const lines = Object.fromEntries(stdout.trimEnd().split("\n").map((line) => line.split(/\s+(.*)/).slice(0, 2)));
+  assertEquals(lines, {
+    read: `${place.socket} ${place.audit_root}`,
+    write: place.socket,
+    net: `unix:${place.socket}`,
+    run: "nothing",
+    env: "nothing",
+    sys: "nothing",
+    ffi: "nothing",
+    import: "nothing",
+  });
+});
+
 Deno.test("the command table's groupings are the broker's", () => assertEquals(GROUPING_NAMES, [...GROUPINGS]));
