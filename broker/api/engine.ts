@@ -38,7 +38,10 @@ export interface BrokerEngine {
   /** Calls back with each settled request of any task, until the returned function is called. */
   onSpend(listener: (task_id: string, spend: SpendFigures) => void): () => void;
 
-  /** The diff that a person reads: the bytes whose SHA-256 the gate names; throws `not_found` before there is one. */
+  /**
+   * The diff that a person reads, cut at 4 MiB; throws `not_found` before there is one. What the gate names is the digest
+   * of the whole change (docs/git.md), not of these bytes.
+   */
   diff(id: string): Promise<Uint8Array<ArrayBuffer>>;
 
   /** What the broker established; throws `not_found` before there is anything. */

@@ -12,7 +12,6 @@
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
-import { agentOf } from "../agents.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { NotAcknowledged } from "../api/not_acknowledged.ts";
 import type {
@@ -28,18 +27,17 @@ import type { Decision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "../metrics.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
-import { type GateAnswer, gateExpiresIn, judgeApproval, judgeDenial } from "../task/approval.ts";
+import { type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
-import { readBytes } from "./kept_files.ts";
-import { changeOf, refusedOf } from "./known.ts";
-import { authOf, type Plan, planTask } from "./order.ts";
+import { type Plan, planTask } from "./order.ts";
 import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
-import { auditPlaces, removeTree, stagePlaces } from "./places.ts";
+import { removeTree, stagePlaces } from "./places.ts";
 import { pushApproved } from "./push.ts";
 import { gateProblem, removeLeftovers, restoreTask } from "./restore.ts";
+import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
 
 /** Between looks at a remote that could not be asked what it has. */
@@ -260,7 +258,13 @@ export class Engine implements BrokerEngine {
     if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
       this.#claims.set(id, admission.adopt(task.record));
     }
-    await this.#restoreStage(task);
+    // The remote of a push may be slow to answer, or not there: nobody waits for it.
+    if (stage === "pushing") return this.#go(() => this.#restoreStage(task));
+    try {
+      await this.#restoreStage(task);
+    } catch (error) {
+      this.#failed(task, error);
+    }
   }
 
   async #restoreStage(task: Task): Promise<void> {
@@ -298,25 +302,8 @@ export class Engine implements BrokerEngine {
   }
 
   view(id: string): TaskView {
-    const record = this.tasks.read(id);
     const work = this.#works.get(id);
-    const live = this.liveSpend(id);
-    const verdict = this.tasks.verify(id);
-    return {
-      ...record,
-      ...(live === undefined ? {} : { live }),
-      trace: verdict.intact
-        ? { intact: true, rows: verdict.head.seq }
-        : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
-      refused_egress: work?.refusedEgress() ?? refusedOf(record),
-      links: {
-        self: `/tasks/${id}`,
-        events: `/tasks/${id}/events`,
-        diff: `/tasks/${id}/diff`,
-        brief: `/tasks/${id}/brief`,
-        log: `/tasks/${id}/log`,
-      },
-    };
+    return taskView(this.tasks, id, work && { spend: work.spend(), refused_egress: work.refusedEgress() });
   }
 
   liveSpend(id: string): SpendFigures | undefined {
@@ -342,46 +329,16 @@ export class Engine implements BrokerEngine {
   }
 
   async diff(id: string): Promise<Uint8Array<ArrayBuffer>> {
-    return await this.#kept(id, "diff");
+    return await keptFile(this.tasks, id, "diff");
   }
 
   async brief(id: string): Promise<TrustBrief> {
-    return JSON.parse(new TextDecoder().decode(await this.#kept(id, "brief")));
-  }
-
-  async #kept(id: string, what: "diff" | "brief"): Promise<Uint8Array<ArrayBuffer>> {
-    const { stage } = this.tasks.read(id);
-    try {
-      return await readBytes(auditPlaces(this.#parts.resolved.settings.audit_root, id)[what]);
-    } catch (error) {
-      if (!hasCode(error, "not_found")) throw error;
-      throw new TaskdError("not_found", `Cannot show the ${what} of ${id}: there is none, the task is in ${stage}`, {
-        hint: "There is one once the agent's work has been collected",
-      });
-    }
+    return JSON.parse(new TextDecoder().decode(await keptFile(this.tasks, id, "brief")));
   }
 
   pending(): PendingTask[] {
     const now_ms = this.#parts.clock.now();
-    return this.#atGate().flatMap((record): PendingTask[] => {
-      const { id, repo, instruction, agent, stage_since, gate, spend, sensitive = false } = record;
-      if (gate === undefined) return [];
-      const change = changeOf(record);
-      const expires = gateExpiresIn(record, { now_ms });
-      return [{
-        id,
-        repo,
-        instruction,
-        agent,
-        since: stage_since,
-        ...(expires === undefined ? {} : { expires_in_ms: Math.max(0, expires) }),
-        gate,
-        ...(spend === undefined ? {} : { spend }),
-        files_changed: change?.files_changed ?? 0,
-        lines_changed: change?.lines_changed ?? 0,
-        sensitive,
-      }];
-    });
+    return this.#atGate().flatMap((record) => pendingTask(record, now_ms) ?? []);
   }
 
   /** Records of the tasks at the gate, oldest first. */
@@ -423,15 +380,8 @@ export class Engine implements BrokerEngine {
     await this.#settle(task);
   }
 
-  async prune({ before_ms, dry_run }: { before_ms: number; dry_run: boolean }): Promise<string[]> {
-    const old = this.tasks.list({ stage: "done", limit: Infinity }).filter(({ updated_at }) => {
-      return Date.parse(updated_at) < before_ms;
-    });
-    for (const { id } of dry_run ? [] : old) {
-      for (const path of Object.values(auditPlaces(this.tasks.audit_root, id))) await removeTree(path);
-      await this.tasks.remove(id);
-    }
-    return old.map(({ id }) => id);
+  prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]> {
+    return pruneTasks(this.tasks, options);
   }
 
   policy(): PolicyView {
@@ -457,12 +407,6 @@ export class Engine implements BrokerEngine {
   #theQueue(): TaskQueue {
     if (this.#queue !== undefined) return this.#queue;
     throw new TaskdError("unavailable", "Cannot use the queue: this broker runs without one");
-  }
-
-  /** Whether the credential that an agent needs is there: what `doctor` and `submit` ask. */
-  async credentialProblem(agent_name: string): Promise<string | undefined> {
-    const agent = agentOf(agent_name);
-    return await this.#parts.credentialProblem(agent.lane, authOf(this.#parts.resolved.settings, agent));
   }
 
   health(): Health {

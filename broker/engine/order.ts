@@ -75,7 +75,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): Plan {
 }
 
 /** How an agent's vendor is paid. */
-export function authOf(settings: Settings, agent: Agent): VendorAuth {
+function authOf(settings: Settings, agent: Agent): VendorAuth {
   if (agent.lane === "vendor_a") return settings.vendor_a_auth;
   return agent.lane === "vendor_b" ? settings.vendor_b_auth : "api_key";
 }

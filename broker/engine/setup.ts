@@ -51,6 +51,7 @@ export function setupRunner(parts: SetupParts): (request: SetupRequest) => Promi
         network: settings.network,
         proxy_url,
         cache: use,
+        ...(platform === undefined ? {} : { platform }),
         log_path,
         signal,
         onLine,

@@ -66,6 +66,7 @@ export async function sandboxWorkload(
     mounts: [{ source: places.home_dir, target: AGENT_HOME, writable: true }, ...mounts],
     network: settings.network,
     max_pids: MAX_PIDS,
+    ...(record.platform === undefined ? {} : { platform: record.platform }),
   };
 }
 

@@ -168,7 +168,7 @@ for (
     await broker.kill();
     restarted = true;
     await bench.serve();
-    assertEquals(bench.engine.view(id).outcome, outcome);
+    assertEquals((await bench.reaches(id)).outcome, outcome);
     assertEquals(await is_there(), outcome === "pushed");
   });
 }

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
+import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench } from "./_bench.ts";
 import { ProcessRuntime } from "./_process_runtime.ts";
 
@@ -71,6 +72,60 @@ Deno.test("an agent that runs longer than task_timeout is ended with everything 
     const { id } = await bench.submit({ agent: "agent_a" });
     const done = await bench.reaches(id);
     assertEquals([done.outcome, done.reason], ["timed_out", "it ran longer than task_timeout (1s)"]);
+  }));
+
+/** The same, for a repository with a profile. */
+async function withProfile(
+  programs: Record<string, string>,
+  profile: string,
+  test: (bench: BrokerBench, repo: string, runtime: ProcessRuntime) => Promise<void>,
+): Promise<void> {
+  await withPrograms({ claude: CLAUDE, ...programs }, {}, async (bench, runtime) => {
+    await using server = await serveGit(bench.git.root);
+    const place = `${server.origin.slice("http://".length)}/acme/app`;
+    await bench.broker.stop();
+    bench.configure(`profiles:\n  repos:\n    "${place}":\n${profile}`);
+    await bench.serve();
+    await test(bench, `${server.origin}/acme/app`, runtime);
+  });
+}
+
+Deno.test("a profile's commands run before the agent, without a token, and the brief has their exit codes", () =>
+  withProfile(
+    { prepare: "echo preparing; echo made > made.txt", ready: "test -f made.txt" },
+    `      setup: [["prepare"]]
+      readiness: [["ready"]]
+`,
+    async (bench, repo, runtime) => {
+      const { id } = await bench.submit({ agent: "agent_a", repo });
+      const record = await bench.reaches(id, "awaiting_approval");
+      assertEquals(record.stage, "awaiting_approval", record.reason);
+      const { setup } = await bench.engine.brief(id);
+      assertEquals(setup?.commands.map(({ phase, status, exit_code }) => [phase, status, exit_code]), [
+        ["setup", "passed", 0],
+        ["readiness", "passed", 0],
+      ]);
+      const tokens = runtime.specs.map((spec) => /taskd-[0-9a-f]{64}/.test(JSON.stringify(spec)));
+      assertEquals(tokens, [false, false, true]);
+      assertStringIncludes(await Deno.readTextFile(`${bench.home}/.taskd/audit/${id}.setup.log`), "preparing");
+    },
+  ));
+
+Deno.test("a profile's command that fails ends the task before any money is spent", () =>
+  withProfile({ prepare: "exit 3" }, `      setup: [["prepare"]]\n`, async (bench, repo, runtime) => {
+    const { id } = await bench.submit({ agent: "agent_a", repo });
+    const done = await bench.reaches(id);
+    assertEquals([done.outcome, done.spend, runtime.specs.length], ["setup_failed", undefined, 1]);
+    assertStringIncludes(done.reason!, "exit code 3");
+    assertEquals((await bench.engine.brief(id)).setup?.commands[0]?.exit_code, 3);
+  }));
+
+Deno.test("ended while the profile's commands run: the command ends, and the task is cancelled", () =>
+  withProfile({ prepare: "sleep 600" }, `      setup: [["prepare"]]\n`, async (bench, repo) => {
+    const { id } = await bench.submit({ agent: "agent_a", repo });
+    await bench.reaches(id, "setting_up");
+    await bench.engine.kill(id, "enough");
+    assertEquals((await bench.reaches(id)).outcome, "cancelled");
   }));
 
 const CODE_HOST_BENCH = `case "$*" in

@@ -1,0 +1,96 @@
+/**
+ * What people get to see of tasks: from their traces, and from the files beside them.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { PendingTask, TaskView } from "../api/wire.ts";
+import { gateExpiresIn } from "../task/approval.ts";
+import type { SpendFigures } from "../task/rows.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { TaskStore } from "../task/task_store.ts";
+import { readBytes } from "./kept_files.ts";
+import { changeOf, type RefusedEgress, refusedOf } from "./known.ts";
+import { auditPlaces, removeTree } from "./places.ts";
+
+/** What only the running broker knows of a task that is under way. */
+export interface LiveTask {
+  spend: SpendFigures | undefined;
+  refused_egress: RefusedEgress[];
+}
+
+/** A whole record; throws `not_found` or `corrupt`. */
+export function taskView(tasks: TaskStore, id: string, live: LiveTask | undefined): TaskView {
+  const record = tasks.read(id);
+  const verdict = tasks.verify(id);
+  return {
+    ...record,
+    ...(live?.spend === undefined ? {} : { live: live.spend }),
+    trace: verdict.intact
+      ? { intact: true, rows: verdict.head.seq }
+      : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
+    refused_egress: live?.refused_egress ?? refusedOf(record),
+    links: {
+      self: `/tasks/${id}`,
+      events: `/tasks/${id}/events`,
+      diff: `/tasks/${id}/diff`,
+      brief: `/tasks/${id}/brief`,
+      log: `/tasks/${id}/log`,
+    },
+  };
+}
+
+/** A task at the gate; undefined for one that is elsewhere. */
+export function pendingTask(record: TaskRecord, now_ms: number): PendingTask | undefined {
+  const { id, repo, instruction, agent, stage, stage_since, gate, spend, sensitive = false } = record;
+  if (stage !== "awaiting_approval" || gate === undefined) return undefined;
+  const change = changeOf(record);
+  const expires_in_ms = gateExpiresIn(record, { now_ms });
+  return {
+    id,
+    repo,
+    instruction,
+    agent,
+    since: stage_since,
+    ...(expires_in_ms === undefined ? {} : { expires_in_ms: Math.max(0, expires_in_ms) }),
+    gate,
+    ...(spend === undefined ? {} : { spend }),
+    files_changed: change?.files_changed ?? 0,
+    lines_changed: change?.lines_changed ?? 0,
+    sensitive,
+  };
+}
+
+/** The diff or the brief of a task; throws `not_found` while there is none. */
+export async function keptFile(
+  tasks: TaskStore,
+  id: string,
+  what: "diff" | "brief",
+): Promise<Uint8Array<ArrayBuffer>> {
+  const { stage } = tasks.read(id);
+  try {
+    return await readBytes(auditPlaces(tasks.audit_root, id)[what]);
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+    throw new TaskdError("not_found", `Cannot show the ${what} of ${id}: there is none, the task is in ${stage}`, {
+      hint: "There is one once the agent's work has been collected",
+    });
+  }
+}
+
+/** Removes what there is of tasks that ended before `before_ms`; returns their ids. */
+export async function pruneTasks(
+  tasks: TaskStore,
+  { before_ms, dry_run }: { before_ms: number; dry_run: boolean },
+): Promise<string[]> {
+  const old = tasks.list({ stage: "done", limit: Infinity })
+    .filter(({ updated_at }) => Date.parse(updated_at) < before_ms)
+    .map(({ id }) => id);
+  for (const id of dry_run ? [] : old) {
+    // The trace last: until it is gone the task can be pruned again.
+    for (const path of Object.values(auditPlaces(tasks.audit_root, id))) await removeTree(path);
+    await tasks.remove(id);
+  }
+  return old;
+}
