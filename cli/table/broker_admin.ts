@@ -264,7 +264,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
       { words: "start", why: "In the foreground" },
       { words: "start --detach", why: "Start it, or apply changed settings" },
     ],
-    output: "data",
+    output: "note",
     uses: "home",
     config: "required",
     needs: brokerServes,
