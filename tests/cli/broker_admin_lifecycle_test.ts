@@ -142,6 +142,28 @@ Deno.test("a broker that was killed is in nobody's way", async () => {
   assertEquals((await next.ended()).code, 0);
 });
 
+Deno.test("a broker of another home directory is neither replaced nor ended", async () => {
+  await using place = await makeBrokerPlace();
+  await using other = await makeBrokerPlace();
+  for (const one of [place, other]) await configure(one, EMBEDDED);
+  await using broker = await startBroker(place);
+  const { socket, pid } = broker.hello;
+  const refused = await other.json(["start", "--socket", socket], 1);
+  assertEquals(refused.code, "broker_running");
+  assertEquals((await other.json(["stop", "--socket", socket], 1)).code, "broker_unreachable");
+  assert(isAlive(pid));
+  await place.taskd("stop");
+  assertEquals((await broker.ended()).code, 0);
+});
+
+Deno.test("a start whose readiness nobody wants to read serves all the same", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  const quiet = await place.taskd("start", "--detach", "--quiet");
+  assertEquals([quiet.code, quiet.stdout, quiet.stderr], [0, "", ""]);
+  assertEquals((await place.taskd("stop")).code, 0);
+});
+
 Deno.test("of starts at the same moment one serves in the end, and the others say that it does", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
