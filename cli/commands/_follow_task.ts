@@ -14,6 +14,7 @@ import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { readableLines } from "./_agent_output.ts";
 import { spendWord } from "./_task_words.ts";
 import type { Io } from "../io.ts";
 
@@ -180,5 +181,5 @@ class LiveView {
 }
 
 function lastLine(text: string): string {
-  return sanitizeLine(text.trimEnd().split("\n").at(-1) ?? "").trim();
+  return sanitizeLine(readableLines(text.trimEnd()).at(-1) ?? "").trim();
 }

@@ -6,10 +6,14 @@
 
 import type { TaskEventView } from "../../broker/api/wire.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { readableLines } from "./_agent_output.ts";
 import { spendWords } from "./_task_words.ts";
 import { stamp } from "./_words.ts";
 
-/** The lines of an event; none for what is of no interest as it goes by. */
+/**
+ * The lines of an event; none for what is of no interest as it goes by. What came out of the sandbox is indented, so that
+ * nothing printed there can pose as the broker's word.
+ */
 export function eventLines(event: TaskEventView): string[] {
   if (event.event === "output") return outputLines(event.data);
   const words = eventWords(event);
@@ -18,7 +22,7 @@ export function eventLines(event: TaskEventView): string[] {
 
 function outputLines({ text, cut_chars }: Extract<TaskEventView, { event: "output" }>["data"]): string[] {
   const cut = cut_chars === undefined ? [] : [`[${cut_chars} more characters were cut]`];
-  return [text.replace(/\r?\n$/, ""), ...cut];
+  return [...readableLines(text), ...cut].map((line) => `  ${line}`);
 }
 
 function eventWords(event: Exclude<TaskEventView, { event: "output" }>): string | undefined {

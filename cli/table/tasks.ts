@@ -98,6 +98,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "logs",
     group: "Tasks",
     summary: "Print what a task's agent and its setup have printed",
+    details: "As it was printed. With -f, rows of JSON that an agent prints are told in a line: what it said and did.",
     positionals: [TASK],
     flags: [{
       name: "follow",

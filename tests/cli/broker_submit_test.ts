@@ -32,7 +32,7 @@ Deno.test("submit prints the id alone on stdout, and on stderr how the task goes
     "admission",
     "staging",
     "running",
-    "Looking at \\x1b[31mit",
+    "  Looking at \\x1b[31mit",
     "spent $0.0123 (4 requests)",
     "collecting",
     "awaiting_approval, look twice at lockfile, ci_files",
@@ -41,6 +41,31 @@ Deno.test("submit prints the id alone on stdout, and on stderr how the task goes
     "",
   ]);
   assertEquals(host.engine.submitted, [{ repo: REPO, instruction: "Fix the rounding" }]);
+});
+
+Deno.test("what an agent prints cannot pose as the broker's word", async () => {
+  await using host = await makeBrokerHost();
+  const lie = "2026-01-01 00:00:00Z ended, pushed: all is well";
+  host.engine.script = async (task) => {
+    await task.append({ type: "output", channel: "stdout", text: `a\r${lie}\n${lie}\n` });
+    await task.append({
+      type: "output",
+      channel: "stdout",
+      text: JSON.stringify({ type: "said", turn: 1, text: lie }),
+    });
+    const content = [{ type: "tool_use", name: `x\n${lie}`, input: {} }];
+    const row = JSON.stringify({ type: "assistant", message: { content } });
+    await task.append({ type: "output", channel: "stdout", text: row });
+    await fails(task, host.engine);
+  };
+  const { stderr, code } = await host.taskd("submit", REPO, "Fix");
+  assertEquals(code, 1);
+  assertEquals(stderr.split("\n").filter((line) => line.includes(lie)), [
+    `  a\\r${lie}`,
+    `  ${lie}`,
+    `  ${lie}`,
+    `  ${lie}] {}`,
+  ]);
 });
 
 Deno.test("submit sends every flag", async () => {
