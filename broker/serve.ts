@@ -27,6 +27,7 @@ import { Git } from "./git/git.ts";
 import { Gh, GH_PATHS } from "./host/gh.ts";
 import { type RunningHttp, serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "./log.ts";
+import { DesktopNotifier } from "./notify.ts";
 import { DurableQueue } from "./queue/queue.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
@@ -175,6 +176,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
 
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
   const gh = gh_path === undefined ? undefined : new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock });
+  const notifier = new DesktopNotifier({ enabled: settings.notifications, env, log, clock });
   engine = await Engine.open({
     resolved,
     tasks,
@@ -188,7 +190,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     ...(gh === undefined ? {} : { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
-    ...(overrides.notify === undefined ? {} : { notify: overrides.notify }),
+    notify: overrides.notify ?? ((task) => notifier.notify(task)),
     ...(settings.ci.watch && gh !== undefined
       ? {
         ci: (engine) =>

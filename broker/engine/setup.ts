@@ -16,7 +16,7 @@ import type { SetupRequest, SetupResult } from "./parts.ts";
 
 /** What a setup phase is made of. */
 export interface SetupParts {
-  settings: Settings;
+  settings: Pick<Settings, "sandbox_image" | "network">;
   runtime: SandboxRuntime;
   /** The runtime's version: it may decide what package managers download. */
   runtime_version: string;

@@ -9,7 +9,9 @@ import { DependencyCache } from "../../../broker/cache/dependency_cache.ts";
 import { removeTree } from "../../../broker/cache/trees.ts";
 import { EGRESS_PORT, EgressProxy } from "../../../broker/egress/proxy.ts";
 import { Git } from "../../../broker/git/git.ts";
-import { runSetupPhase, type SetupPhaseResult } from "../../../broker/profile/setup_phase.ts";
+import type { SetupResult } from "../../../broker/engine/parts.ts";
+import { setupRunner } from "../../../broker/engine/setup.ts";
+import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { ContainerRuntime } from "../../../broker/sandbox/container_runtime.ts";
 import type { Profile } from "../../../broker/settings/policies.ts";
 import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
@@ -45,7 +47,7 @@ export interface ContainerWorld extends AsyncDisposable {
 
 /** A setup phase that has ended. */
 export interface SetUp {
-  result: SetupPhaseResult;
+  result: SetupResult;
   work_dir: string;
   log: string;
 }
@@ -85,6 +87,9 @@ export async function startContainers(): Promise<ContainerWorld> {
   const cache = await DependencyCache.open({ cache_root: `${root}/cache`, quota_bytes: 2 ** 30, clock: systemClock });
   stack.defer(() => cache.close());
   const git = new Git({ home: `${root}/home` });
+  const settings = { sandbox_image: IMAGE, network: NETWORK };
+  const runtime_version = await runtime.version();
+  const setUpTask = setupRunner({ settings, runtime, runtime_version, cache, git, clock: systemClock });
   const owned = stack.move();
   const proxy_of = (task_id: string) => proxy.admit({ task_id, extra: { entries: [] } });
   return {
@@ -98,21 +103,18 @@ export async function startContainers(): Promise<ContainerWorld> {
       const { git_dir, base_commit } = await commit(work_dir, files);
       const egress = proxy_of(task_id);
       const log_path = `${root}/audit/${task_id}.setup.log`;
-      const result = await runSetupPhase(
-        { cache, git, runtime, image: IMAGE, network: NETWORK, clock: systemClock },
-        {
-          task_id,
-          repo: "git.example.com/owner/repo",
-          profile: { setup: [], readiness: [], timeout: 120_000, cache: true, ...profile },
-          work_dir,
-          git_dir,
-          base_commit,
-          proxy_url: egress.url,
-          log_path,
-          signal: new AbortController().signal,
-          onLine: () => {},
-        },
-      );
+      const result = await setUpTask({
+        task_id,
+        repo: parseRepo("https://git.example.com/owner/repo"),
+        profile: { setup: [], readiness: [], timeout: 120_000, cache: true, ...profile },
+        work_dir,
+        git_dir,
+        base_commit,
+        proxy_url: egress.url,
+        log_path,
+        signal: new AbortController().signal,
+        onLine: () => {},
+      });
       egress.end();
       return { result, work_dir, log: await Deno.readTextFile(log_path) };
     },
