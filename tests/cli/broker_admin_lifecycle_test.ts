@@ -121,6 +121,18 @@ Deno.test("a configuration that cannot work leaves the running broker as it is, 
   assertEquals((await broker.ended()).code, 0);
 });
 
+Deno.test("keys that others can read leave the running broker as it is", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using broker = await startBroker(place);
+  await Deno.writeTextFile(`${place.home}/.taskd/api-keys.env`, "VENDORA_API_KEY=sk-1\n", { mode: 0o644 });
+  const refused = await place.json(["start"], 1);
+  assertEquals(refused.code, "denied");
+  assertStringIncludes(String(refused.hint), "chmod 600");
+  assertEquals((await place.json(["stop"])).pid, broker.hello.pid);
+  assertEquals((await broker.ended()).code, 0);
+});
+
 Deno.test("start says what to do where nothing was set up", async () => {
   await using place = await makeBrokerPlace();
   const failed = await place.json(["start"], 1);

@@ -125,7 +125,7 @@ Deno.test("setup says that a runtime is missing, and changes nothing", async () 
  * argv: the program's words as JSON, the dialogue as JSON.
  */
 const PTY = `
-import json, os, pty, select, sys, time
+import json, os, pty, select, sys, termios, time
 words, dialogue = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 pid, fd = pty.fork()
 if pid == 0:
@@ -142,40 +142,54 @@ while time.monotonic() < end:
         at = shown.index(text.encode(), at) + len(text.encode())
         os.write(fd, answer.encode())
 _, status = os.waitpid(pid, 0)
+if termios.tcgetattr(fd)[3] & termios.ECHO == 0: sys.exit(98)
 sys.stdout.buffer.write(shown)
 sys.exit(os.waitstatus_to_exitcode(status) if not dialogue else 99)
 `;
 
-Deno.test("setup leads a person at a terminal through the steps, and does not show the key", async () => {
-  await using place = await makeBrokerPlace();
+/** Runs setup at a terminal of its own; 98 is a terminal left without echo, 99 a dialogue that was not finished. */
+async function atTerminal(place: { home: string; base: string }, dialogue: readonly (readonly [string, string])[]) {
   const main = new URL("../../cli/main.ts", import.meta.url).pathname;
   const words = [Deno.execPath(), "run", ...launchFlags(), main, "setup", "--no-build-images"];
-  const dialogue = [
-    ["What runs sandboxes [auto]: ", "deno\n"],
-    ["unless a task names another [agent_d]: ", "\n"],
-    ["URL of the OpenAI-compatible endpoint: ", "http://localhost:11434/v1\n"],
-    ["Its model: ", "small\n"],
-    ["(not shown): ", `${SECRET}\n`],
-  ];
   const info = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  const env = {
-    HOME: place.home,
-    TMPDIR: place.base,
-    DENO_DIR: JSON.parse(new TextDecoder().decode(info.stdout)).denoDir,
-    NO_COLOR: "1",
-  };
   const { code, stdout, stderr } = await new Deno.Command("python3", {
     args: ["-c", PTY, JSON.stringify(words), JSON.stringify(dialogue)],
-    env,
+    env: {
+      HOME: place.home,
+      TMPDIR: place.base,
+      DENO_DIR: JSON.parse(new TextDecoder().decode(info.stdout)).denoDir,
+      NO_COLOR: "1",
+    },
   }).output();
-  const shown = new TextDecoder().decode(stdout);
-  assertEquals(code, 0, shown + new TextDecoder().decode(stderr));
+  return { code, shown: new TextDecoder().decode(stdout), errors: new TextDecoder().decode(stderr) };
+}
+
+const STEPS = [
+  ["What runs sandboxes [auto]: ", "deno\n"],
+  ["unless a task names another [agent_d]: ", "\n"],
+  ["URL of the OpenAI-compatible endpoint: ", "http://localhost:11434/v1\n"],
+  ["Its model: ", "small\n"],
+] as const;
+
+Deno.test("setup leads a person at a terminal through the steps, and does not show the key", async () => {
+  await using place = await makeBrokerPlace();
+  const { code, shown, errors } = await atTerminal(place, [...STEPS, ["(not shown): ", `${SECRET}\n`]]);
+  assertEquals(code, 0, shown + errors);
   assert(!shown.includes(SECRET));
   assertMatch(shown, /Next: taskd start\r?\n$/);
   const config = Deno.readTextFileSync(`${place.home}/.taskd/config.yaml`);
   assertMatch(config, /^runtime: deno$/m);
   assertMatch(config, /^ {2}base_path: \/v1$/m);
   assertEquals(Deno.readTextFileSync(`${place.home}/.taskd/api-keys.env`), `COMPAT_API_KEY=${SECRET}\n`);
+});
+
+Deno.test("Ctrl-C at the key ends setup, leaves the terminal as it was, and nothing changed", async () => {
+  await using place = await makeBrokerPlace();
+  const { code, shown, errors } = await atTerminal(place, [...STEPS, ["(not shown): ", `${SECRET}\x03`]]);
+  assertEquals(code, 130, shown + errors);
+  assert(!shown.includes(SECRET));
+  const config = Deno.readTextFileSync(`${place.home}/.taskd/config.yaml`);
+  assert(!/^runtime:/m.test(config));
 });
 
 Deno.test("the doctor exits with 1 when something fails, with 0 when not, and shows no key", async () => {
