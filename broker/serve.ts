@@ -17,7 +17,6 @@ import { CheckWatch } from "./ci/watch.ts";
 import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
 import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
-import type { EngineParts } from "./engine/parts.ts";
 import { setupRunner } from "./engine/setup.ts";
 import { openLanes } from "./engine/upstreams.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
@@ -27,7 +26,7 @@ import { Git } from "./git/git.ts";
 import { Gh, GH_PATHS } from "./host/gh.ts";
 import { type RunningHttp, serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "./log.ts";
-import { DesktopNotifier } from "./notify.ts";
+import { DesktopNotifier, type NotifyProgram } from "./notify.ts";
 import { DurableQueue } from "./queue/queue.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
@@ -68,7 +67,8 @@ export interface BrokerOverrides {
   egress?: Pick<EgressProxyOptions, "resolve" | "connect" | "timeouts" | "limits">;
   /** Bounds of the gateway. */
   gateway?: Pick<GatewayOptions, "limits" | "timeouts">;
-  notify?: EngineParts["notify"];
+  /** In place of the desktop's. */
+  notify_programs?: readonly NotifyProgram[];
 }
 
 /** A broker that serves. */
@@ -176,7 +176,14 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
 
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
   const gh = gh_path === undefined ? undefined : new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock });
-  const notifier = new DesktopNotifier({ enabled: settings.notifications, env, log, clock });
+  const notifier = new DesktopNotifier({
+    enabled: settings.notifications,
+    env,
+    log,
+    clock,
+    ...(overrides.notify_programs === undefined ? {} : { programs: overrides.notify_programs }),
+  });
+  cleanup.defer(() => notifier.idle());
   engine = await Engine.open({
     resolved,
     tasks,
@@ -190,7 +197,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     ...(gh === undefined ? {} : { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
-    notify: overrides.notify ?? ((task) => notifier.notify(task)),
+    notify: (task) => notifier.notify(task),
     ...(settings.ci.watch && gh !== undefined
       ? {
         ci: (engine) =>

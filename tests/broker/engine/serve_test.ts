@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { InvalidConfig } from "../../../broker/settings/invalid.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { BrokerBench, ENDPOINT_KEY } from "./_bench.ts";
+import type { PendingTask } from "../../../broker/api/wire.ts";
+import { BrokerBench, ENDPOINT_KEY, until } from "./_bench.ts";
 
 Deno.test("a second broker of one home is refused, and the first goes on", async () => {
   await using bench = await BrokerBench.start();
@@ -78,4 +79,35 @@ Deno.test("pruning removes what ended before, with its files, and nothing else",
   assertEquals(await bench.engine.prune({ before_ms, dry_run: false }), [old.id]);
   const left = [...Deno.readDirSync(`${bench.home}/.taskd/audit`)].filter(({ name }) => name.startsWith(old.id));
   assertEquals([left, bench.engine.tasks.list().map(({ id }) => id)], [[], [waits.id]]);
+});
+
+Deno.test("a task that comes to the gate is told of at the desktop, unless notifications are off", async () => {
+  for (const config of ["", "notifications: false\n"]) {
+    const folder = await Deno.makeTempDir();
+    try {
+      const path = `${folder}/notify`;
+      await Deno.writeTextFile(path, `#!/bin/bash\necho "$@" >> ${folder}/shown\n`, { mode: 0o755 });
+      const notify_programs = [{ paths: [path], args: (title: string, text: string) => [title, text] }];
+      const bench = await BrokerBench.start({ config, overrides: { notify_programs } });
+      await using _ = bench;
+      const { id } = await bench.submit();
+      await bench.reaches(id, "awaiting_approval");
+      await bench.broker.stop();
+      const shown = await Deno.readTextFile(`${folder}/shown`).catch(() => "");
+      assertEquals(shown.includes("Say hello"), config === "");
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  }
+});
+
+Deno.test("a task that a queue begins goes the whole way, and the queue says so", async () => {
+  await using bench = await BrokerBench.start();
+  const item = await bench.engine.enqueue({ repo: bench.git.origin, instruction: "Say hello" });
+  await until(() => bench.engine.pending().length > 0);
+  const [{ id, gate }] = bench.engine.pending() as [PendingTask];
+  await bench.engine.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: [] });
+  assertEquals((await bench.reaches(id)).outcome, "pushed");
+  await until(() => bench.engine.queue().find((queued) => queued.id === item.id)?.state === "completed");
+  assertEquals(bench.engine.view(id).queue_id, item.id);
 });
