@@ -65,7 +65,7 @@ Deno.test("without a terminal every entry of the log is one JSON object", async 
   const entries = bench.lines.map((line) => JSON.parse(line));
   const stages = entries.filter(({ event, task_id }) => event === "task_stage" && task_id === id);
   assertEquals(stages.at(-1)?.outcome, "pushed");
-  assertEquals(entries[0]?.event, "broker_started");
+  assert(entries.some(({ event }) => event === "broker_started"));
 });
 
 Deno.test("pruning removes what ended before, with its files, and nothing else", async () => {
@@ -92,9 +92,10 @@ Deno.test("a task that comes to the gate is told of at the desktop, unless notif
       await using _ = bench;
       const { id } = await bench.submit();
       await bench.reaches(id, "awaiting_approval");
+      const shown = () => Deno.readTextFile(`${folder}/shown`).catch(() => "");
+      if (config === "") await until(async () => (await shown()).includes("Say hello"));
       await bench.broker.stop();
-      const shown = await Deno.readTextFile(`${folder}/shown`).catch(() => "");
-      assertEquals(shown.includes("Say hello"), config === "");
+      assertEquals((await shown()).includes("Say hello"), config === "");
     } finally {
       await Deno.remove(folder, { recursive: true });
     }
