@@ -132,10 +132,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
         "div",
         { class: "gate-main" },
         section("Instruction", {}, prose(task.instruction, "instruction")),
-        missing(brief),
-        refusedEgress(task),
-        setup(brief),
-        ...otherEvidence(task),
+        el("div", { class: "evidence" }, missing(brief), refusedEgress(task), setup(brief), ...otherEvidence(task)),
         section(
           "Changes",
           { class: "changes" },

@@ -12,11 +12,10 @@ const HIDDEN =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
 
-/** A word that mixes the letters of scripts which look alike. */
-const MIXED =
-  /[\p{L}\p{M}\p{N}_]*(?:\p{scx=Latin}[\p{M}\p{N}_]*[\p{scx=Cyrillic}\p{scx=Greek}]|[\p{scx=Cyrillic}\p{scx=Greek}][\p{M}\p{N}_]*\p{scx=Latin})[\p{L}\p{M}\p{N}_]*/gu;
+const WORD = /[\p{L}\p{M}\p{N}_]+/gu;
+const LATIN = /\p{scx=Latin}/u;
+const LOOKS_LATIN = /[\p{scx=Cyrillic}\p{scx=Greek}]/u;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
-const OTHER_ALPHABET = /[\u0370-\u052f\u1c80-\u1c8f\u1d00-\u1dbf\u1f00-\u1fff\u2c60-\u2c7f\u2de0-\u2dff\ua640-\ua69f]/;
 
 /** What some of them do, for the tooltip. */
 const EFFECTS: Readonly<Record<number, string>> = {
@@ -46,21 +45,24 @@ export interface Oddity {
   kind: "hidden" | "mixed";
 }
 
-/** Where `text` has hidden characters and mixed words, in order, without overlaps. */
+/** Where `text` has hidden characters, and words that mix letters of alphabets that look alike; in order. */
 export function oddities(text: string): Oddity[] {
   const found: Oddity[] = [];
+  const mixes = LOOKS_LATIN.test(text) && LATIN.test(text);
+  let at = 0;
   for (const { index, 0: match } of text.matchAll(HIDDEN)) {
-    found.push({ start: index, end: index + match.length, kind: "hidden" });
+    if (mixes) found.push(...mixedWords(text, at, index));
+    at = index + match.length;
+    found.push({ start: index, end: at, kind: "hidden" });
   }
-  if (OTHER_ALPHABET.test(text)) {
-    for (const { index, 0: match } of text.matchAll(MIXED)) {
-      const end = index + match.length;
-      if (!found.some((other) => other.start < end && index < other.end)) {
-        found.push({ start: index, end, kind: "mixed" });
-      }
-    }
-  }
-  return found.sort((a, b) => a.start - b.start);
+  if (mixes) found.push(...mixedWords(text, at, text.length));
+  return found;
+}
+
+function mixedWords(text: string, from: number, to: number): Oddity[] {
+  return [...text.slice(from, to).matchAll(WORD)]
+    .filter(({ 0: word }) => LOOKS_LATIN.test(word) && LATIN.test(word))
+    .map(({ index, 0: word }) => ({ start: from + index, end: from + index + word.length, kind: "mixed" }));
 }
 
 /** Whether `text` has letters of a script that is written from right to left. */

@@ -60,10 +60,14 @@ export function showLive(
         { class: "gate-main" },
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
-        task.stage === "done" && missing(brief),
-        refusedEgress(task),
-        setup(brief),
-        ...otherEvidence(task),
+        el(
+          "div",
+          { class: "evidence" },
+          task.stage === "done" && missing(brief),
+          refusedEgress(task),
+          setup(brief),
+          ...otherEvidence(task),
+        ),
       ),
       el(
         "aside",

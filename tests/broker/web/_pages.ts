@@ -17,8 +17,10 @@ import type { Json, SpendFigures, TaskOrder } from "../../../broker/task/rows.ts
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { webResponse } from "../../../broker/web/web.ts";
-import { SmallEngine } from "../http/_broker.ts";
+import { SmallEngine } from "../http/small_engine.ts";
 
+/** What a page may take to show something, on a machine with much else to do. */
+const PATIENCE_MS = 10_000;
 /** Where Debian puts it. */
 const CHROMIUM = "/usr/bin/chromium";
 
@@ -196,6 +198,7 @@ export class Pages {
       reducedMotion: "reduce",
       ...context_options,
     });
+    context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     page.on("pageerror", (error) => this.complaints.push(String(error)));
     page.on("console", (message) => {
