@@ -7,6 +7,7 @@
  */
 
 import { configurationVariables } from "../broker/settings/variables.ts";
+import { NOTIFY_PROGRAMS } from "../broker/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../broker/settings/load.ts";
 import type { Settings } from "../broker/settings/settings.ts";
@@ -14,8 +15,11 @@ import { isBucket, storeDirectory } from "./launch.ts";
 import { readDaemonInfo } from "../lib/store/daemon_lock.ts";
 import { PROGRAM_PATHS, TOOL_VARIABLES } from "../broker/setup/host_programs.ts";
 
-/** Where deno's cache and the agent of ssh are, and where packages of images come from. */
+/** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
 const PLACE_VARIABLES = [
+  "DISPLAY",
+  "WAYLAND_DISPLAY",
+  "XAUTHORITY",
   "DENO_DIR",
   "XDG_CACHE_HOME",
   "SSH_AUTH_SOCK",
@@ -41,6 +45,8 @@ export interface HostPlace {
   tool_variables: string[];
   /** Absolute paths: where each program may be. */
   programs: Readonly<Record<keyof typeof PROGRAM_PATHS, readonly string[]>>;
+  /** Absolute paths of what shows notifications. */
+  notifiers: string[];
   /** The program that runs this one. */
   deno: string;
   /** The directory of the branch store, when it is in one. */
@@ -78,6 +84,7 @@ export async function hostPlace({ home, env, absolute, settings, store }: HostCo
     variables: [...configurationVariables(), ...(compat ? [compat] : [])],
     tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
     programs: PROGRAM_PATHS,
+    notifiers: NOTIFY_PROGRAMS.flatMap(({ paths }) => paths),
     deno: Deno.execPath(),
     ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
     temporary: absolute(env("TMPDIR") ?? "/tmp"),

@@ -42,6 +42,7 @@ const SAMPLE_HOST: HostPlace = {
   variables: ["HOME"],
   tool_variables: ["HOME"],
   programs: PROGRAM_PATHS,
+  notifiers: ["/sample"],
   deno: "/sample",
   store: "/sample",
   temporary: "/sample",

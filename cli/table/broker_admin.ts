@@ -84,7 +84,7 @@ function folderOf(path: string): string {
  * the upstreams name, by addresses that are only known then; programs have none, because it ends groups of processes.
  */
 function brokerServes(plan: Plan): PermissionSet {
-  const { roots, tool_variables } = hostOf(plan);
+  const { notifiers, roots, tool_variables } = hostOf(plan);
   const { socket, settings } = brokerOf(plan);
   const { "log-file": log_file } = plan.flags;
   const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
@@ -93,7 +93,7 @@ function brokerServes(plan: Plan): PermissionSet {
   const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
   const own: PermissionSet = {
     ...NO_PERMISSIONS,
-    read: [...places, ...read],
+    read: [...places, ...read, ...notifiers],
     write: places,
     net: [ANYWHERE],
     run: [ANYWHERE],

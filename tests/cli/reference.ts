@@ -59,6 +59,7 @@ const HOST_WORDS: HostPlace = {
     keyof HostPlace["programs"],
     string[]
   >,
+  notifiers: ["notify-send", "osascript"],
   deno: "DENO",
   store: "STORE",
   temporary: "TMPDIR",
