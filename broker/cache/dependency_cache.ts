@@ -84,10 +84,12 @@ export function quotaBytes(gib: number): number {
 /** A cache below one folder, which several processes may have open. */
 export class DependencyCache {
   readonly #shelf: Shelf | undefined;
+  readonly #clock: Clock;
   readonly #onWarning: (message: string) => void;
 
-  private constructor(shelf: Shelf | undefined, onWarning: (message: string) => void) {
+  private constructor(shelf: Shelf | undefined, { clock, onWarning = () => {} }: DependencyCacheOptions) {
     this.#shelf = shelf;
+    this.#clock = clock;
     this.#onWarning = onWarning;
   }
 
@@ -99,10 +101,10 @@ export class DependencyCache {
    */
   static async open(options: DependencyCacheOptions): Promise<DependencyCache> {
     const { cache_root, quota_bytes, clock, random = systemRandom, onWarning = () => {} } = options;
-    if (quota_bytes <= 0) return new DependencyCache(undefined, onWarning);
+    if (quota_bytes <= 0) return new DependencyCache(undefined, options);
     const shelf = new Shelf(new CacheFolder(cache_root), { quota_bytes, clock, random, onWarning });
     await shelf.open();
-    return new DependencyCache(shelf, onWarning);
+    return new DependencyCache(shelf, options);
   }
 
   /** Whether there is a quota. */
@@ -129,12 +131,15 @@ export class DependencyCache {
     const { staging, hold } = await shelf.begin(key);
     if (hold === undefined) return new TaskUse(shelf, { key, repo, staging });
     try {
-      await copyTree(shelf.depsOf(key), staging.deps, signal);
+      await copyTree(shelf.depsOf(key), staging.deps, {
+        clock: this.#clock,
+        ...signal === undefined ? {} : { signal },
+      });
       return new TaskUse(shelf, { key, repo, staging, hold });
     } catch (error) {
       await shelf.giveUp(staging);
       shelf.letGo(hold);
-      if (signal?.aborted || !hasCode(error, "not_found", "unavailable", "too_large")) throw error;
+      if (signal?.aborted || !hasCode(error, "not_found", "unavailable")) throw error;
       // Somebody has harmed it. It is as good as none.
       this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
       await shelf.evict(key);

@@ -7,10 +7,12 @@
  * @module
  */
 
-import { lchown } from "node:fs/promises";
 import { join } from "@std/path/join";
-import { TaskdError } from "../../lib/errors.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, fsyncDirectory } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { runProcess } from "../git/process.ts";
 
 /** Entries that are kept. */
 const MAX_ENTRIES = 2_000_000;
@@ -23,6 +25,26 @@ const PARALLEL = 16;
 
 /** Of most file systems; everything that has a name takes at least one. */
 const BLOCK_BYTES = 4_096;
+
+/** POSIX has it there; both that systems have today know how to share blocks, and copy where that cannot be. */
+const CP_PATH = "/bin/cp";
+const CP_ARGS = Deno.build.os === "darwin" ? ["-cRPp"] : ["-RPp", "--reflink=auto"];
+/** Tens of gigabytes on a slow disk. */
+const COPY_DEADLINE_MS = 30 * 60_000;
+const MAX_COPY_OUTPUT_BYTES = 64 << 10;
+/** What `cp` says, the most telling first. */
+const COMPLAINTS: readonly (readonly [RegExp, ErrorCode])[] = [
+  [/No space left|Disk quota exceeded/, "no_space"],
+  [/Permission denied|Read-only file system|Operation not permitted/, "denied"],
+  [/No such file|Not a directory/, "not_found"],
+];
+
+/** How a copy is made. */
+export interface CopyOptions {
+  clock: Clock;
+  /** Ends it early. */
+  signal?: AbortSignal;
+}
 
 /** What is done with each entry of a tree; a folder is told before what is in it. */
 interface Visitor {
@@ -119,45 +141,31 @@ export async function settleTree(root: string): Promise<number> {
 
 /**
  * Copies a settled folder into `target`, which is an empty one. Blocks are shared where the file system can; a change
- * to the copy never reaches the original. Links are copied as they are.
+ * to the copy never reaches the original. Links are copied as they are, and owners and times too.
  *
- * @throws {TaskdError} As {@linkcode settleTree}, and the signal's reason.
+ * `cp` does it: a process whose permissions are for some paths cannot make links.
+ *
+ * @throws {TaskdError} `not_found`, `denied`, `no_space`, `timed_out` or `unavailable`; the signal's reason.
  */
-export async function copyTree(source: string, target: string, signal?: AbortSignal): Promise<void> {
-  const at = (path: string) => target + path.slice(source.length);
-  const step = <A extends unknown[]>(act: (...args: A) => Promise<void>) => (...args: A) => {
-    signal?.throwIfAborted();
-    return act(...args);
-  };
-  try {
-    const own = await Deno.lstat(target);
-    // With a broker that is root, a sandbox's files belong to the user that it runs as.
-    const give = async (path: string, { uid, gid }: Deno.FileInfo, isLink = false) => {
-      if (uid === null || gid === null || uid === own.uid && gid === own.gid) return;
-      await (isLink ? lchown : Deno.chown)(at(path), uid, gid);
-    };
-    await give(source, await Deno.lstat(source));
-    await walk(source, {
-      directory: step(async (path, info) => {
-        await Deno.mkdir(at(path), { mode: (info.mode ?? 0) & 0o777 | 0o700 });
-        await give(path, info);
-      }),
-      file: step(async (path, info) => {
-        await Deno.copyFile(path, at(path));
-        // Some package managers tell by it what has changed.
-        if (info.mtime !== null) await Deno.utime(at(path), info.mtime, info.mtime);
-        await give(path, info);
-      }),
-      other: step(async (path, info) => {
-        if (!info.isSymlink) return;
-        await Deno.symlink(await Deno.readLink(path), at(path));
-        await give(path, info, true);
-      }),
-    });
-  } catch (error) {
-    if (signal?.aborted) throw signal.reason;
-    throw fileError(error, `Cannot copy ${source}`);
-  }
+export async function copyTree(source: string, target: string, options: CopyOptions): Promise<void> {
+  const attempted = `Cannot copy ${source}`;
+  const { code, stderr } = await runProcess(CP_PATH, {
+    args: [...CP_ARGS, "--", `${source}/.`, `${target}/`],
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
+    cwd: "/",
+    deadline_ms: COPY_DEADLINE_MS,
+    max_bytes: MAX_COPY_OUTPUT_BYTES,
+    on_excess: "cut",
+    clock: options.clock,
+    attempted,
+    ...options.signal === undefined ? {} : { signal: options.signal },
+  });
+  if (code === 0) return;
+  const complaint = sanitizeLine(stderr.trim().split("\n").at(-1)!).slice(0, 300);
+  throw new TaskdError(
+    COMPLAINTS.find(([pattern]) => pattern.test(stderr))?.[1] ?? "unavailable",
+    `${attempted}: ${complaint}`,
+  );
 }
 
 /**

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { copyTree, removeTree, settleTree } from "./trees.ts";
 
@@ -113,7 +114,7 @@ Deno.test("copyTree() makes the same tree, which changes without the original", 
   await Deno.utime(`${at.tree}/a/b/file`, old, old);
   const copy = `${at.root}/copy`;
   await Deno.mkdir(copy);
-  await copyTree(at.tree, copy);
+  await copyTree(at.tree, copy, { clock: systemClock });
   await shell("diff -r --no-dereference tree copy", at.root);
   assertEquals((await Deno.stat(`${copy}/a/b/file`)).mtime, old);
   assertEquals((await Deno.stat(`${copy}/a/run`)).mode! & 0o777, 0o755);
@@ -129,7 +130,7 @@ Deno.test("copyTree() stops when it is told to, and nothing of it goes on", asyn
   const controller = new AbortController();
   const copy = `${at.root}/copy`;
   await Deno.mkdir(copy);
-  const copying = copyTree(at.tree, copy, controller.signal);
+  const copying = copyTree(at.tree, copy, { clock: systemClock, signal: controller.signal });
   controller.abort(new TaskdError("interrupted", "killed"));
   await assertRejects(() => copying, TaskdError, "killed");
   await Deno.remove(copy, { recursive: true });

@@ -330,3 +330,46 @@ Deno.test("the quota is in GiB, fractions included", () => {
   assertEquals(quotaBytes(0.5), 536_870_912);
   assertNotEquals(quotaBytes(20), 20_000_000_000);
 });
+
+Deno.test("permissions for the cache's own folder are enough, links and all", async () => {
+  await using world = await makeCacheWorld();
+  const cache = await world.open();
+  const use = await cache.use(request("a"));
+  await fill(use, "content");
+  await Deno.symlink("file0", `${use.setup_mount!.source}/link`);
+  await use.commit();
+  await use.release();
+  const module = (path: string) => JSON.stringify(import.meta.resolve(path));
+  await Deno.writeTextFile(
+    `${world.root}/main.ts`,
+    `import { DependencyCache } from ${module("../../../broker/cache/dependency_cache.ts")};
+     import { systemClock } from ${module("../../../lib/clock.ts")};
+     import { request } from ${module("./_cache.ts")};
+     const cache = await DependencyCache.open({ cache_root: Deno.args[0]!, quota_bytes: 1e9, clock: systemClock });
+     for (const repo of ["a", "b"]) {
+       const use = await cache.use(request(repo));
+       console.log(use.participation, await Deno.readTextFile(use.setup_mount!.source + "/link").catch(() => "-"));
+       await Deno.writeTextFile(use.setup_mount!.source + "/more", "x");
+       console.log((await use.commit()).kept);
+       await use.release();
+     }`,
+  );
+  const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "--no-prompt",
+      `--config=${new URL("../../../deno.json", import.meta.url).pathname}`,
+      `--allow-read=${world.root}`,
+      `--allow-write=${world.root}`,
+      "--allow-run",
+      `${world.root}/main.ts`,
+      `${world.root}/cache`,
+    ],
+    env: { NO_COLOR: "1" },
+  }).output();
+  assertEquals(
+    new TextDecoder().decode(stdout),
+    "hit content\ntrue\nmiss -\ntrue\n",
+    new TextDecoder().decode(stderr),
+  );
+});
