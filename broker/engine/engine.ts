@@ -32,6 +32,7 @@ import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
+import { Background } from "./background.ts";
 import { type Plan, planTask } from "./order.ts";
 import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
 import { removeTree, stagePlaces } from "./places.ts";
@@ -54,13 +55,17 @@ export class Engine implements BrokerEngine {
   /** Tasks on their way to the gate. */
   readonly #works = new Map<string, TaskWork>();
   readonly #claims = new Map<string, StartClaim>();
-  /** What goes on beside: gates, pushes, watches. */
-  readonly #background = new Set<Promise<void>>();
+  /** Gates, pushes, watches. */
+  readonly #background: Background;
   readonly #spend_listeners = new Set<(task_id: string, spend: SpendFigures) => void>();
   readonly #over = new AbortController();
 
   private constructor(parts: EngineParts) {
     this.#parts = parts;
+    this.#background = new Background((error) => {
+      const text = error instanceof TaskdError ? error.message : error instanceof Error ? error.stack : String(error);
+      parts.log("error", "background_failed", `work in the background failed: ${text}`);
+    });
     this.#started_at = new Date(parts.clock.now()).toISOString();
     this.#ci = parts.ci?.(this);
     this.#metrics = new BrokerMetrics(VERSION, () => ({
@@ -180,7 +185,7 @@ export class Engine implements BrokerEngine {
   #work(task: Task, plan: Plan): void {
     const work = new TaskWork(this.#parts, task, plan, () => this.#claims.get(task.id)?.releaseSlot());
     this.#works.set(task.id, work);
-    this.#go(async () => {
+    this.#background.go(async () => {
       await work.finished;
       this.#works.delete(task.id);
       if (task.record.stage === "awaiting_approval") {
@@ -259,7 +264,7 @@ export class Engine implements BrokerEngine {
       this.#claims.set(id, admission.adopt(task.record));
     }
     // The remote of a push may be slow to answer, or not there: nobody waits for it.
-    if (stage === "pushing") return this.#go(() => this.#restoreStage(task));
+    if (stage === "pushing") return this.#background.go(() => this.#restoreStage(task));
     try {
       await this.#restoreStage(task);
     } catch (error) {
@@ -273,32 +278,22 @@ export class Engine implements BrokerEngine {
       case "ended":
         return await this.#settle(task);
       case "watching":
-        return this.#go(() => this.#watch(task));
+        return this.#background.go(() => this.#watch(task));
       case "undecided": {
         this.#failed(task, restored.cause);
-        return this.#go(async () => {
+        return this.#background.go(async () => {
           await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over.signal).catch(() => {});
           if (!this.#over.signal.aborted) await this.#restoreStage(task);
         });
       }
       case "kept": {
         const problem = await gateProblem(this.#parts, task);
-        if (problem === undefined) return this.#go(() => this.#keepGate(task));
+        if (problem === undefined) return this.#background.go(() => this.#keepGate(task));
         const reason = `the change that waited cannot be pushed any more: ${problem}`;
         await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
         return await this.#settle(task);
       }
     }
-  }
-
-  /** Runs something beside; what goes wrong is heard of. */
-  #go(work: () => Promise<void>): void {
-    const running = work().catch((error: unknown) => {
-      const text = error instanceof TaskdError ? error.message : error instanceof Error ? error.stack : String(error);
-      this.#parts.log("error", "background_failed", `work in the background failed: ${text}`);
-    });
-    this.#background.add(running);
-    running.finally(() => this.#background.delete(running));
   }
 
   view(id: string): TaskView {
@@ -352,7 +347,7 @@ export class Engine implements BrokerEngine {
     const task = this.tasks.live(id);
     const time = { now_ms: this.#parts.clock.now() };
     accept(task === undefined ? judgeApproval(this.tasks.read(id), request, time) : await task.approve(request));
-    if (task !== undefined) this.#go(() => this.#push(task));
+    if (task !== undefined) this.#background.go(() => this.#push(task));
   }
 
   async deny(id: string, reason: string): Promise<void> {
@@ -434,7 +429,7 @@ export class Engine implements BrokerEngine {
     this.#over.abort();
     for (const work of this.#works.values()) work.abandon();
     await this.#queue?.stop();
-    while (this.#background.size > 0) await Promise.all(this.#background);
+    await this.#background.idle();
     await this.tasks.close();
   }
 }

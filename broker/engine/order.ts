@@ -131,7 +131,7 @@ function profileOf(settings: Settings, url: RepoUrl): Profile | undefined {
   return profile !== undefined && profile.setup.length + profile.readiness.length > 0 ? profile : undefined;
 }
 
-const INSTALL = "Install podman and set `runtime: podman` (docs/sandbox.md)";
+const INSTALL = "Install podman and set `runtime: podman`";
 
 function checkRuntime(
   runtime: SandboxRuntimeName,

@@ -33,6 +33,8 @@ import { sandboxWorkload } from "./workload.ts";
 const MEMORY_BYTES = 4 * 2 ** 30;
 /** Heap of the built-in agent, which keeps a conversation of a few megabytes. */
 const BUILT_IN_MEMORY_BYTES = 512 << 20;
+/** Rows of spend that are written while the agent works: many requests must not fill the trace. */
+const MAX_INTERIM_ROWS = 10_000;
 /** Between attempts to write a task's end down. */
 const REWRITE_MS = 5_000;
 
@@ -49,6 +51,7 @@ export class TaskWork {
   #lease: GatewayLease | undefined;
   #egress: TaskEgress | undefined;
   #decided = false;
+  #interim_rows = 0;
 
   readonly #releaseSlot: () => void;
 
@@ -256,8 +259,9 @@ export class TaskWork {
     return spend;
   }
 
-  /** Writes down what was spent so far, so that a crash does not hide it; one row at a time. */
+  /** Writes down what was spent so far, so that a crash does not hide it. */
   #note(spend: Spend): void {
+    if (this.#interim_rows++ >= MAX_INTERIM_ROWS) return;
     // What cannot be written now is written at the end, or keeps the task from its end.
     this.task.append({ type: "spend", spend: figures(spend) }).catch(() => {});
   }
