@@ -8,9 +8,11 @@
  * @module
  */
 
+import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Entries of a tree that are looked at; above it the tree is refused. */
 const MAX_ENTRIES = 2_000_000;
@@ -49,14 +51,48 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
   }
 }
 
-/** Puts links back, but where something else is now or the folder is gone: that is a change the agent made. */
+/** POSIX has it there. */
+const LN_PATH = "/bin/ln";
+
+/**
+ * Puts links back, but where something else is now or the folder is gone: that is a change the agent made.
+ *
+ * `ln` makes them: a process whose permissions are for some paths cannot.
+ */
 export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> {
   for (const { path, target } of links) {
+    const attempted = `Cannot put the link ${path} back`;
+    let said: Deno.CommandOutput;
     try {
-      await Deno.symlink(target, path);
+      if (!isFree(path)) continue;
+      said = await new Deno.Command(LN_PATH, {
+        args: ["-s", "-n", "--", target, path],
+        env: { LC_ALL: "C" },
+        clearEnv: true,
+        stdin: "null",
+        stdout: "null",
+      }).output();
     } catch (error) {
-      const code = fileErrorCode(error);
-      if (code !== "already_exists" && code !== "not_found") throw fileError(error, `Cannot put the link ${path} back`);
+      throw fileError(error, attempted);
     }
+    if (said.success) continue;
+    const complaint = sanitizeLine(new TextDecoder().decode(said.stderr).trim()).slice(0, 300);
+    throw new TaskdError("unavailable", `${attempted}: ${complaint}`);
+  }
+}
+
+/** Whether a link can be made: its folder is there, and nothing in its place. */
+function isFree(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return false;
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw error;
+  }
+  try {
+    return Deno.lstatSync(dirname(path)).isDirectory;
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw error;
+    return false;
   }
 }
