@@ -2,6 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import { psLister } from "../../../broker/sandbox/processes.ts";
 import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import { VirtualClock } from "../../support/clock.ts";
 import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench, silentServer, until } from "./_bench.ts";
 
@@ -172,3 +173,34 @@ for (
     assertEquals(await is_there(), outcome === "pushed");
   });
 }
+
+Deno.test("killed while pushing, and the remote does not answer: nothing is guessed, and it is asked again", async () => {
+  const clock = new VirtualClock();
+  const bench = await BrokerBench.prepare({ clock });
+  const begun = Promise.withResolvers<void>();
+  let remote: "loses the answer" | "is down" | "is back" = "loses the answer";
+  await using server = await serveGit(bench.git.root, ({ url }) => {
+    if (remote === "is back") return "pass";
+    if (remote === "is down") return "reset";
+    if (!url.includes("git-receive-pack") || url.includes("info/refs")) return "pass";
+    begun.resolve();
+    return "lose_answer";
+  });
+  await using _ = bench;
+  await using broker = new BrokerProcess(bench);
+  await broker.says("broker_started");
+  const { id } = await broker.client.submit({ repo: `${server.origin}/acme/app.git`, instruction: "Say hello" });
+  await broker.says("task_stage", "awaiting_approval");
+  const { gate } = await broker.client.task(id);
+  await broker.client.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
+  await begun.promise;
+  await until(async () => (await bench.branches()).has(`agent/${id}`));
+  remote = "is down";
+  await broker.kill();
+  await bench.serve();
+  await until(() => bench.lines.some((line) => line.includes("cannot go on with task")));
+  assertEquals(bench.engine.view(id).stage, "pushing");
+  remote = "is back";
+  clock.advance(60_000);
+  assertEquals((await bench.reaches(id)).outcome, "pushed");
+});
