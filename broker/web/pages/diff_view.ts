@@ -52,47 +52,83 @@ export function showDiff(diff: Diff, { signal, onRead }: DiffViewOptions): FileV
     const lines = file.hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
     const open = lines <= OPEN_LINES && lines <= budget;
     if (open) budget -= lines;
-    return new FilePart(file, { id: `file-${index}`, lines, open, sight, onRead });
+    return new FilePart(file, { id: `file-${index}`, open, sight, onRead });
   });
 }
 
-/** Calls back once when an element is near, or in sight. */
+/** Acts once when an element is near, or in sight. */
 class Sight {
   readonly #near: SightObserver;
   readonly #inside: SightObserver;
-  readonly #actions = new WeakMap<PageElement, () => void>();
+  /** What is still to be done, in the order of the page. */
+  readonly #near_actions = new Map<PageElement, () => void>();
+  readonly #inside_actions = new Map<PageElement, () => void>();
+  readonly #idle: PageElement[] = [];
+  readonly #signal: AbortSignal;
 
   constructor(signal: AbortSignal) {
-    const seen = (observer: () => SightObserver) => (entries: { target: PageElement; isIntersecting: boolean }[]) => {
-      for (const { target, isIntersecting } of entries) {
-        if (!isIntersecting) continue;
-        observer().unobserve(target);
-        this.#actions.get(target)?.();
-      }
-    };
-    this.#near = new browser.IntersectionObserver(seen(() => this.#near), { rootMargin: "1200px 0px" });
-    this.#inside = new browser.IntersectionObserver(seen(() => this.#inside));
+    this.#signal = signal;
+    this.#near = observe(this.#near_actions, { rootMargin: "1200px 0px" });
+    this.#inside = observe(this.#inside_actions, {});
+    // What is printed is all there.
+    const printing = () => [...this.#near_actions.keys()].forEach((element) => this.#fill(element));
+    browser.addEventListener("beforeprint", printing);
     signal.addEventListener("abort", () => {
       this.#near.disconnect();
       this.#inside.disconnect();
+      browser.removeEventListener("beforeprint", printing);
     }, { once: true });
   }
 
-  near(element: PageElement, action: () => void): void {
-    this.#actions.set(element, action);
+  /** Acts when the element is near; with `soon` also before, when there is time: what is there can be searched for. */
+  near(element: PageElement, action: () => void, soon: boolean): void {
+    this.#near_actions.set(element, action);
     this.#near.observe(element);
+    if (!soon) return;
+    this.#idle.push(element);
+    if (this.#idle.length === 1) setTimeout(() => this.#fillNext());
   }
 
   inside(element: PageElement, action: () => void): void {
-    this.#actions.set(element, action);
+    this.#inside_actions.set(element, action);
     this.#inside.observe(element);
   }
+
+  /** One after the other, so that the page answers in between. */
+  #fillNext(): void {
+    if (this.#signal.aborted) return;
+    const element = this.#idle.shift();
+    if (element !== undefined) this.#fill(element);
+    if (this.#idle.length > 0) setTimeout(() => this.#fillNext());
+  }
+
+  #fill(element: PageElement): void {
+    this.#near.unobserve(element);
+    take(this.#near_actions, element)?.();
+  }
+}
+
+function observe(actions: Map<PageElement, () => void>, options: { rootMargin?: string }): SightObserver {
+  const observer: SightObserver = new browser.IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      observer.unobserve(target);
+      take(actions, target)?.();
+    }
+  }, options);
+  return observer;
+}
+
+function take<K, V>(map: Map<K, V>, key: K): V | undefined {
+  const value = map.get(key);
+  map.delete(key);
+  return value;
 }
 
 class FilePart implements FileView {
   readonly file: DiffFile;
   readonly element: PageElement;
-  readonly #options: { id: string; lines: number; sight: Sight; onRead: () => void };
+  readonly #options: { id: string; open: boolean; sight: Sight; onRead: () => void };
   readonly #tick: PageElement;
   readonly #fold: PageElement;
   readonly #body: PageElement;
@@ -102,7 +138,7 @@ class FilePart implements FileView {
 
   constructor(
     file: DiffFile,
-    options: { id: string; lines: number; open: boolean; sight: Sight; onRead: () => void },
+    options: { id: string; open: boolean; sight: Sight; onRead: () => void },
   ) {
     this.file = file;
     this.#options = options;
@@ -183,13 +219,12 @@ class FilePart implements FileView {
         const lines = hunk.lines.slice(at, at + CHUNK_LINES);
         const chunk = el("div", { class: "chunk" });
         chunk.style.setProperty("--rows", `${lines.length * LINE_PX}px`);
-        // Those at the beginning are there at once: they are what a jump to the file shows.
         const cut = lines.filter(({ text }) => text.length > LINE_CHARS).length;
         this.#cut_lines += cut;
         sight.near(chunk, () => {
           chunk.classList.add("filled");
           chunk.append(this.#table(lines, colour));
-        });
+        }, this.#options.open);
         this.#body.append(chunk);
       }
     }

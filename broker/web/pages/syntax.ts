@@ -43,6 +43,7 @@ const SQL_WORDS =
 
 const C = family(String.raw`//.*|/\*.*?(?:\*/|$)`, `${STRINGS}|${"`(?:\\\\.|[^`\\\\])*`?"}`, C_WORDS);
 const HASH = family(String.raw`(?<=^|\s)#.*`, STRINGS, HASH_WORDS);
+const SETTINGS = family(String.raw`(?<=^|\s)#.*`, STRINGS, "true false null yes no");
 const SQL = family(
   String.raw`--.*|/\*.*?(?:\*/|$)`,
   STRINGS,
@@ -62,7 +63,8 @@ const BY_EXTENSION: ReadonlyMap<string, Family> = new Map(
       C,
       "c h cc cpp cxx hpp hh cs java js jsx mjs cjs ts tsx mts cts go rs kt kts swift scala dart php proto gradle groovy zig sol",
     ],
-    [HASH, "py pyi rb sh bash zsh fish yml yaml toml pl r tf hcl ini cfg conf mk nix ex exs jl cmake"],
+    [HASH, "py pyi rb sh bash zsh fish pl r mk nix ex exs jl cmake"],
+    [SETTINGS, "yml yaml toml tf hcl ini cfg conf"],
     [SQL, "sql lua hs elm"],
     [MARKUP, "html htm xml svg vue svelte"],
     [STYLES, "css scss less"],

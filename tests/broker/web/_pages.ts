@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import type { TaskView, TrustBrief } from "../../../broker/api/wire.ts";
+import type { PendingTask, TaskView, TrustBrief } from "../../../broker/api/wire.ts";
 import { type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/brief.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
@@ -97,6 +97,22 @@ export class PagesEngine extends SmallEngine {
     return { ...super.view(id), refused_egress: [...this.#gates.get(id)?.refused ?? []] };
   }
 
+  override pending(): PendingTask[] {
+    return super.pending().map((task) => {
+      const { spend, sensitive = false } = this.tasks.read(task.id);
+      const { files, lines } = sizeOf(this.#gates.get(task.id)?.diff ?? "");
+      const { timeout_ms } = task.gate;
+      return {
+        ...task,
+        files_changed: files,
+        lines_changed: lines,
+        sensitive,
+        ...spend === undefined ? {} : { spend },
+        ...timeout_ms === 0 ? {} : { expires_in_ms: timeout_ms },
+      };
+    });
+  }
+
   override async brief(id: string): Promise<TrustBrief> {
     await super.brief(id);
     const { repo, instruction, agent, model, spend } = this.tasks.read(id);
@@ -125,6 +141,13 @@ export class PagesEngine extends SmallEngine {
       missing_evidence: brief.missing_evidence.filter((gap) => !gap.startsWith("what the task has changed")),
     };
   }
+}
+
+function sizeOf(diff: string): { files: number; lines: number } {
+  return {
+    files: diff.match(/^diff --git /gm)?.length ?? 0,
+    lines: diff.match(/^(?:\+(?!\+\+ )|-(?!-- ))/gm)?.length ?? 0,
+  };
 }
 
 /** A flag with the words of its category. */
@@ -256,4 +279,10 @@ export async function picture(page: Page, name: string, options: { whole?: boole
   await Deno.mkdir(directory, { recursive: true });
   const path = new URL(`web_${name}.png`, directory).pathname;
   await page.screenshot({ path, fullPage: options.whole ?? false, animations: "disabled" });
+}
+
+/** Runs in the page: ticks a box in one step, since coming into sight may tick it as well. */
+export function tick(element: unknown): void {
+  const box = element as { checked: boolean; click(): void };
+  if (!box.checked) box.click();
 }

@@ -7,7 +7,17 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Page } from "playwright-core";
 import { newFile, ORDINARY } from "./_diffs.ts";
-import { changeOf, closeBrowser, flagOf, type GateOptions, type Pages, pageTest, picture, spent } from "./_pages.ts";
+import {
+  changeOf,
+  closeBrowser,
+  flagOf,
+  type GateOptions,
+  type Pages,
+  pageTest,
+  picture,
+  spent,
+  tick,
+} from "./_pages.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -56,7 +66,7 @@ function hasFocus(element: unknown): boolean {
 
 /** Ticks everything that keeps Approve disabled. */
 async function readAll(page: Page): Promise<void> {
-  for (const box of await page.locator(".read input").all()) await box.check();
+  for (const box of await page.locator(".read input").all()) await box.evaluate(tick);
   for (const box of await page.locator(".look input").all()) await box.check();
 }
 

@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import type { Page } from "playwright-core";
 import { CONTENT_SECURITY_POLICY } from "../../../broker/web/web.ts";
 import { newFile, ORDINARY } from "./_diffs.ts";
-import { closeBrowser, flagOf, type Pages, pageTest, picture } from "./_pages.ts";
+import { closeBrowser, flagOf, type Pages, pageTest, picture, tick } from "./_pages.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -132,7 +132,7 @@ pageTest("a binary change and the end of a cut diff are to be acknowledged", asy
   const diff = `diff --git a/logo.png b/logo.png\nindex ${"1".repeat(40)}..${"2".repeat(40)} 100644\n` +
     `Binary files a/logo.png and b/logo.png differ\n${ORDINARY}\\ cut here: the diff is longer than 4194304 bytes\n`;
   const page = await gate(pages, diff);
-  for (const box of await page.locator(".read input").all()) await box.check();
+  for (const box of await page.locator(".read input").all()) await box.evaluate(tick);
   assert(await page.getByRole("button", { name: "Approve and push" }).isDisabled());
   for (const box of await page.locator(".look input").all()) await box.check();
   assert(await page.getByRole("button", { name: "Approve and push" }).isEnabled());

@@ -201,6 +201,16 @@ pageTest("keys are listed, and can be switched off", async (pages) => {
   await page.getByRole("heading", { name: "History" }).waitFor();
 });
 
+pageTest("all of an ordinary diff can be searched for, and is printed", async (pages) => {
+  const lines = Array.from({ length: 1_200 }, (_, index) => `line ${index}`);
+  const id = await pages.engine.gate({ diff: newFile("a.txt", lines) + newFile("b.txt", [...lines, ...lines]) });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  await page.locator("#file-0 .chunk.filled").nth(5).waitFor({ state: "attached" });
+  await page.locator("#file-1 .fold").click();
+  await page.evaluate("dispatchEvent(new Event('beforeprint'))");
+  assertEquals(await page.locator("#file-1 .line").count(), 2_400);
+});
+
 pageTest("a diff of 4 MiB in 100,000 lines is shown in pieces, and its end can be reached", async (pages) => {
   const lines = Array.from({ length: 100_000 }, (_, index) => `  value_${index}: ${"x".repeat(26)}`);
   const id = await pages.engine.gate({ diff: newFile("data/large.yaml", lines) + ORDINARY });
