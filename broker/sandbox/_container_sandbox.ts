@@ -11,8 +11,8 @@ import type { ContainerProgram } from "./container_program.ts";
 import { type OutputBudget, readLines } from "./lines.ts";
 import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
 
-/** Seconds between SIGTERM and SIGKILL: an agent may want to write down where it was. */
-const GRACE_S = 5;
+/** Milliseconds between SIGTERM and SIGKILL: an agent may want to write down where it was. */
+const GRACE_MS = 5_000;
 /** The exit code after SIGKILL. */
 const KILLED = 128 + 9;
 /** The exit code by which the images' entrypoint tells it; programs do not always know of a process that was not their first. */
@@ -138,18 +138,26 @@ export class ContainerSandbox implements Sandbox {
   #terminate(reason: SandboxEnd["reason"]): void {
     if (this.#exited || this.#reason !== "exited") return;
     this.#reason = reason;
-    const { program, name } = this.#parts;
-    this.#stopping = program.do(["stop", "--time", String(GRACE_S), name], `Cannot stop the sandbox ${name}`)
-      // It takes what it is told before it runs; then it is taken away altogether.
-      .catch(() => program.ask(["rm", "--force", name]))
-      .then(() => {});
+    this.#stopping = this.#killGently();
     this.#stopping.catch(() => {});
+  }
+
+  /** The program's own `stop` would keep the container locked while it waits. */
+  async #killGently(): Promise<void> {
+    const { program, name, clock } = this.#parts;
+    await program.ask(["kill", "--signal", "TERM", name]);
+    await clock.sleep(GRACE_MS, this.#over.signal).catch(() => {});
+    if (this.#exited) return;
+    const { code } = await program.ask(["kill", "--signal", "KILL", name]);
+    if (code !== 0 && !this.#exited) await program.ask(["rm", "--force", name]);
   }
 }
 
 /** Removes a container, running or not; throws `sandbox_failed` when it stays. */
 export async function remove(program: ContainerProgram, name: string, clock: Clock): Promise<void> {
   let complaint = "";
+  // Removing alone would first ask its program to end, and wait.
+  await program.ask(["kill", name]);
   for (let attempt = 0; attempt < REMOVALS; attempt++) {
     const { code, stderr } = await program.ask(["rm", "--force", name]);
     if (code === 0 || /no such container|not found|no container with/i.test(stderr)) return;

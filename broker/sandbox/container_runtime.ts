@@ -239,12 +239,10 @@ async function listByLabels(program: ContainerProgram, owner: string): Promise<L
     "--all",
     `--filter=label=${OWNER_LABEL}=${owner}`,
     `--filter=label=${ROLE_LABEL}=task`,
-    `--format={{.Names}} {{.Label "${TASK_LABEL}"}}`,
+    "--format={{.Names}}",
   ], "Cannot list the sandboxes");
-  return stdout.split("\n").flatMap((line) => {
-    const [name, task_id] = line.trim().split(" ");
-    return listed(name, task_id);
-  });
+  // Podman and docker write labels differently; the name has the task too.
+  return stdout.split("\n").flatMap((line) => listed(line.trim(), line.trim().split("-").at(-1)));
 }
 
 function listed(name: string | undefined, task_id: string | undefined): Listed[] {

@@ -223,7 +223,9 @@ function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds, capabili
     "--security-opt=no-new-privileges",
     `--pids-limit=${workload.max_pids}`,
     `--memory-swap=${memory_bytes}`,
-    "--ipc=private",
+    // Podman's own mount there is at times still busy when the container is removed.
+    "--ipc=none",
+    "--tmpfs=/dev/shm:rw,nosuid,nodev,noexec,mode=1777,size=67108864",
     "--hostname=sandbox",
     // What it prints is read as it comes; nothing is to grow on the disk.
     "--log-driver=none",
