@@ -12,34 +12,20 @@ import { Git } from "../../../broker/git/git.ts";
 import type { SetupResult } from "../../../broker/engine/parts.ts";
 import { setupRunner } from "../../../broker/engine/setup.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
-import { ContainerRuntime } from "../../../broker/sandbox/container_runtime.ts";
 import type { Profile } from "../../../broker/settings/policies.ts";
 import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
+import { testRuntime } from "../../support/podman.ts";
 import { type Registry, REGISTRY_HOST, startRegistry } from "./_registries.ts";
 
-const PODMAN = "/usr/bin/podman";
-/** Has Node.js with npm, and Python. */
-const IMAGE = Deno.env.get("TASKD_TEST_SANDBOX_IMAGE") ?? "localhost/taskd-sandbox:latest";
-const NETWORK = "taskd-profile-test";
-const GATEWAY_IP = "192.168.87.1";
-
-/** Why the tests with containers cannot run here; undefined when they can. */
-export function missing(): string | undefined {
-  try {
-    const { success } = new Deno.Command(PODMAN, { args: ["image", "exists", IMAGE], stderr: "null" }).outputSync();
-    return success ? undefined : `there is no image ${IMAGE}; name one in TASKD_TEST_SANDBOX_IMAGE`;
-  } catch {
-    return "podman is not installed";
-  }
-}
+/** Third number of the network's addresses; no other test file has it. */
+const NET = 87;
 
 /** One broker's worth of it. */
 export interface ContainerWorld extends AsyncDisposable {
-  runtime: ContainerRuntime;
   registry: Registry;
   cache: DependencyCache;
   gateway_ip: string;
-  /** Runs a setup phase for a fresh work tree with these files. */
+  /** Runs a setup phase for a fresh work tree with these files, and npm below `.npm`. */
   setUp(files: Record<string, string | Uint8Array>, profile: Partial<Profile>): Promise<SetUp>;
   /** Runs one command as the agent would be, after a setup phase. */
   agent(after: SetUp, command: string[]): Promise<{ code: number; output: string }>;
@@ -59,22 +45,9 @@ export async function startContainers(): Promise<ContainerWorld> {
   stack.defer(() => removeTree(root));
   for (const name of ["audit", "home"]) await Deno.mkdir(`${root}/${name}`, { mode: 0o700 });
   const registry = stack.use(await startRegistry());
-  const runtime = new ContainerRuntime({
-    kind: "podman",
-    program: PODMAN,
-    rootless: Deno.uid() !== 0,
-    oci_runtime: "",
-    network: NETWORK,
-    gateway_ip: GATEWAY_IP,
-    anchor_image: IMAGE,
-    owner: randomHex(systemRandom, 16),
-    env: (name) => Deno.env.get(name),
-    clock: systemClock,
-  });
-  // The network stays, as it does after a broker: the next run takes it again.
-  stack.defer(() => runtime.close());
+  const { runtime, network, gateway_ip, image } = stack.use(await testRuntime(NET));
   await runtime.prepare();
-  const proxy = EgressProxy.listen({ hostname: GATEWAY_IP, port: EGRESS_PORT }, {
+  const proxy = EgressProxy.listen({ hostname: gateway_ip, port: EGRESS_PORT }, {
     clock: systemClock,
     random: systemRandom,
     egress: { entries: [{ host: REGISTRY_HOST, ports: [80] }] },
@@ -87,20 +60,20 @@ export async function startContainers(): Promise<ContainerWorld> {
   const cache = await DependencyCache.open({ cache_root: `${root}/cache`, quota_bytes: 2 ** 30, clock: systemClock });
   stack.defer(() => cache.close());
   const git = new Git({ home: `${root}/home` });
-  const settings = { sandbox_image: IMAGE, network: NETWORK };
+  const settings = { sandbox_image: image, network };
   const runtime_version = await runtime.version();
   const setUpTask = setupRunner({ settings, runtime, runtime_version, cache, git, clock: systemClock });
   const owned = stack.move();
   const proxy_of = (task_id: string) => proxy.admit({ task_id, extra: { entries: [] } });
   return {
-    runtime,
     registry,
     cache,
-    gateway_ip: GATEWAY_IP,
+    gateway_ip,
     async setUp(files, profile) {
       const task_id = randomHex(systemRandom, 16);
       const work_dir = `${root}/stage/${task_id}/work`;
       const { git_dir, base_commit } = await commit(work_dir, files);
+      await copyNpm(`${work_dir}/.npm`);
       const egress = proxy_of(task_id);
       const log_path = `${root}/audit/${task_id}.setup.log`;
       const result = await setUpTask({
@@ -125,11 +98,11 @@ export async function startContainers(): Promise<ContainerWorld> {
         work_dir,
         workload: {
           kind: "command",
-          image: IMAGE,
+          image,
           command,
           env: result.env,
           mounts: result.mounts,
-          network: NETWORK,
+          network,
           max_pids: 100,
         },
         memory_bytes: 1 << 29,
@@ -163,4 +136,12 @@ async function commit(work_dir: string, files: Record<string, string | Uint8Arra
   await git(`--work-tree=${work_dir}`, "add", "-A");
   await git(`--work-tree=${work_dir}`, "commit", "-q", "--allow-empty", "-m", "x");
   return { git_dir, base_commit: await git("rev-parse", "HEAD") };
+}
+
+/** Not every image has npm; this machine's runs anywhere. */
+async function copyNpm(target: string): Promise<void> {
+  const cli = await Deno.realPath("/usr/bin/npm");
+  const source = cli.replace(/\/bin\/npm-cli\.js$/, "");
+  const { success, stderr } = await new Deno.Command("cp", { args: ["-R", source, target] }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
 }

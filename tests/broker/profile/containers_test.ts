@@ -1,9 +1,8 @@
 import { assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
-import { type ContainerWorld, missing, startContainers } from "./_containers.ts";
+import { podmanTest } from "../../support/podman.ts";
+import { type ContainerWorld, startContainers } from "./_containers.ts";
 import { REGISTRY_HOST } from "./_registries.ts";
 import { sh } from "./_setup.ts";
-
-const why = missing();
 
 const promises: { name: string; body: (world: ContainerWorld) => Promise<void> }[] = [];
 
@@ -11,7 +10,7 @@ function promise(name: string, body: (world: ContainerWorld) => Promise<void>): 
   promises.push({ name, body });
 }
 
-const NPM_CI = ["npm", "ci", `--registry=http://${REGISTRY_HOST}/`, "--no-audit", "--no-fund"];
+const NPM_CI = ["node", ".npm/bin/npm-cli.js", "ci", `--registry=http://${REGISTRY_HOST}/`, "--no-audit", "--no-fund"];
 const NPM_READY = ["node", "-e", "if (require('tiny-package') !== 42) process.exit(1)"];
 
 /** A wheel of pip, which Python can run from, that some Python of this machine came with. */
@@ -143,11 +142,7 @@ promise("a program that is not in the image has failed, and a command over its t
   assertMatch(slow.result.reason!, /^setup command sleep 600 timed out after /);
 });
 
-Deno.test({
-  name: why === undefined ? "a setup phase in containers" : `a setup phase in containers: ignored: ${why}`,
-  ignore: why !== undefined,
-  async fn(test) {
-    await using world = await startContainers();
-    for (const { name, body } of promises) await test.step(name, () => body(world));
-  },
+podmanTest("a setup phase in containers", async (test) => {
+  await using world = await startContainers();
+  for (const { name, body } of promises) await test.step(name, () => body(world));
 });
