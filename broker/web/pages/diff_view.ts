@@ -135,6 +135,8 @@ class FilePart implements FileView {
   #filled = false;
   #end_seen = false;
   #cut_lines = 0;
+  /** What a person has set stays as he has set it. */
+  #by_hand = false;
 
   constructor(
     file: DiffFile,
@@ -143,7 +145,15 @@ class FilePart implements FileView {
     this.file = file;
     this.#options = options;
     const { id } = options;
-    this.#tick = el("input", { type: "checkbox", on: { change: () => this.#changed() } });
+    this.#tick = el("input", {
+      type: "checkbox",
+      on: {
+        change: () => {
+          this.#by_hand = true;
+          this.#changed();
+        },
+      },
+    });
     this.#body = el("div", { class: "file-body", id: `${id}-body` });
     this.#fold = el("button", {
       type: "button",
@@ -182,6 +192,11 @@ class FilePart implements FileView {
   }
 
   markRead(read: boolean): void {
+    this.#by_hand = true;
+    this.#set(read);
+  }
+
+  #set(read: boolean): void {
     if (this.#tick.checked === read) return;
     this.#tick.checked = read;
     this.#changed();
@@ -194,7 +209,7 @@ class FilePart implements FileView {
 
   /** By itself a file becomes read only when nothing of it is left to be shown. */
   #settle(): void {
-    if (this.#end_seen && this.#cut_lines === 0) this.markRead(true);
+    if (this.#end_seen && this.#cut_lines === 0 && !this.#by_hand) this.#set(true);
   }
 
   #fill(): void {

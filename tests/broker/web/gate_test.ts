@@ -132,6 +132,18 @@ pageTest("a file is read once its last line has been in sight, and not before", 
   assert(await approve(page).isEnabled());
 });
 
+pageTest("a file that was marked by hand stays as it was marked", async (pages) => {
+  const lines = Array.from({ length: 400 }, (_, index) => `line ${index}`);
+  const { page } = await gate(pages, { diff: newFile("long.txt", lines) + newFile("next.txt", ["x"]) });
+  await page.keyboard.press("j");
+  await page.keyboard.press("m");
+  await page.keyboard.press("m");
+  await page.locator("#file-1 .file-end").scrollIntoViewIfNeeded();
+  await page.locator("#file-1.is-read").waitFor();
+  await page.locator("#file-0 .file-end").scrollIntoViewIfNeeded();
+  assertEquals(await page.locator("#file-0 .read input").isChecked(), false);
+});
+
 pageTest("a closed file is not read by passing over it", async (pages) => {
   const lines = Array.from({ length: 2_000 }, (_, index) => `line ${index}`);
   const { page } = await gate(pages, { diff: newFile("huge.txt", lines) + newFile("small.txt", ["x"]) });
