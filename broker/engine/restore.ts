@@ -11,6 +11,7 @@ import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote, remoteOptions } from "../git/stage.ts";
+import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/rows.ts";
 import type { Task } from "../task/task.ts";
@@ -19,16 +20,38 @@ import { changeOf, stagedOf } from "./known.ts";
 import type { EngineParts } from "./parts.ts";
 import { auditPlaces, removeTree, stagedTasks, stagePlaces } from "./places.ts";
 
+/** How often one looks whether an ended push is gone, and the time in between. */
+const LOOKS = 100;
+const LOOK_MS = 50;
+
 /**
  * Does with a task what its record asks for.
  *
  * @throws {TaskdError} when a row cannot be written.
  */
-export function restoreTask(parts: EngineParts, task: Task): Promise<Recovered> {
-  return recoverTask(task, {
+export async function restoreTask(parts: EngineParts, task: Task): Promise<Recovered> {
+  if (task.record.stage === "pushing") await endOrphanedPush(parts, task);
+  return await recoverTask(task, {
     watch_ci: parts.resolved.settings.ci.watch && parts.ci !== undefined,
     wasPushed: (attempt) => wasPushed(parts, task, attempt),
   });
+}
+
+/** Ends a push of the task that has outlived its broker: what it has not done yet would be missed by looking now. */
+async function endOrphanedPush({ git, clock, log }: EngineParts, { id }: Task): Promise<void> {
+  const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
+  try {
+    for (let look = 0; look < LOOKS; look++) {
+      const orphans = (await psLister()()).filter(({ command_line }) => target.test(command_line));
+      if (orphans.length === 0) return;
+      // The leader of a group that has git's helpers too.
+      for (const { pid, group } of orphans) signalProcess(group === pid ? -pid : pid, "SIGKILL");
+      await clock.sleep(LOOK_MS);
+    }
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${why}`, { task_id: id });
+  }
 }
 
 async function wasPushed({ git, credentials }: EngineParts, task: Task, attempt: PushAttempt): Promise<boolean> {

@@ -7,6 +7,7 @@
 
 import { join } from "@std/path/join";
 import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import { stagedTasks } from "../../../broker/engine/places.ts";
 import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
 import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
@@ -152,6 +153,11 @@ ${config}`;
     const { gate } = await this.reaches(id, "awaiting_approval");
     await this.engine.approve(id, { diff_sha256: gate?.diff_sha256 ?? "", acknowledge: gate?.second_look ?? [] });
     return await this.reaches(id);
+  }
+
+  /** Tasks that have scratch. */
+  staged(): string[] {
+    return stagedTasks(join(this.home, ".taskd", "stage"));
   }
 
   /** Branches of the bare repository, with their commits. */

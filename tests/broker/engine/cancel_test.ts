@@ -30,7 +30,7 @@ Deno.test("ended while the agent works: its process ends, its token is refused, 
   assertStringIncludes(done.reason!, "gave no reason");
   assertEquals(done.spend?.unmetered_requests, 1);
   assertEquals((await psLister()()).filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
-  assertEquals([...Deno.readDirSync(`${bench.home}/.taskd/stage`)], []);
+  assertEquals(bench.staged(), []);
 });
 
 Deno.test("ended at the gate: the task is cancelled and nothing is pushed", async () => {

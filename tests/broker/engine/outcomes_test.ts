@@ -18,7 +18,7 @@ Deno.test("a denied change is not pushed, and its scratch goes", async () => {
   const done = bench.engine.view(id);
   assertEquals([done.outcome, done.reason], ["denied", "not what I meant"]);
   assertEquals((await bench.branches()).has(`agent/${id}`), false);
-  assertEquals([...Deno.readDirSync(`${bench.home}/.taskd/stage`)], []);
+  assertEquals(bench.staged(), []);
 
   const { diff_sha256 } = gate!;
   const late = await refusal(() => bench.engine.approve(id, { diff_sha256, acknowledge: [] }));
