@@ -265,6 +265,10 @@ export function pageTest(
       try {
         await run(pages);
         assertEquals(pages.complaints.filter((text) => expected === undefined || !expected.test(text)), []);
+      } catch (error) {
+        // What the pages said may be the reason.
+        if (pages.complaints.length > 0) console.error(pages.complaints);
+        throw error;
       } finally {
         await pages.close();
         await Deno.remove(root, { recursive: true });
