@@ -8,7 +8,6 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { EgressProxy } from "../../../broker/egress/proxy.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
-import { listOf } from "../egress/_harness.ts";
 import { attempts } from "./_container.ts";
 
 podmanTest(
@@ -28,7 +27,7 @@ podmanTest(
     const proxy = EgressProxy.listen({ hostname: listen.hostname, port: listen.proxy_port }, {
       clock: systemClock,
       random: systemRandom,
-      egress: listOf({ "allowed.example": [80, 443] }),
+      egress: { entries: [{ host: "allowed.example", ports: [80, 443] }] },
       log_dir,
       allow_addresses: ["127.0.0.1"],
       resolve: (host) => {
@@ -39,7 +38,7 @@ podmanTest(
         Deno.connect({ hostname: address, port: server.addr.port, transport: "tcp", signal }),
     });
     try {
-      const [mine, ended] = ["task1", "task2"].map((task_id) => proxy.admit({ task_id, extra: listOf({}) }));
+      const [mine, ended] = ["task1", "task2"].map((task_id) => proxy.admit({ task_id, extra: { entries: [] } }));
       ended!.end();
       const got = await attempts(
         test,
