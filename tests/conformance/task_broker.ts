@@ -4,11 +4,25 @@
  * @module
  */
 
+import { CONTRACT_SETTINGS } from "./broker_settings.ts";
 import { type Section, section, type Statement } from "./contract.ts";
 
-/** A setting: that its default, its variable and its meaning are those of the table. */
-const setting = (path: string, variable: string, text: string): string =>
-  `\`${path}\`${variable === "" ? "" : ` (\`${variable}\`)`}: ${text}`;
+/** That each setting of the contract's tables has its default, its variable, its precedence and its rule. */
+const SETTINGS = Object.fromEntries(
+  CONTRACT_SETTINGS.map(({ path, variable, built_in }) => [
+    `setting.${path}`,
+    `\`${path}\` (${variable === null ? "no variable" : `\`${variable}\``}): \`${
+      typeof built_in === "string" ? built_in || '""' : JSON.stringify(built_in)
+    }\` by default.`,
+  ]),
+);
+
+/** What each of them does, where that is one statement. */
+const EFFECTS = Object.fromEntries(
+  CONTRACT_SETTINGS.flatMap(({ path, effect }) =>
+    effect === undefined ? [] : [[`effect.${path}`, `\`${path}\`: ${effect}`]]
+  ),
+);
 
 /** Every section with every statement. */
 export const BROKER_SECTIONS: readonly Section[] = [
@@ -25,119 +39,26 @@ export const BROKER_SECTIONS: readonly Section[] = [
     commands: "`init`, `start`, `setup`, `stats [--json]`, `tasks`, `inspect <id>`, `policy explain [--json]`.",
     vendor_keys: "`VENDORA_API_KEY`, `VENDORB_API_KEY`, `VENDORC_API_KEY` are recognised by themselves.",
     keys_file: "Keys are read on the host from the environment or `~/.taskd/api-keys.env` (0600).",
+    keys_not_configured: "Keys are not stored in configuration files.",
     keys_stay: "No key is passed into a sandbox.",
     agents: "Agents `agent_a` (default), `agent_b`, `agent_c`, `agent_d`.",
     agent_c_key_only: "`agent_c` has no subscription mode.",
     agent_d_compat: "`agent_d` reaches any OpenAI-compatible endpoint through `compat`.",
   }),
   section("b2", "Resources", {
-    "setting.vendor_a_auth": setting("vendor_a_auth", "TASKD_VENDOR_A_AUTH", "key, or `~/.taskd/vendor_a-oauth.json`."),
-    "setting.vendor_b_auth": setting("vendor_b_auth", "TASKD_VENDOR_B_AUTH", "key, or `~/.taskd/vendor_b-oauth.json`."),
-    "setting.default_agent": setting("default_agent", "TASKD_DEFAULT_AGENT", "the agent when none is named."),
-    "setting.default_model": setting(
-      "default_model",
-      "TASKD_DEFAULT_MODEL",
-      "for `agent_a` and `agent_b` alone; empty lets the agent pick.",
-    ),
-    "setting.task_budget_usd": setting(
-      "task_budget_usd",
-      "TASKD_TASK_BUDGET_USD",
-      "2.0; a soft cap, overshot by at most `task_max_inflight` requests; unused with a subscription.",
-    ),
-    "setting.task_max_inflight": setting("task_max_inflight", "TASKD_TASK_MAX_INFLIGHT", "1; 0 is no cap."),
-    "setting.max_request_cost_usd": setting(
-      "max_request_cost_usd",
-      "TASKD_MAX_REQUEST_COST_USD",
-      "0; reserved for each request in flight.",
-    ),
-    "setting.task_max_requests": setting(
-      "task_max_requests",
-      "TASKD_TASK_MAX_REQUESTS",
-      "0, which is the built-in 1000; a hard cap.",
-    ),
-    "setting.aggregate_budget_usd": setting(
-      "aggregate_budget_usd",
-      "TASKD_AGGREGATE_BUDGET_USD",
-      "0; a ceiling across tasks for each provider paid by key.",
-    ),
-    "setting.aggregate_window": setting(
-      "aggregate_window",
-      "TASKD_AGGREGATE_WINDOW",
-      "24h, rolling; 0 is the total since boot.",
-    ),
-    "setting.global_budget_usd": setting(
-      "global_budget_usd",
-      "TASKD_GLOBAL_BUDGET_USD",
-      "0; the USD limb, across vendors and both auth modes.",
-    ),
-    "setting.global_max_tasks": setting(
-      "global_max_tasks",
-      "TASKD_GLOBAL_MAX_TASKS",
-      "0; the task limb; at least `max_concurrent_tasks`, or the pair is refused.",
-    ),
-    "setting.global_window": setting("global_window", "TASKD_GLOBAL_WINDOW", "24h; `0s` is the total, kept for ever."),
-    "setting.task_timeout": setting("task_timeout", "", "30m of wall clock."),
-    "setting.approval_timeout": setting("approval_timeout", "", "0s, for ever; otherwise the gate denies by itself."),
-    "setting.max_concurrent_tasks": setting(
-      "max_concurrent_tasks",
-      "TASKD_MAX_CONCURRENT_TASKS",
-      "2; one more is answered with 503.",
-    ),
-    "setting.notifications": setting(
-      "notifications",
-      "TASKD_NO_NOTIFY=1",
-      "true; a desktop notification of a pending approval.",
-    ),
-    "setting.push_max_retries": setting(
-      "push_max_retries",
-      "TASKD_PUSH_MAX_RETRIES",
-      "3 retries of a push that failed for the network.",
-    ),
-    "setting.push_retry_backoff": setting(
-      "push_retry_backoff",
-      "TASKD_PUSH_RETRY_BACKOFF",
-      "1s, times 2^n; 0 is none.",
-    ),
-    "setting.push_fresh_branch_tries": setting(
-      "push_fresh_branch_tries",
-      "TASKD_PUSH_FRESH_BRANCH_TRIES",
-      "2 other names, `agent/<id>-2`, `-3`; 0 is none.",
-    ),
-    "setting.network": setting("network", "TASKD_NETWORK", "`taskd-egress`."),
-    "setting.gateway_ip": setting("gateway_ip", "TASKD_GW_IP", "192.168.66.1, where gateway and proxy listen."),
-    "setting.sandbox_image": setting("sandbox_image", "SANDBOX_IMAGE", "`taskd-sandbox:latest`."),
-    "setting.anchor_image": setting("anchor_image", "TASKD_ANCHOR_IMAGE", "`taskd-anchor:latest`, holds the address."),
-    "setting.roots": "`stage_root`, `audit_root`, `squid_run_dir` (`STAGE_ROOT`, `AUDIT_ROOT`, `SQUID_RUN_DIR`).",
+    ...SETTINGS,
+    ...EFFECTS,
+    egress_config: "`EGRESS_CONFIG`: another path of the egress list.",
     audit_modes: "The audit directory is 0700, its logs and diffs 0600.",
-    "setting.cache_root": setting("cache_root", "TASKD_CACHE_ROOT", "`~/.taskd/cache`."),
-    "setting.cache_quota_gb": setting(
-      "cache_quota_gb",
-      "TASKD_CACHE_QUOTA_GB",
-      "20 GiB, evicted by last use; 0 turns caching off, also where a profile asks for it.",
-    ),
-    "setting.broker.socket": setting(
-      "broker.socket",
-      "BROKER_SOCKET",
-      "`$TMPDIR/taskd-$UID/taskd.sock`; 0600 in a directory of 0700.",
-    ),
-    "setting.broker.addr": setting(
-      "broker.addr",
-      "BROKER_ADDR",
-      "empty; `host:port` over TCP, without authentication.",
-    ),
-    "setting.log_json": setting("log_json", "TASKD_LOG_JSON=1", "false; JSON logs also on a terminal."),
-    "setting.strict_container_version": setting(
-      "strict_container_version",
-      "TASKD_STRICT_CONTAINER_VERSION=1",
-      "false; refuses a runtime whose major version was not tested.",
-    ),
-    "setting.egress_config": "`EGRESS_CONFIG`: another path of the egress list.",
     "ceiling.off": "With both limbs 0 there is no ledger, no file, and admission is as if there were no ceiling.",
     "ceiling.scope": "It bounds the broker as a whole, across vendors and both auth modes, over one window.",
     "ceiling.usd_source": "The USD limb counts the gateway's own metering, never what an agent printed.",
     "ceiling.starts": "The task limb counts starts; retries count as their parents do.",
     "ceiling.ledger":
       "`<audit_root>/global/ledger.jsonl`, 0600 in 0700, held in memory too; compaction rewrites it from there.",
+    "ceiling.not_in_sandbox": "The ledger is never read or written from inside a sandbox.",
+    "ceiling.clear": "It is cleared by stopping the broker, removing the file and starting again.",
+    "ceiling.aggregate": "The aggregate ceiling is of one vendor, of keys alone, and in memory.",
     "ceiling.reconcile":
       "At boot a trace under a broker-minted id counts as a start of unknown spend, timed by the file system.",
     "ceiling.both": "With both ceilings set the stricter answer wins; a start is refused if either refuses.",
@@ -146,6 +67,7 @@ export const BROKER_SECTIONS: readonly Section[] = [
     "ceiling.display":
       "`stats` has `global ceiling (the last <window>):` with `spend:` and `starts:`, only when on and the broker answers.",
     "ceiling.in_flight": "Starts in flight are part of the total that is compared.",
+    "stats.offline": "The rest of `stats` reads the audit directory, and works with the broker stopped.",
     "spend.source": "Spend in stats, tasks and the history is that of the broker's row.",
     "spend.gate": "The gate shows the live figure of the gateway's lease.",
     "spend.agent": "What an agent reports shows only where nothing else exists, is marked, and never in totals.",
@@ -194,6 +116,7 @@ export const BROKER_SECTIONS: readonly Section[] = [
   section("b4", "Endpoints", {
     "post_tasks": "POST `/tasks`; 503 while `max_concurrent_tasks` run.",
     "admin_ceiling": "GET `/admin/ceiling`: the headroom as JSON, the same as `global_ceiling` of `stats --json`.",
+    "admin_listener": "`/admin/ceiling` is served where every `/admin/*` route is.",
     "admin_unreachable": "`/admin/*` cannot be reached from a sandbox.",
     "explain.table": "`policy explain`: `SETTING`, `VALUE`, `SOURCE`, and last `daemon: in sync` or the divergence.",
     "explain.resolves": "It resolves exactly as `start` does and compares with the running broker.",
@@ -230,6 +153,7 @@ export const BROKER_SECTIONS: readonly Section[] = [
   }),
   section("b8", "Limits", {
     ports: "Gateway 8088, proxy 3128.",
+    values: "The limits of the contract's table are those in force by default.",
     modes: "Configuration directory 0700; keys file, ledger and socket 0600.",
     total_mode: "An exhausted total stays so across restarts until a limit is raised or the ledger is removed.",
     total_warning: "The broker warns at boot when a limb is armed in total mode.",

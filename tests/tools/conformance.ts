@@ -1,19 +1,31 @@
 /**
- * Writes docs/conformance.md: every statement of the contract and the tests that name it.
+ * Writes docs/conformance.md: every statement of the two contracts and the tests that name it.
  *
- * A test names statements in a comment directly above it, `// conformance: 5.1 7.unauthorized`.
+ * A test names statements in a comment directly above it, `// conformance: 5.1 7.unauthorized`; `b2.setting.*` names all
+ * that begin so, for a test that is itself held to the list of them.
  *
  * @module
  */
 
 import { SECTIONS } from "../conformance/branch_store.ts";
-import type { Statement } from "../conformance/contract.ts";
+import type { Section, Statement } from "../conformance/contract.ts";
+import { BROKER_SECTIONS } from "../conformance/task_broker.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 /** The page. */
 export const PAGE = new URL("docs/conformance.md", `file://${ROOT}`);
 
-const FOLDERS = ["cli", "daemon", "lib", "tests"];
+/** The contracts, in the order of the page. */
+const CONTRACTS: readonly { title: string; sections: readonly Section[] }[] = [
+  { title: "The branch store", sections: SECTIONS },
+  { title: "The task broker", sections: BROKER_SECTIONS },
+];
+/** Every statement of every contract. */
+export const STATEMENTS: readonly Statement[] = CONTRACTS.flatMap(({ sections }) =>
+  sections.flatMap(({ statements }) => statements)
+);
+
+const FOLDERS = ["broker", "cli", "daemon", "lib", "tests"];
 const MARKER = /^\s*\/\/ conformance: (\S+(?: \S+)*)$/;
 /** How many lines below its marker a test's name begins, at most. */
 const NAME_WITHIN_LINES = 6;
@@ -37,10 +49,17 @@ export function collectProofs(): Proof[] {
       if (ids === undefined) return;
       const file = path.slice(ROOT.length);
       const test = nameBelow(lines.slice(index + 1, index + 1 + NAME_WITHIN_LINES), `${file}:${index + 1}`);
-      for (const id of ids.split(" ")) proofs.push({ id, file, test });
+      for (const id of ids.split(" ").flatMap(expand)) proofs.push({ id, file, test });
     });
   }
   return proofs;
+}
+
+/** The statements that a word of a marker names; what names none is kept, to be told of. */
+function expand(word: string): string[] {
+  if (!word.endsWith("*")) return [word];
+  const ids = STATEMENTS.map(({ id }) => id).filter((id) => id.startsWith(word.slice(0, -1)));
+  return ids.length === 0 ? [word] : ids;
 }
 
 function* testFiles(directory: string): Generator<string> {
@@ -65,19 +84,24 @@ function nameBelow(lines: string[], where: string): string {
 
 /** The page's text. */
 export function renderPage(proofs: Proof[]): string {
-  const sections = SECTIONS.map(({ name, title, statements }) =>
-    [`## ${name}. ${title}`, ...statements.map((statement) => entry(statement, proofs))].join("\n\n")
+  const parts = CONTRACTS.map(({ title, sections }) =>
+    [`## ${title}`, ...sections.map((section) => sectionText(section, proofs))].join("\n\n")
   );
   return `# Conformance
 
-Every statement of the branch-store daemon's contract and the tests that prove it. This page is written from
-\`tests/conformance/branch_store.ts\` and from the comments above the tests; a test fails when a statement has no proof,
-when a comment names none, or when this page is not up to date: \`deno run -A tests/tools/conformance.ts\`.
+Every statement of the contracts of the branch-store daemon and of the task broker, and the tests that prove it. This
+page is written from \`tests/conformance/branch_store.ts\`, from \`tests/conformance/task_broker.ts\` and from the
+comments above the tests; a test fails when a statement has no proof, when a comment names none, or when this page is
+not up to date: \`deno run -A tests/tools/conformance.ts\`.
 
 What does not hold as it is written says so, and [limitations.md](limitations.md) says why.
 
-${sections.join("\n\n")}
+${parts.join("\n\n")}
 `;
+}
+
+function sectionText({ name, title, statements }: Section, proofs: Proof[]): string {
+  return [`### ${name}. ${title}`, ...statements.map((statement) => entry(statement, proofs))].join("\n\n");
 }
 
 function entry({ id, text, unmet }: Statement, proofs: Proof[]): string {

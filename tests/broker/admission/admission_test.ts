@@ -24,7 +24,7 @@ Deno.test("with both limbs at 0 an audit directory that cannot hold a ledger kee
   assertEquals(site.admission.warnings, []);
 });
 
-// conformance: b2.setting.max_concurrent_tasks
+// conformance: b2.effect.max_concurrent_tasks
 Deno.test("200 concurrent submissions get as many slots as there are", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 7 });
   const results = await Promise.allSettled(
@@ -38,7 +38,7 @@ Deno.test("200 concurrent submissions get as many slots as there are", async () 
   assert(refused.every(({ reason }) => hasCode(reason, "at_capacity")));
 });
 
-// conformance: b2.setting.global_max_tasks
+// conformance: b2.effect.global_max_tasks
 Deno.test("200 concurrent submissions never overshoot the task limb", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 1_000, global_max_tasks: 1_000 });
   site.settings = { ...site.settings, global_max_tasks: 50, max_concurrent_tasks: 1_000 };
@@ -77,7 +77,7 @@ Deno.test("a start that came to nothing is given back; one that has ended is rec
   assertEquals(site.lines().map(({ kind }) => kind), ["opened", "start"]);
 });
 
-// conformance: b2.setting.global_budget_usd b2.ceiling.scope b2.ceiling.in_flight b7.refusal
+// conformance: b2.effect.global_budget_usd b2.ceiling.scope b2.ceiling.in_flight b7.refusal
 Deno.test("the USD limb counts what is under way, and refuses from the budget on", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, global_budget_usd: 5 });
   await site.run(3);
@@ -192,7 +192,7 @@ Deno.test("a second broker on the same audit directory is told of the first", as
   }
 });
 
-// conformance: b2.setting.aggregate_budget_usd
+// conformance: b2.effect.aggregate_budget_usd
 Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscription", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, aggregate_budget_usd: 2 });
   await site.run(2);
@@ -203,7 +203,7 @@ Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscrip
   assertEquals(refusal(site.admission, { ...START, lane: "vendor_b" }), undefined);
 });
 
-// conformance: b2.setting.aggregate_window b2.ceiling.total
+// conformance: b2.effect.aggregate_window b2.ceiling.total
 Deno.test("the aggregate ceiling ages out, and in total mode ends with the broker", async () => {
   await using site = await Site.make({ aggregate_budget_usd: 2 });
   await site.run(1.5);

@@ -107,7 +107,7 @@ Deno.test("whatever windows, restarts and backward steps there are, nothing coun
     { numRuns: 100 },
   ));
 
-// conformance: b2.setting.global_window
+// conformance: b2.effect.global_window
 Deno.test("with a clock that is right, what counts is exactly what ended within the window", () =>
   fc.assert(
     fc.asyncProperty(fc.array(STEP, { maxLength: 25 }), async (steps) => {

@@ -1,13 +1,12 @@
 import { assertEquals } from "@std/assert";
-import { collectProofs, PAGE, renderPage } from "../tools/conformance.ts";
-import { STATEMENTS } from "./branch_store.ts";
+import { collectProofs, PAGE, renderPage, STATEMENTS } from "../tools/conformance.ts";
 
 /** A page without what the formatter does to it. */
 function unwrapped(page: string): string {
   return page.replaceAll(/\s+/g, " ");
 }
 
-Deno.test("every statement of the contract has a name of its own and a test that proves it", () => {
+Deno.test("every statement of the contracts has a name of its own and a test that proves it", () => {
   const ids = STATEMENTS.map(({ id }) => id);
   assertEquals(ids.filter((id, index) => ids.indexOf(id) !== index), []);
   const proved = new Set(collectProofs().map(({ id }) => id));
