@@ -25,8 +25,16 @@ export const MAX_QUEUED = 10_000;
 const MAX_ENDED = 1_000;
 /** How long a start that was refused for now is left alone, unless a task ends before. */
 const AGAIN_MS = 5_000;
-/** Refusals that pass by themselves. */
-const PASSING = ["at_capacity", "ceiling_reached", "unavailable", "no_space", "overloaded", "busy"] as const;
+/** Refusals that pass by themselves; what a broker that stops does not begin is the next one's. */
+const PASSING = [
+  "at_capacity",
+  "ceiling_reached",
+  "unavailable",
+  "no_space",
+  "overloaded",
+  "busy",
+  "stopping",
+] as const;
 
 /** What a queue is made of. */
 export interface QueueOptions {

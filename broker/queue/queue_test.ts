@@ -68,8 +68,9 @@ class Bench implements AsyncDisposable {
     return this.queue.list().map(({ state }) => state);
   }
 
-  task(item: number): Task {
-    return this.tasks.live(this.queue.list()[item]!.task_id!)!;
+  /** The task of an item, once it is open for writing. */
+  task(item: number): Task | undefined {
+    return this.tasks.live(this.queue.list()[item]!.task_id ?? "");
   }
 
   async end(task: Task): Promise<void> {
@@ -92,13 +93,25 @@ Deno.test("items begin in their order as slots become free, and name their tasks
   for (const name of ["one", "two", "three", "four"]) await bench.add(name);
   await bench.until(() => bench.running().length === 2);
   await bench.until(() => bench.states().join() === "running,running,queued,queued");
-  await bench.end(bench.task(1));
+  await bench.end(bench.task(1)!);
   await bench.until(() => bench.states().join() === "running,dead_letter,running,queued");
   assertEquals(bench.queue.list()[1]!.reason, "setup_failed: no such repository");
   assertEquals(bench.submitted.map(({ request }) => request.instruction), ["one", "two", "three"]);
   const [first] = bench.queue.list();
   assertEquals(bench.submitted[0]!.origin, { queue_id: first!.id });
   assertEquals(bench.tasks.read(first!.task_id!).queue_id, first!.id);
+});
+
+Deno.test("an item whose start meets a broker that stops is the next broker's, and no dead letter", async () => {
+  await using bench = await new Bench().start();
+  bench.refusal = new TaskdError("stopping", "the broker is stopping");
+  await bench.add("one");
+  await bench.until(() => bench.queue.list()[0]!.reason !== undefined);
+  assertEquals(bench.states(), ["queued"]);
+  await bench.stop();
+  bench.refusal = undefined;
+  await bench.start();
+  await bench.until(() => bench.states().join() === "running");
 });
 
 Deno.test("the queue's directory is 0700, its files 0600", async () => {
@@ -154,7 +167,7 @@ Deno.test("an item follows its task to the gate and to its end, also over a rest
   await using bench = await new Bench().start();
   await bench.add("one");
   await bench.until(() => bench.states()[0] === "running");
-  const task = bench.task(0);
+  const task = bench.task(0)!;
   for (const move of TO_THE_GATE) await task.move(move);
   await bench.until(() => bench.states()[0] === "awaiting_approval");
   await bench.stop();
@@ -224,8 +237,8 @@ Deno.test("a damaged item is told of, left as it is, and keeps no other from beg
 Deno.test("an item whose task is gone from the audit directory is given up, not begun again", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
-  await bench.until(() => bench.states()[0] === "running");
-  const { id } = bench.task(0).record;
+  await bench.until(() => bench.task(0) !== undefined);
+  const { id } = bench.task(0)!.record;
   await bench.stop();
   await Deno.remove(`${bench.root}/audit/${id}.jsonl`);
   await bench.start();
