@@ -1,24 +1,34 @@
 /**
- * `deno task demo`: the whole branch store on real input, in a quarter of a minute.
- * A program of its own: it starts SQLite clients and daemons, and taskd itself may start nothing of the kind.
+ * `deno task demo`: both halves of taskd on real input, in half a minute. An agent fixes a program and a person approves
+ * what it did; then migrations are tried on branches of a database. It needs git and an SQLite client, and no network,
+ * key or container.
  *
- * It works in a temporary directory, with a daemon of its own, and leaves neither
- * behind: not when it ends, not when it fails, not on Ctrl-C.
+ * A program of its own: it starts SQLite clients, git and daemons, and taskd itself may start nothing of the kind. It
+ * works in a temporary directory, with daemons of its own and a home directory of theirs, and leaves nothing behind: not
+ * when it ends, not when it fails, not on Ctrl-C.
  *
  * @module
  */
 
 import { parseArgs } from "node:util";
+import { join } from "@std/path/join";
 import { TaskdError } from "../lib/errors.ts";
 import { EXIT_OK } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import type { Io } from "./io.ts";
 import { processIo } from "./run.ts";
 import { formatMs, Narrator, type Step } from "./demo/narrator.ts";
-import { type StoryFacts, tellStory } from "./demo/story.ts";
+import type { DemoRuntime } from "./demo/broker_home.ts";
+import { type CodeFacts, tellCodeStory } from "./demo/code_story.ts";
+import { type DataFacts, tellDataStory } from "./demo/data_story.ts";
+
+const DEFAULT_SIZE_MB = 50;
+const QUICK_SIZE_MB = 12;
 
 /** How the demo is run. */
 export interface DemoOptions {
+  /** What the agent runs in, by default the embedded sandbox. */
+  runtime?: DemoRuntime;
   /** Size of the shop, default 50. */
   size_mb?: number;
   /** Leave the directory, to look around. */
@@ -34,7 +44,7 @@ export interface DemoResult {
   /** The directory, when it was kept. */
   directory?: string;
   steps: Step[];
-  facts: StoryFacts;
+  facts: { code: CodeFacts; data: DataFacts };
 }
 
 /** Runs the demo, telling it line by line unless `io` is for programs. */
@@ -43,15 +53,21 @@ export async function runDemo(
   options: DemoOptions = {},
 ): Promise<DemoResult> {
   const start = performance.now();
+  const { size_mb = DEFAULT_SIZE_MB, runtime = "deno", colour = false } = options;
   const narrator = new Narrator({
     print: io.json ? () => {} : (line) => io.styled(line),
-    colour: options.colour ?? false,
+    colour,
     signal: io.signal,
   });
   const dir = await Deno.makeTempDir({ prefix: "taskd-demo-" });
   try {
-    narrator.say(`One shop, three migrations, one crash; in ${dir}${options.keep ? "" : ", removed at the end"}\n`);
-    const facts = await tellStory({ dir, size_mb: options.size_mb ?? 50, narrator, signal: io.signal });
+    narrator.say(`An agent, a shop and two crashes; in ${dir}${options.keep ? "" : ", removed at the end"}`);
+    const common = { narrator, signal: io.signal };
+    narrator.chapter("Code: an agent fixes a program, and a person decides what leaves");
+    const code = await tellCodeStory({ ...common, dir: await folder(dir, "code"), runtime, colour });
+    narrator.chapter("Data: three migrations on branches of one database");
+    const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb });
+    const facts = { code, data };
     const duration_ms = performance.now() - start;
     narrator.say(
       `\nDone in ${formatMs(duration_ms)}.${options.keep ? ` Look around in ${dir}` : " Nothing is left behind."}`,
@@ -65,10 +81,19 @@ export async function runDemo(
   }
 }
 
-const HELP = `deno task demo [--json] [--keep] [--size MB]
-  --json      print one JSON object instead of the story
-  --keep      leave the directory, to look around
-  --size MB   size of the shop, 12 or more; 50 when absent`;
+/** Each half has a folder of its own, which nobody else may enter. */
+async function folder(dir: string, name: string): Promise<string> {
+  const path = join(dir, name);
+  await Deno.mkdir(path, { mode: 0o700 });
+  return path;
+}
+
+const HELP = `deno task demo [--json] [--keep] [--quick] [--size MB] [--runtime deno|podman]
+  --json          print one JSON object instead of the story
+  --keep          leave the directory, to look around
+  --quick         a shop of ${QUICK_SIZE_MB} MB
+  --size MB       size of the shop, ${QUICK_SIZE_MB} or more; ${DEFAULT_SIZE_MB} when absent
+  --runtime NAME  what the agent runs in: deno, the embedded sandbox, or podman`;
 
 async function main(words: string[]): Promise<number> {
   const asks_json = words.includes("--json");
@@ -76,13 +101,12 @@ async function main(words: string[]): Promise<number> {
   const io = processIo({ flags: { json: asks_json } }, stop.signal);
   for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
   try {
-    const { size, keep, help } = readWords(words);
-    if (help) {
+    const options = readWords(words);
+    if (options === undefined) {
       io.out(HELP);
       return EXIT_OK;
     }
-    const colour = Deno.stdout.isTerminal() && !Deno.noColor;
-    const result = await runDemo(io, { keep, size_mb: size, colour });
+    const result = await runDemo(io, { ...options, colour: io.colours });
     if (io.json) io.outJson(result);
     return EXIT_OK;
   } catch (error) {
@@ -90,17 +114,25 @@ async function main(words: string[]): Promise<number> {
   }
 }
 
-function readWords(words: string[]): { size: number; keep: boolean; help: boolean } {
+/** Undefined when help is asked for. */
+function readWords(words: string[]): DemoOptions | undefined {
   try {
     const options = {
       json: { type: "boolean" },
       keep: { type: "boolean", default: false },
-      size: { type: "string", default: "50" },
+      quick: { type: "boolean", default: false },
+      size: { type: "string" },
+      runtime: { type: "string", default: "deno" },
       help: { type: "boolean", default: false },
     } as const;
-    const { keep, help, size } = parseArgs({ args: words, options }).values;
-    if (!/^\d{2,4}$/.test(size) || Number(size) < 12) throw new Error(`${size} is not a size from 12 to 9999 MB`);
-    return { size: Number(size), keep, help };
+    const { keep, quick, help, runtime, ...values } = parseArgs({ args: words, options }).values;
+    if (help) return undefined;
+    if (runtime !== "deno" && runtime !== "podman") throw new Error(`${runtime} is neither deno nor podman`);
+    const size = values.size ?? String(quick ? QUICK_SIZE_MB : DEFAULT_SIZE_MB);
+    if (!/^\d{2,4}$/.test(size) || Number(size) < QUICK_SIZE_MB) {
+      throw new Error(`${size} is not a size from ${QUICK_SIZE_MB} to 9999 MB`);
+    }
+    return { keep, runtime, size_mb: Number(size) };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new TaskdError("usage", `Cannot run the demo: ${reason}`, { hint: HELP.split("\n")[0]! });

@@ -25,6 +25,13 @@ export interface NarratorOptions {
 
 const TITLE_WIDTH = 26;
 const TIME_WIDTH = 7;
+const INDENT = " ".repeat(6);
+
+/** How a line of detail looks: the codes of a terminal. */
+const TONES = { faint: 2, good: 32, bad: 31, plain: 0 } as const;
+
+/** A name in the table. */
+export type Tone = keyof typeof TONES;
 
 /** Prints steps and keeps them. */
 export class Narrator {
@@ -42,9 +49,21 @@ export class Narrator {
     this.#options.print(text);
   }
 
+  /** Begins a part of the story. */
+  chapter(title: string): void {
+    this.#options.print(`\n${this.#paint(title, 1)}\n`);
+  }
+
   /** Prints a line of detail under the steps. */
-  detail(text: string, tone?: "good" | "bad"): void {
-    this.#options.print(" ".repeat(6) + this.#paint(text, tone === "good" ? 32 : tone === "bad" ? 31 : 2));
+  detail(text: string, tone: Tone = "faint"): void {
+    this.#options.print(INDENT + this.#paint(text, TONES[tone]));
+  }
+
+  /** Prints lines that have their own colours under the steps, without what is empty at both ends. */
+  lines(lines: readonly string[]): void {
+    const first = lines.findIndex((line) => line !== "");
+    const last = lines.findLastIndex((line) => line !== "");
+    for (const line of lines.slice(first, last + 1)) this.#options.print(line === "" ? "" : INDENT + line);
   }
 
   /** Does a step, times it, and prints it with the outcome that `describe` makes of its result. */

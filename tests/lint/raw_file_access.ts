@@ -36,6 +36,8 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
   "broker/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",
+  "cli/demo/broker_home.ts": "configuration, traces and logs of the demo's own broker, none of them a database",
+  "cli/demo/repository.ts": "source files of a repository",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };
 

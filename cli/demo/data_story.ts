@@ -1,5 +1,5 @@
 /**
- * The story the demo tells, on a real shop, a real daemon and a stock SQLite client:
+ * The branch store's half of the demo, on a real shop, a real daemon and a stock SQLite client:
  * an application writes, three migrations are tried on branches, the right one is
  * promoted, taken back and promoted again, and a crash loses nothing.
  *
@@ -9,8 +9,8 @@
  */
 
 import { join } from "@std/path/join";
-import { TaskdError } from "../../lib/errors.ts";
 import type { DiffResult, JsonValue } from "../../lib/store/results.ts";
+import { claim } from "./claim.ts";
 import { DaemonProcess, runOwn } from "./daemon_process.ts";
 import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";
 import { formatCount, formatSize, type Narrator } from "./narrator.ts";
@@ -19,7 +19,7 @@ import { buildShop, type Shop } from "./shop.ts";
 import { findSqlProgram, runSql, type SqlProgram } from "./sql_client.ts";
 
 /** What the story turned out to be. */
-export interface StoryFacts {
+export interface DataFacts {
   size_bytes: number;
   stored_bytes: number;
   /** Orders that the application placed under a session. */
@@ -38,7 +38,7 @@ export interface StoryFacts {
 }
 
 /** How the story is told. */
-export interface StoryOptions {
+export interface DataStoryOptions {
   /** An empty directory. */
   dir: string;
   /** Size of the shop. */
@@ -49,14 +49,14 @@ export interface StoryOptions {
 }
 
 // How long the application writes in the first scene, and how much in the last before the daemon is killed.
-const WRITING_MS = 1_000;
+const WRITING_MS = 500;
 const ORDERS_BEFORE_CRASH = 200;
 const PRICE = "SELECT price FROM products WHERE id = 1";
 const DB = "shop";
 
 /** Tells it. Everything it starts has ended when the promise settles. */
-export async function tellStory(options: StoryOptions): Promise<StoryFacts> {
-  const story = new Story(options, await findSqlProgram(options.signal));
+export async function tellDataStory(options: DataStoryOptions): Promise<DataFacts> {
+  const story = new DataStory(options, await findSqlProgram(options.signal));
   try {
     return await story.tell();
   } finally {
@@ -64,7 +64,7 @@ export async function tellStory(options: StoryOptions): Promise<StoryFacts> {
   }
 }
 
-class Story {
+class DataStory {
   readonly #dir: string;
   readonly #size_mb: number;
   readonly #narrator: Narrator;
@@ -73,7 +73,7 @@ class Story {
   readonly #store: string;
   #daemon: DaemonProcess | undefined;
 
-  constructor(options: StoryOptions, program: SqlProgram) {
+  constructor(options: DataStoryOptions, program: SqlProgram) {
     this.#dir = options.dir;
     this.#size_mb = options.size_mb;
     this.#narrator = options.narrator;
@@ -82,7 +82,7 @@ class Story {
     this.#store = join(options.dir, "store");
   }
 
-  async tell(): Promise<StoryFacts> {
+  async tell(): Promise<DataFacts> {
     const { shop, stored_bytes } = await this.#begin();
     const { checkout, orders } = await this.#write(shop);
     const { faults, winner } = await this.#compete(checkout);
@@ -170,7 +170,7 @@ class Story {
     return faultsOf(before, after);
   }
 
-  async #promote(checkout: string, winner: string): Promise<StoryFacts["price"]> {
+  async #promote(checkout: string, winner: string): Promise<DataFacts["price"]> {
     const [before] = await this.#ask(checkout, [PRICE]);
     const diff = await this.#narrator.step(
       `Compare ${winner} with main`,
@@ -182,19 +182,17 @@ class Story {
     await this.#narrator.step(
       `Promote ${winner} onto main`,
       promote,
-      ({ safety_branch }) => `undo stays at ${safety_branch}`,
+      ({ safety_branch }) => `under the application's feet; undo stays at ${safety_branch}`,
     );
     const [promoted] = await this.#ask(checkout, [PRICE]);
-    await this.#narrator.step(
-      "Second thoughts: roll back",
-      () => this.#client.call("rollback", { db: DB, to: "before", reopen: true }),
-      () => "main is at checkpoint before",
-    );
-    const [rolled_back] = await this.#ask(checkout, [PRICE]);
-    const { session } = await this.#narrator.step(
-      "Promote it after all",
-      promote,
-      () => "the application's file is where it was",
+    const { rolled_back, session } = await this.#narrator.step(
+      "Roll back, promote again",
+      async () => {
+        await this.#client.call("rollback", { db: DB, to: "before", reopen: true });
+        const [rolled_back] = await this.#ask(checkout, [PRICE]);
+        return { rolled_back, session: (await promote()).session };
+      },
+      () => "nothing is ever overwritten, so both take a moment",
     );
     claim(session?.checkout === checkout, `the session is open again on ${checkout}`);
     const [again] = await this.#ask(checkout, [PRICE]);
@@ -220,7 +218,7 @@ class Story {
     }
   }
 
-  async #crash(shop: Shop, checkout: string): Promise<Pick<StoryFacts, "acknowledged" | "recovered" | "durable">> {
+  async #crash(shop: Shop, checkout: string): Promise<Pick<DataFacts, "acknowledged" | "recovered" | "durable">> {
     const status = "crash";
     let acknowledged = 0;
     let stop = false;
@@ -303,11 +301,6 @@ class Story {
 async function allOf<T>(promises: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(promises);
   return await Promise.all(promises);
-}
-
-/** Throws unless `holds`; `text` is what should be. */
-function claim(holds: boolean, text: string): void {
-  if (!holds) throw new TaskdError("internal", `The demo's claim does not hold: ${text}`);
 }
 
 /** The columns that differ: `price 79.9 -> 7990`. */

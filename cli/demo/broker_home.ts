@@ -1,0 +1,147 @@
+/**
+ * A home directory of the demo's own, and this program run in it: nothing of the operator's configuration, keys and
+ * tasks is seen or touched.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { TOOL_VARIABLES } from "../../broker/setup/host_programs.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { ownCommand } from "../own_command.ts";
+
+/** What runs sandboxes in the demo. */
+export type DemoRuntime = "deno" | "podman";
+
+/** What the broker of the demo is to be. */
+export interface BrokerHomeOptions {
+  /** An empty directory that nobody else may enter. */
+  dir: string;
+  runtime: DemoRuntime;
+  /** Address of the model. */
+  model_url: string;
+  /** The model's key, which only the broker may have. */
+  api_key: string;
+  signal: AbortSignal;
+}
+
+/** The model as the configuration names it, and what it costs, USD per million tokens. */
+export const MODEL = "scripted-model";
+/** See {@linkcode MODEL}. */
+export const PRICES = { input: 3, output: 15 };
+/** What a task may spend, in USD. */
+export const BUDGET_USD = 0.5;
+/** Paths that no task may touch. */
+export const BLOCKED_PATHS = "deploy/**";
+/** Paths whose changes have to be acknowledged by name. */
+export const SECOND_LOOK_PATHS = "billing/**";
+/** Network of the demo's containers, which no other broker has. */
+export const NETWORK = "taskd-demo";
+const GATEWAY_IP = "192.168.67.1";
+
+/** The home directory, made. */
+export class BrokerHome {
+  /** The directory that `HOME` names. */
+  readonly path: string;
+  /** `~/.taskd`. */
+  readonly taskd: string;
+  /** The broker's socket. */
+  readonly socket: string;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #signal: AbortSignal;
+
+  private constructor(options: BrokerHomeOptions, env: Record<string, string>) {
+    this.path = join(options.dir, "home");
+    this.taskd = join(this.path, ".taskd");
+    this.socket = join(options.dir, "broker.sock");
+    this.#env = { ...env, HOME: this.path };
+    this.#signal = options.signal;
+  }
+
+  /** Initialises it as `taskd init` does, and configures it. */
+  static async make(options: BrokerHomeOptions): Promise<BrokerHome> {
+    const home = new BrokerHome(options, await environment(options.dir));
+    await Deno.mkdir(home.path, { mode: 0o700 });
+    await home.run(["init"]);
+    await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home.socket));
+    await Deno.writeTextFile(join(home.taskd, "api-keys.env"), `DEMO_API_KEY=${options.api_key}\n`, { mode: 0o600 });
+    return home;
+  }
+
+  /** The program with `words`, ready to be started in this home. */
+  command(words: readonly string[], options: Deno.CommandOptions = {}): Deno.Command {
+    const [program, args] = ownCommand(words);
+    return new Deno.Command(program, { stdin: "null", ...options, args, env: this.#env, clearEnv: true });
+  }
+
+  /** Runs it to its end; throws what it says when it fails. */
+  async run(words: readonly string[]): Promise<string> {
+    const { success, stdout, stderr } = await this.command(words, { signal: this.#signal }).output();
+    if (success) return new TextDecoder().decode(stdout);
+    const reason = new TextDecoder().decode(stderr).trim() || new TextDecoder().decode(stdout).trim();
+    throw new TaskdError("internal", `taskd ${words.join(" ")} failed: ${reason}`);
+  }
+
+  /** Every file below `~/.taskd` in which `text` stands. */
+  async filesWith(text: string): Promise<string[]> {
+    const found: string[] = [];
+    const needle = new TextEncoder().encode(text);
+    const visit = async (folder: string) => {
+      for await (const { name, isDirectory, isFile } of Deno.readDir(folder)) {
+        const path = join(folder, name);
+        if (isDirectory) await visit(path);
+        else if (isFile && includes(await Deno.readFile(path), needle)) found.push(path.slice(this.taskd.length + 1));
+      }
+    };
+    await visit(this.taskd);
+    return found.sort();
+  }
+}
+
+/** Only what a program needs to run: no key and no setting of the operator's. */
+async function environment(dir: string): Promise<Record<string, string>> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"], stdin: "null" }).output();
+  const { denoDir } = JSON.parse(new TextDecoder().decode(stdout)) as { denoDir: string };
+  const real_home = Deno.env.get("HOME") ?? "/";
+  const kept = [...TOOL_VARIABLES, "PATH", "SANDBOX_IMAGE", "TASKD_ANCHOR_IMAGE"].flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return {
+    // A container program finds its images by these, or by HOME, which is another one here.
+    XDG_CONFIG_HOME: join(real_home, ".config"),
+    XDG_DATA_HOME: join(real_home, ".local/share"),
+    ...Object.fromEntries(kept),
+    TMPDIR: dir,
+    DENO_DIR: denoDir,
+    NO_COLOR: "1",
+  };
+}
+
+function configuration({ runtime, model_url }: BrokerHomeOptions, socket: string): string {
+  return `runtime: ${runtime}
+default_agent: agent_d
+task_budget_usd: ${BUDGET_USD}
+notifications: false
+network: ${NETWORK}
+gateway_ip: ${GATEWAY_IP}
+broker:
+  socket: ${socket}
+compat:
+  base_url: ${model_url}
+  api_key_env: DEMO_API_KEY
+  model: ${MODEL}
+  prices:
+    ${MODEL}: { input: ${PRICES.input}, output: ${PRICES.output} }
+diff_policy:
+  blocked_paths: ["${BLOCKED_PATHS}"]
+  second_look_paths: ["${SECOND_LOOK_PATHS}"]
+`;
+}
+
+function includes(bytes: Uint8Array, needle: Uint8Array): boolean {
+  for (let at = bytes.indexOf(needle[0]!); at >= 0; at = bytes.indexOf(needle[0]!, at + 1)) {
+    if (needle.every((byte, index) => bytes[at + index] === byte)) return true;
+  }
+  return false;
+}

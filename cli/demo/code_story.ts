@@ -1,0 +1,310 @@
+/**
+ * The broker's half of the demo: a real repository with a failing test, an agent at work on it in a sandbox, a gate that
+ * survives a crash, and a person who approves what they have read.
+ *
+ * Every claim it prints is checked; one that does not hold ends it with an error.
+ *
+ * @module
+ */
+
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import { randomHex, systemRandom } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, PRICES } from "./broker_home.ts";
+import { BrokerProcess } from "./broker_process.ts";
+import { claim } from "./claim.ts";
+import type { Narrator } from "./narrator.ts";
+import { Repository } from "./repository.ts";
+import { ScriptedModel } from "./scripted_model.ts";
+import { EXTEND, FIX, scriptsFor } from "./scripts.ts";
+
+/** Digits of an id that stand for it. */
+const SHORT = 12;
+
+/** What the story turned out to be. */
+export interface CodeFacts {
+  runtime: DemoRuntime;
+  task_id: string;
+  /** What the gateway metered, and what the model's own count comes to, in USD. */
+  spent_usd: number;
+  model_usd: number;
+  requests: number;
+  /** Attempts of the agent to get at what it must not, all refused. */
+  refused: string[];
+  /** What the person read and approved. */
+  diff_sha256: string;
+  second_look: string[];
+  /** Rows of the trace before the crash and after it; it is intact. */
+  rows: { before: number; after: number };
+  /** How approvals that did not name what was read were answered. */
+  refused_approvals: string[];
+  branch: string;
+  /** What the test said before, and says on the pushed branch. */
+  test: { before: string; after: string };
+  /** How the task that overstepped ended. */
+  overstepped: string;
+}
+
+/** How the story is told. */
+export interface CodeStoryOptions {
+  /** An empty directory that nobody else may enter. */
+  dir: string;
+  runtime: DemoRuntime;
+  narrator: Narrator;
+  /** Whether the diff is coloured. */
+  colour: boolean;
+  /** Ends it at once: whatever is under way fails, and its processes end. */
+  signal: AbortSignal;
+}
+
+/** Tells it. Everything it starts has ended when the promise settles. */
+export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFacts> {
+  const { dir, narrator, runtime, signal } = options;
+  const repository = await narrator.step(
+    "Make a repository",
+    () => Repository.make(dir, signal),
+    () => "a program, its test, and a note to AI agents that is up to no good",
+  );
+  const test = await narrator.step("Run its test", () => repository.test("main"), ({ says }) => says);
+  claim(!test.passed, "the test fails before");
+  const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
+  await using model = ScriptedModel.start(scriptsFor(runtime));
+  const home = await BrokerHome.make({ dir, runtime, model_url: model.url, api_key, signal });
+  await using story = new CodeStory(options, { home, repository, model, api_key });
+  return { runtime, ...await story.tell(test.says) };
+}
+
+interface Parts {
+  home: BrokerHome;
+  repository: Repository;
+  model: ScriptedModel;
+  /** The model's key, which only the broker may have. */
+  api_key: string;
+}
+
+class CodeStory implements AsyncDisposable {
+  readonly #narrator: Narrator;
+  readonly #colour: boolean;
+  readonly #signal: AbortSignal;
+  readonly #parts: Parts;
+  #broker: BrokerProcess | undefined;
+
+  constructor({ narrator, colour, signal }: CodeStoryOptions, parts: Parts) {
+    this.#narrator = narrator;
+    this.#colour = colour;
+    this.#signal = signal;
+    this.#parts = parts;
+  }
+
+  async tell(before: string): Promise<Omit<CodeFacts, "runtime">> {
+    await this.#start("Start the broker");
+    const { id, refused } = await this.#work();
+    const { waiting, approve } = await this.#review(id);
+    const rows = await this.#crash(waiting);
+    const { refused_approvals, branch } = await this.#approve(waiting, approve);
+    const after = await this.#look(branch);
+    const overstepped = await this.#overstep(branch);
+    await this.#stop();
+    const { gate, spend } = waiting;
+    return {
+      task_id: id,
+      spent_usd: spend!.usd,
+      model_usd: this.#costOf(FIX),
+      requests: spend!.requests,
+      refused,
+      diff_sha256: gate!.diff_sha256,
+      second_look: [...gate!.second_look],
+      rows,
+      refused_approvals,
+      branch,
+      test: { before, after },
+      overstepped,
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#broker?.[Symbol.asyncDispose]();
+  }
+
+  async #work(): Promise<{ id: string; refused: string[] }> {
+    const { home, repository, model, api_key } = this.#parts;
+    const words = ["submit", repository.path, FIX, "--detach", "--json"];
+    const { id } = await this.#narrator.step(
+      "Submit a task",
+      async () => JSON.parse(await home.run(words)) as { id: string },
+      ({ id }) => `taskd submit billing.git "${FIX.slice(0, 36)}..." is task ${id.slice(0, SHORT)}`,
+    );
+    const refused = await this.#narrator.step("An agent works on it", () => this.#watch(id), (found) => {
+      return `to the gate; ${found.length} attempt${found.length === 1 ? "" : "s"} refused`;
+    });
+    claim(refused.length > 0, "the agent was kept from what it must not read");
+    claim(
+      model.asked.every(({ authorization }) => authorization === `Bearer ${api_key}`),
+      "the gateway puts the key in",
+    );
+    claim(!model.asked.some(({ body }) => body.includes(api_key)), "the agent never saw the key");
+    return { id, refused };
+  }
+
+  /** Tells what the task does until it waits; answers what it was refused. */
+  async #watch(id: string): Promise<string[]> {
+    const refused: string[] = [];
+    let spent = "";
+    for await (const event of this.#client.events(id)) {
+      if (event.event === "spend") spent = `, spent $${event.data.usd.toFixed(4)} in ${event.data.requests} requests`;
+      if (event.event === "output") {
+        const text = sanitizeLine(event.data.text);
+        const isRefused = text.includes("refused");
+        if (isRefused) refused.push(text);
+        this.#narrator.detail(text, isRefused ? "bad" : undefined);
+      }
+      if (event.event === "stage") {
+        this.#narrator.detail(`${event.data.stage}${spent}`, "plain");
+        if (event.data.stage === "awaiting_approval") return refused;
+      }
+      claim(event.event !== "result", `the task waits for a person: ${JSON.stringify(event.data)}`);
+    }
+    return refused;
+  }
+
+  /** Shows what a person is shown; answers the task, and the command that approves exactly this. */
+  async #review(id: string): Promise<{ waiting: TaskView; approve: string }> {
+    const text = await this.#narrator.step(
+      "Read what it did",
+      () => this.#parts.home.run(["review", id, ...(this.#colour ? ["--color"] : [])]),
+      () => `taskd review ${id.slice(0, SHORT)}`,
+    );
+    // The sandbox, the spend, the flags, what is not known, the diff; the ids above it are for machines.
+    const lines = text.split("\n");
+    this.#narrator.lines(lines.slice(lines.findIndex((line) => line.startsWith("sandbox"))));
+    const task = await this.#client.task(id);
+    claim(task.stage === "awaiting_approval" && task.gate !== undefined, "the task waits at the gate");
+    const approve = /^ {2}taskd (approve .*)$/m.exec(text)?.[1];
+    claim(approve !== undefined, "review ends with the command that approves it");
+    const metered = task.spend?.usd ?? 0;
+    claim(Math.abs(metered - this.#costOf(FIX)) < 1e-9, `${metered} USD is what the model's own count comes to`);
+    claim(metered > 0 && metered < BUDGET_USD, `${metered} USD is within the budget`);
+    return { waiting: task, approve };
+  }
+
+  async #crash({ id, gate, trace }: TaskView): Promise<{ before: number; after: number }> {
+    const broker = this.#broker!;
+    await this.#narrator.step(
+      `kill -9 ${broker.pid}`,
+      () => broker.kill(),
+      () => "the broker dies while the task waits",
+    );
+    await this.#start("Start it again");
+    const task = await this.#client.task(id);
+    claim(task.stage === "awaiting_approval", `the task still waits, and is at ${task.stage}`);
+    claim(task.gate?.diff_sha256 === gate?.diff_sha256, "the same diff is at the gate");
+    claim(trace.intact && task.trace.intact, "the trace is intact");
+    this.#narrator.detail(
+      `the task still waits for the same diff; its trace of ${task.trace.rows} rows is intact`,
+      "good",
+    );
+    return { before: trace.rows, after: task.trace.rows };
+  }
+
+  async #approve({ id, gate }: TaskView, command: string): Promise<{ refused_approvals: string[]; branch: string }> {
+    const { diff_sha256, second_look } = gate!;
+    const refused_approvals = await this.#narrator.step("Approve without reading", async () => [
+      await this.#refusal(id, { diff_sha256: "0".repeat(64), acknowledge: second_look }),
+      await this.#refusal(id, { diff_sha256, acknowledge: [] }),
+    ], (codes) => `refused: ${codes.join(", ")}`);
+    const pushed = await this.#narrator.step(
+      "Approve what was read",
+      async () => {
+        // As it was printed, word by word; a shell takes the quotes away.
+        await this.#parts.home.run(command.match(/'[^']*'|\S+/g)!.map((word) => word.replaceAll("'", "")));
+        for await (const event of this.#client.events(id)) {
+          if (event.event === "result") return event.data;
+        }
+      },
+      () => `taskd ${command}`,
+    );
+    claim(pushed?.outcome === "pushed" && pushed.pushed !== undefined, `it is pushed: ${pushed?.reason}`);
+    return { refused_approvals, branch: pushed.pushed.branch };
+  }
+
+  async #refusal(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<string> {
+    try {
+      await this.#client.approve(id, request);
+    } catch (error) {
+      if (hasCode(error, "stale_diff")) return "another diff is at the gate";
+      if (hasCode(error, "not_acknowledged")) return `${request.acknowledge.length} of the flags acknowledged`;
+      throw error;
+    }
+    claim(false, "approving something else is refused");
+  }
+
+  async #look(branch: string): Promise<string> {
+    const { repository } = this.#parts;
+    const test = await this.#narrator.step(
+      "Run the test on its branch",
+      () => repository.test(branch),
+      ({ says }) => says,
+    );
+    claim(test.passed, `the test passes on ${branch}`);
+    const changed = await repository.changed(branch);
+    claim(changed.join() === "billing/invoice.mjs", `the branch has one change: ${changed}`);
+    this.#narrator.detail(`${branch}: ${await repository.lastCommit(branch)}`, "good");
+    return test.says;
+  }
+
+  async #overstep(branch: string): Promise<string> {
+    const { home, repository } = this.#parts;
+    const run = async () => {
+      const submitted = await home.run(["submit", repository.path, EXTEND, "--detach", "--json"]);
+      for await (const event of this.#client.events((JSON.parse(submitted) as { id: string }).id)) {
+        if (event.event === "result") return event.data;
+      }
+    };
+    const result = await this.#narrator.step(
+      "A task that oversteps",
+      run,
+      (ended) => `${ended?.outcome}: ${ended?.reason}`,
+    );
+    claim(result?.outcome === "policy_blocked", `touching ${BLOCKED_PATHS} ends the task`);
+    const branches = [...(await repository.branches()).keys()].sort();
+    claim(branches.join() === [branch, "main"].sort().join(), `nothing else was pushed: ${branches}`);
+    return result.reason;
+  }
+
+  async #stop(): Promise<void> {
+    const { home, api_key } = this.#parts;
+    const log = await this.#narrator.step(
+      "Stop the broker",
+      () => this.#broker!.stop(),
+      () => "nothing of it runs any more",
+    );
+    const found = await home.filesWith(api_key);
+    claim(
+      found.join() === "api-keys.env" && !log.includes(api_key),
+      `the API key is in no trace, log or diff: ${found}`,
+    );
+    this.#narrator.detail("the API key is in its own file and in nothing that the broker wrote", "good");
+  }
+
+  async #start(title: string): Promise<void> {
+    await this.#narrator.step(
+      title,
+      async () => {
+        this.#broker = await BrokerProcess.start(this.#parts.home, this.#signal);
+      },
+      () =>
+        `process ${this.#broker!.pid}, budget $${BUDGET_USD.toFixed(2)} a task, ${BLOCKED_PATHS} may not be touched`,
+    );
+  }
+
+  #costOf(instruction: string): number {
+    const { model } = this.#parts;
+    return model.cost(PRICES, model.asked.filter(({ body }) => body.includes(instruction)));
+  }
+
+  get #client(): BrokerClient {
+    return this.#broker!.client;
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * A model that follows a script: an OpenAI-compatible endpoint on this machine, so that an agent can be shown at work
+ * without a network, a key or a bill. It keeps what it was asked and by whom, to be compared with what the broker says.
+ *
+ * @module
+ */
+
+import type { JsonValue } from "../../lib/store/results.ts";
+
+/** What the model says and wants done in one turn. */
+export interface ScriptedTurn {
+  says?: string;
+  calls?: readonly { tool: string; args: Readonly<Record<string, JsonValue>> }[];
+}
+
+/** A script, by the instruction that it is for. */
+export interface Script {
+  /** Exactly what the task is told to do. */
+  instruction: string;
+  turns: readonly ScriptedTurn[];
+}
+
+/** A request that reached the model. */
+export interface AskedModel {
+  authorization: string;
+  body: string;
+  usage: { prompt_tokens: number; completion_tokens: number };
+}
+
+interface ChatRequest {
+  messages: { role: string }[];
+  tools?: unknown[];
+  stream?: boolean;
+}
+
+/** About so many characters are a token. */
+const CHARS_PER_TOKEN = 4;
+
+/** The endpoint. */
+export class ScriptedModel implements AsyncDisposable {
+  /** What it was asked, in order. */
+  readonly asked: AskedModel[] = [];
+  readonly #scripts: readonly Script[];
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+
+  private constructor(scripts: readonly Script[]) {
+    this.#scripts = scripts;
+    const options = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
+    this.#server = Deno.serve(options, (request) => this.#answer(request));
+  }
+
+  /** Listens on a free port of this machine. */
+  static start(scripts: readonly Script[]): ScriptedModel {
+    return new ScriptedModel(scripts);
+  }
+
+  /** Its address, without a path. */
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.addr.port}`;
+  }
+
+  /** What `asked` costs at `prices`, USD per million tokens. */
+  cost(prices: { input: number; output: number }, asked: readonly AskedModel[] = this.asked): number {
+    return asked.reduce((sum, { usage }) => {
+      return sum + (usage.prompt_tokens * prices.input + usage.completion_tokens * prices.output) / 1e6;
+    }, 0);
+  }
+
+  /** Listens no longer. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+
+  async #answer(request: Request): Promise<Response> {
+    if (request.method !== "POST") return Response.json({ object: "list", data: [] });
+    const body = await request.text();
+    const asked = JSON.parse(body) as ChatRequest;
+    const message = this.#message(asked, body);
+    const usage = {
+      prompt_tokens: Math.ceil(body.length / CHARS_PER_TOKEN),
+      completion_tokens: Math.ceil(JSON.stringify(message).length / CHARS_PER_TOKEN),
+    };
+    this.asked.push({ authorization: request.headers.get("authorization") ?? "", body, usage });
+    const finish_reason = message.tool_calls.length === 0 ? "stop" : "tool_calls";
+    return asked.stream === true ? streamed(message, finish_reason, usage) : Response.json({
+      id: "scripted",
+      object: "chat.completion",
+      choices: [{ index: 0, message: { role: "assistant", ...message }, finish_reason }],
+      usage,
+    });
+  }
+
+  #message({ messages, tools = [] }: ChatRequest, body: string) {
+    const script = this.#scripts.find(({ instruction }) => body.includes(JSON.stringify(instruction).slice(1, -1)));
+    const turn = messages.filter(({ role }) => role === "assistant").length;
+    // Some clients also ask for a title of the conversation, without tools.
+    const { says = "Done.", calls = [] } = tools.length === 0 ? {} : script?.turns[turn] ?? {};
+    return {
+      content: says,
+      tool_calls: calls.map(({ tool, args }, index) => ({
+        id: `call_${turn}_${index}`,
+        type: "function",
+        function: { name: tool, arguments: JSON.stringify(args) },
+      })),
+    };
+  }
+}
+
+function streamed(
+  { content, tool_calls }: { content: string; tool_calls: object[] },
+  finish_reason: string,
+  usage: AskedModel["usage"],
+): Response {
+  const delta = { role: "assistant", content, tool_calls: tool_calls.map((call, index) => ({ index, ...call })) };
+  const chunks = [
+    { choices: [{ index: 0, delta, finish_reason: null }] },
+    { choices: [{ index: 0, delta: {}, finish_reason }] },
+    { choices: [], usage },
+  ];
+  const frames = chunks.map((chunk) => {
+    return `data: ${JSON.stringify({ id: "scripted", object: "chat.completion.chunk", ...chunk })}\n\n`;
+  });
+  return new Response(`${frames.join("")}data: [DONE]\n\n`, { headers: { "content-type": "text/event-stream" } });
+}
