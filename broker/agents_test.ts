@@ -9,12 +9,14 @@ const OPTIONS = {
   home: "/home/agent",
 };
 
+// conformance: b1.agents
 Deno.test("there is one agent for each lane, found by its setting value or its label", () => {
   assertEquals(AGENTS.map((agent) => agent.lane), [...LANES]);
   for (const agent of AGENTS) assertEquals([agentOf(agent.name), agentOf(agent.label)], [agent, agent]);
   assertThrows(() => agentOf("agent_e"), TaskdError, "agent_e");
 });
 
+// conformance: b1.agent_c_key_only b2.effect.default_model
 Deno.test("only the first two have a subscription and take the default model", () => {
   assertEquals(AGENTS.map((agent) => agent.subscription), [true, true, false, false]);
   assertEquals(AGENTS.map((agent) => agent.takes_default_model), [true, true, false, false]);

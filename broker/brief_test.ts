@@ -49,6 +49,7 @@ const WHOLE: BriefInput = {
   },
 };
 
+// conformance: b2.profiles.evidence b2.cache.brief
 Deno.test("a brief tells what was established, what to look at twice, and what not", () => {
   assertEquals(
     renderBrief(buildBrief(WHOLE)),

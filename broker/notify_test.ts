@@ -35,6 +35,7 @@ async function desktop(script = "", enabled = true) {
   };
 }
 
+// conformance: b6.notification
 Deno.test("a pending approval is shown with repository, instruction and task", async () => {
   await using at = await desktop();
   const notifier = at.make([await at.standIn(0)]);

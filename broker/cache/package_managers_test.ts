@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { cacheEnv, DEPS, isLockfileName, isRequirementsName, PACKAGE_MANAGERS } from "./package_managers.ts";
 
+// conformance: b2.cache.deps
 Deno.test("every package manager has a lockfile and a cache of its own below /deps", () => {
   const places = new Set<string>();
   for (const { name, lockfiles, setup } of PACKAGE_MANAGERS) {

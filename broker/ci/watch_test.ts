@@ -197,6 +197,7 @@ Deno.test("a failure begins one retry: a new task from the default branch, its e
     assertEquals(tasks.list().filter(({ ci_attempt }) => ci_attempt === 1).length, 1);
   }, pushedTask("a1".repeat(16), { base: "old-branch" })));
 
+// conformance: b2.ci.turn_off b2.ci.max_attempts
 Deno.test("a chain ends with its last attempt, and 0 attempts never begin one", async () => {
   for (const [ci_attempt, max_attempts, retries] of [[2, 2, 0], [1, 2, 1], [undefined, 0, 0]] as const) {
     await withTask(async ({ task, views, submitted, begin, pass }) => {

@@ -23,6 +23,7 @@ function facts(files: Partial<FileChange>[], flags: Flag[] = []): DiffFacts {
   return { ...ids, files: whole, files_changed: whole.length, lines_changed, flags };
 }
 
+// conformance: b2.diff_policy.max_files_changed b2.diff_policy.max_lines_changed
 Deno.test("caps block above their number, and 0 is no cap", () => {
   const change = facts([{ added: 3, deleted: 2 }, { path: "b" }]);
   assertEquals(evaluateDiffPolicy(OPEN, change).blocked, []);
@@ -43,6 +44,7 @@ Deno.test("caps block above their number, and 0 is no cap", () => {
   ]);
 });
 
+// conformance: b2.diff_policy.blocked_paths
 Deno.test("a blocked path blocks however it is touched", () => {
   const policy = { ...OPEN, blocked_paths: ["infra/**", "**/*.pem"] };
   const rules = (files: Partial<FileChange>[]) =>

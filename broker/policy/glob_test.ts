@@ -88,6 +88,7 @@ Deno.test("globs that are made from a path match it", () => {
   );
 });
 
+// conformance: b2.diff_policy.globs
 Deno.test("the usual patterns mean what people mean by them", () => {
   const table: [string, string[], string[]][] = [
     ["dir/**", ["dir/a", "dir/a/b", "dir/.hidden/x", "dir/a\nb", "dir/\n/x"], ["dir", "dirx/a", "x/dir/a"]],
@@ -109,6 +110,7 @@ Deno.test("the usual patterns mean what people mean by them", () => {
   }
 });
 
+// conformance: b2.diff_policy.globs b7.trailing_slash
 Deno.test("what can match nothing is refused", () => {
   for (const glob of ["", "dir/", "/dir/**", "[a", "{a", "a**b**c**d**e**f"]) {
     assertThrows(() => compileGlob(glob), TaskdError, "Cannot read the glob", glob);

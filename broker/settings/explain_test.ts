@@ -4,6 +4,7 @@ import { compareWithLive, explainTable, policyView, readPolicyView, renderExplai
 import { canonicalJson } from "./load.ts";
 import { SETTING_PATHS } from "./settings.ts";
 
+// conformance: b3.sources b4.explain.table
 Deno.test("the table has every setting with its value as it would be written, and its source", async () => {
   const resolved = await load({
     config: "task_timeout: 5400s\ncompat: { prices: { m: { input: 1, output: 2 } } }",
@@ -39,11 +40,13 @@ Deno.test("two resolutions of the same values are in sync, wherever the values c
   assertEquals(verdictLine(comparison), "daemon: in sync");
 });
 
+// conformance: b4.explain.hash
 Deno.test("where the broker listens is no divergence", async () => {
   const local = await load({ env: { BROKER_SOCKET: "/x.sock", BROKER_ADDR: "127.0.0.1:1", TMPDIR: "/var/tmp" } });
   assertEquals(compareWithLive(local, policyView(await load())).in_sync, true);
 });
 
+// conformance: b2.diff_policy.compared b4.explain.hash
 Deno.test("every other setting is one, also of the groups, and the verdict names it", async () => {
   const live = policyView(await load());
   const table: [string, string][] = [

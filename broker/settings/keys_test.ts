@@ -18,6 +18,7 @@ const sources = (env: Record<string, string>, file: Record<string, string> = {},
   compat_variable,
 });
 
+// conformance: b1.vendor_keys b1.keys_file
 Deno.test("a lane's own variable goes before its fallback, and the environment before the file", () => {
   const lanes = [
     ["vendor_a", "VENDORA_API_KEY", "ANTHROPIC_API_KEY"],
@@ -37,6 +38,7 @@ Deno.test("a lane's own variable goes before its fallback, and the environment b
   }
 });
 
+// conformance: b2.compat.api_key_env
 Deno.test("the compat lane's key is where api_key_env says, and nowhere by default", () => {
   const env = { MY_KEY: "k", OPENAI_API_KEY: "other" };
   assertEquals(apiKey("compat", sources(env)), undefined);
@@ -55,6 +57,7 @@ Deno.test("a key that cannot stand in a header is refused, and not shown", () =>
   assertEquals(apiKey("vendor_a", sources({ VENDORA_API_KEY: " sk-1\n" }))?.secret, "sk-1");
 });
 
+// conformance: b1.keys_file b8.modes
 Deno.test("keys are written as 0600 and read back", () =>
   withHome(async (home) => {
     assertEquals(await readKeys(home), new Map());
@@ -66,6 +69,7 @@ Deno.test("keys are written as 0600 and read back", () =>
     assertEquals([...Deno.readDirSync(`${home}/.taskd`)].length, 1);
   }));
 
+// conformance: b1.keys_file
 Deno.test("a file of keys that others can read is refused, with the chmod to run, also before it is written", () =>
   withHome(async (home) => {
     await Deno.writeTextFile(keysPath(home), "VENDORA_API_KEY=sk-secret\n");

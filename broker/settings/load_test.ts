@@ -170,6 +170,7 @@ Deno.test("every setting comes from its variable, before the file, before the de
   }
 });
 
+// conformance: b7.attempts_capped b2.ci.max_attempts
 Deno.test("ci.max_attempts comes from its variable, before the file, and is capped at 10 without a refusal", async () => {
   const config = "approval_timeout: 1h\nci: { max_attempts: 3 }";
   assertEquals((await load({ config })).settings.ci.max_attempts, 3);
@@ -178,6 +179,7 @@ Deno.test("ci.max_attempts comes from its variable, before the file, and is capp
   assertEquals((await load({ config: config.replace("3", "9999") })).settings.ci.max_attempts, 10);
 });
 
+// conformance: b2.ci.watch
 Deno.test("TASKD_CI_WATCH enables with exactly 1, and anything else wins over the file all the same", async () => {
   for (const text of ["true", "yes", "on", "01", "1 ", " 1", "2", "0", "TRUE"]) {
     const { settings, sources } = await load({ config: "ci: { watch: true }", env: { TASKD_CI_WATCH: text } });
@@ -187,6 +189,7 @@ Deno.test("TASKD_CI_WATCH enables with exactly 1, and anything else wins over th
   assertEquals((await load({ config: "ci: { watch: true }" })).settings.ci.watch, true);
 });
 
+// conformance: b2.effect.notifications
 Deno.test("the one-way variables act with exactly 1 and otherwise leave the file its say", async () => {
   const table = [
     ["notifications", "TASKD_NO_NOTIFY", false, true],
@@ -229,6 +232,7 @@ Deno.test("a key without a value is one that was not given, also a whole group",
   }
 });
 
+// conformance: b2.profiles.cache b2.compat.prices
 Deno.test("profiles and prices are read with their defaults", async () => {
   const { settings } = await load({
     config: `
@@ -277,6 +281,7 @@ Deno.test("a mistake in the file is told also while a variable overrides it", as
   assertStringIncludes(error.message, "config.yaml:1:18");
 });
 
+// conformance: b2.effect.broker.socket
 Deno.test("TMPDIR and the user's number lead to the socket, and TMPDIR only when it is absolute", async () => {
   const socket = async (TMPDIR: string) => (await load({ env: { TMPDIR } })).settings.broker.socket;
   assertEquals(await socket("/var/tmp/"), "/var/tmp/taskd-1000/taskd.sock");

@@ -64,6 +64,7 @@ const TOKENS = { access_token: "access-0", refresh_token: "refresh-0" };
 const VALID = { ...TOKENS, expires_at: "2030-01-01T13:00:00Z" };
 const EXPIRED = { ...TOKENS, expires_at: "2030-01-01T12:01:00Z" };
 
+// conformance: b5.subscription
 Deno.test("a token that is valid for a while is used as it is", () =>
   stage(async ({ vendor, write, subscription }) => {
     write(VALID);

@@ -22,6 +22,7 @@ Deno.test("a refusal names file, line, column, setting, value and rule", async (
   );
 });
 
+// conformance: b1.keys_not_configured b1.agent_c_key_only b2.compat.api_key_env
 Deno.test("an unknown key is refused with what was probably meant", async () => {
   const table: [string, string, string][] = [
     ["max_concurent_tasks: 3", '"max_concurent_tasks"', "Did you mean max_concurrent_tasks?"],
@@ -48,6 +49,7 @@ Deno.test("an unknown key is refused with what was probably meant", async () => 
   }
 });
 
+// conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout b2.ci.watch_timeout b2.ci.max_attempts
 Deno.test("every pair that the contract forbids is refused, whichever half was configured", async () => {
   const table: [Parameters<typeof refusal>[0], string, string][] = [
     [{ config: "global_max_tasks: 1" }, "config.yaml:1:19: global_max_tasks is 1", "at least max_concurrent_tasks"],
@@ -75,6 +77,7 @@ Deno.test("every pair that the contract forbids is refused, whichever half was c
   }
 });
 
+// conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout
 Deno.test("the pairs are allowed up to their very edge", async () => {
   for (
     const config of [
@@ -120,6 +123,7 @@ Deno.test("each value is held to its rule", async () => {
   }
 });
 
+// conformance: b7.poll_interval b7.trailing_slash b2.ci.poll_interval b2.diff_policy.globs
 Deno.test("each value of a group is held to its rule", async () => {
   const refused: Record<string, readonly string[]> = {
     "broker.socket": ["taskd.sock", `/${"x".repeat(103)}`, `/${"é".repeat(52)}`],
@@ -173,6 +177,7 @@ Deno.test("each value of a group is held to its rule", async () => {
   }
 });
 
+// conformance: b2.compat.base_url
 Deno.test("https is taken anywhere, and http of localhost alone", async () => {
   for (
     const [text, origin] of [
@@ -187,6 +192,7 @@ Deno.test("https is taken anywhere, and http of localhost alone", async () => {
   }
 });
 
+// conformance: b2.profiles.key b7.profile_key
 Deno.test("a profile's key is canonical or refused, with the canonical form where there is one", async () => {
   const table: [string, string | undefined][] = [
     ["https://GitHub.com/Owner/repo.git", "github.com/Owner/repo"],
@@ -230,6 +236,7 @@ Deno.test("a profile's key is what a task's repository comes to, whatever its sp
   }
 });
 
+// conformance: b2.profiles.setup
 Deno.test("a profile's commands are lists of arguments, never a line for a shell", async () => {
   for (
     const text of ["npm ci", "[npm ci]", "[[]]", "[['']]", "[[npm, 5]]", "[[npm, true]]", "[[[npm]]]", '[["a\\0"]]']
@@ -298,6 +305,7 @@ Deno.test("a value with terminal escapes is shown without them", async () => {
   assert(!/[\u0000-\u001f\u202e]/.test(message), JSON.stringify(message));
 });
 
+// conformance: b2.egress_config
 Deno.test("a chosen egress list that does not exist is refused, an absent usual one is empty", async () => {
   const error = await refusal({ env: { EGRESS_CONFIG: "/nowhere.yaml" } });
   assertStringIncludes(error.message, "EGRESS_CONFIG");

@@ -31,6 +31,7 @@ Deno.test("seedHome() makes a directory of 0700 and files of 0600 that load to e
     assertEquals([...new Set(resolved.sources.values())], ["default"]);
   }));
 
+// conformance: b1.init b9.seeds
 Deno.test("seedHome() overwrites nothing, writes what is missing, and closes the directory", () =>
   withHome(async (home) => {
     Deno.mkdirSync(`${home}/.taskd`, { mode: 0o755 });

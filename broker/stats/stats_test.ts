@@ -24,7 +24,7 @@ function task(more: Partial<TaskSummary>): TaskSummary {
   };
 }
 
-// conformance: b2.spend.source
+// conformance: b2.spend.source b2.spend.agent
 Deno.test("totals are what the broker metered; a claim of an agent is in none of them", () => {
   const stats = computeStats([
     task({ outcome: "pushed", spend: metered(1.5) }),

@@ -66,6 +66,7 @@ Deno.test("a wall clock that is set back does not hold a gate open", () => {
   assertEquals(short(judgeApproval(after(), ALL, back)), "409 expired");
 });
 
+// conformance: b2.effect.approval_timeout
 Deno.test("a gate without a timeout waits for ever, and a task elsewhere has none", () => {
   const forever = after();
   forever.gate = { ...forever.gate!, timeout_ms: 0 };

@@ -110,6 +110,7 @@ Deno.test("a remote that cannot be asked decides nothing", async () => {
   assertEquals([left.kind, left.stage, left.again, left.settled], ["undecided", "pushing", "undecided", true]);
 });
 
+// conformance: b2.ci.turn_off b3.dead_letter
 Deno.test("a watch that was switched off ends without a conclusion, and never as passed", async () => {
   const pushed = { branch: "agent/1", commit: "c" };
   const events = [...TO_THE_PUSH, staged({ from: "pushing", to: "awaiting_ci", pushed })];

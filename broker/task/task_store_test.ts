@@ -90,6 +90,7 @@ Deno.test("lists are newest first, in pages, by stage; a new task comes first", 
     await store.close();
   }));
 
+// conformance: b2.spend.agent
 Deno.test("the agent's claim of its cost is listed only where the broker has metered nothing", () =>
   withRoot(async (root) => {
     const store = await TaskStore.open(root, options);

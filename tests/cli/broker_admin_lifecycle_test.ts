@@ -38,6 +38,7 @@ Deno.test("Ctrl-C and SIGTERM end a broker in the foreground in good order", asy
   }
 });
 
+// conformance: b1.restart_applies b4.explain.resolves
 Deno.test("a second start takes the first one's place, and changed settings take effect", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);

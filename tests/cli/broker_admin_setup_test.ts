@@ -14,6 +14,7 @@ function contents(directory: string): string {
   ).join("\n");
 }
 
+// conformance: b1.init b8.modes b9.seeds
 Deno.test("init makes a directory for its owner alone, and the second time touches nothing", async () => {
   await using place = await makeBrokerPlace();
   const directory = `${place.home}/.taskd`;

@@ -24,6 +24,7 @@ function cells(table: string): string[][] {
   return table.trimEnd().split("\n").map((line) => line.trim().split(/ {2,}/));
 }
 
+// conformance: b2.spend.agent b2.spend.source
 Deno.test("tasks lists the newest first, with what the broker metered and what only the agent says", async () => {
   await using host = await makeBrokerHost();
   assertEquals((await host.taskd("tasks")).stdout, "There are no tasks\n");

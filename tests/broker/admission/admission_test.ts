@@ -192,7 +192,7 @@ Deno.test("a second broker on the same audit directory is told of the first", as
   }
 });
 
-// conformance: b2.effect.aggregate_budget_usd
+// conformance: b2.effect.aggregate_budget_usd b2.ceiling.aggregate
 Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscription", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 9, aggregate_budget_usd: 2 });
   await site.run(2);
@@ -203,7 +203,7 @@ Deno.test("the aggregate ceiling counts each vendor's key alone, and no subscrip
   assertEquals(refusal(site.admission, { ...START, lane: "vendor_b" }), undefined);
 });
 
-// conformance: b2.effect.aggregate_window b2.ceiling.total
+// conformance: b2.effect.aggregate_window b2.ceiling.total b2.ceiling.aggregate b7.refusal
 Deno.test("the aggregate ceiling ages out, and in total mode ends with the broker", async () => {
   await using site = await Site.make({ aggregate_budget_usd: 2 });
   await site.run(1.5);

@@ -18,6 +18,7 @@ const limbs = (site: Site) => {
   return [usd.blocked, tasks.blocked];
 };
 
+// conformance: b2.ceiling.clear
 Deno.test("a ledger that is absent admits, and the traces that were there before are not counted", async () => {
   await using site = await Site.make(ON);
   site.plantTrace(someId(), site.clock.now());
@@ -77,6 +78,7 @@ for (
     "larger than any ledger": (path) => Deno.truncateSync(path, 1 << 30),
   })
 ) {
+  // conformance: b2.ceiling.cannot_tell b7.per_limb
   Deno.test(`an unreadable ledger blocks both limbs and is left alone: ${what}`, async () => {
     await using site = await Site.make({ ...ON, max_concurrent_tasks: 9 });
     await site.restart(() => harm(site.ledger));
@@ -149,7 +151,7 @@ Deno.test("rows that name one task twice are one start at the higher cost", asyn
   assertEquals([view.starts, view.spent_usd, site.lines().at(-1)!.task_id], [1, 3, task_id]);
 });
 
-// conformance: b2.ceiling.ledger
+// conformance: b2.ceiling.ledger b2.ceiling.clear
 Deno.test("a ledger that is removed while the broker runs is written anew from memory", async () => {
   await using site = await Site.make(ON);
   await site.run(1);

@@ -3,6 +3,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { quotaBytes } from "../../../broker/cache/dependency_cache.ts";
 import { BLOCK, fill, makeCacheWorld, request, runTask, setUp } from "./_cache.ts";
 
+// conformance: b2.cache.deps b2.cache.brief b2.effect.cache_root
 Deno.test("the first task with a lockfile misses and fills, the next one hits and finds what was written", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
@@ -99,6 +100,7 @@ Deno.test("attack: links that a package leaves in the cache lead the host nowher
   assertEquals(await Deno.readTextFile(`${world.root}/outside/file`), "untouched");
 });
 
+// conformance: b2.cache.brief
 Deno.test("without a lockfile there is no cache, and the brief says why", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
@@ -108,6 +110,7 @@ Deno.test("without a lockfile there is no cache, and the brief says why", async 
   await use.release();
 });
 
+// conformance: b2.profiles.cache
 Deno.test("a profile that does not ask for the cache has none", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
@@ -115,6 +118,7 @@ Deno.test("a profile that does not ask for the cache has none", async () => {
   assertEquals(world.names("staging"), []);
 });
 
+// conformance: b2.effect.cache_quota_gb
 Deno.test("a quota of 0 disables the cache also for who asks for it, and makes no file", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open(0);
@@ -139,6 +143,7 @@ Deno.test("folders are 0700 and files of the cache's own 0600", async () => {
   }
 });
 
+// conformance: b2.effect.cache_quota_gb
 Deno.test("the longest unused entry is evicted first, and only as many as are in the way", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open(10);
@@ -325,6 +330,7 @@ Deno.test("a cache_root that cannot be made says which", async () => {
   assertMatch(error.message, /^Cannot make the dependency cache .*\/cache: /);
 });
 
+// conformance: b2.effect.cache_quota_gb
 Deno.test("the quota is in GiB, fractions included", () => {
   assertEquals(quotaBytes(20), 21_474_836_480);
   assertEquals(quotaBytes(0.5), 536_870_912);

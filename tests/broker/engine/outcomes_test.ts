@@ -10,6 +10,7 @@ async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {
   return await assertRejects(call, TaskdError);
 }
 
+// conformance: b1.gate
 Deno.test("a denied change is not pushed, and its scratch goes", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
@@ -35,6 +36,7 @@ Deno.test("approving another diff than the one at the gate is refused and moves 
   assertEquals(bench.engine.view(id).stage, "awaiting_approval");
 });
 
+// conformance: b2.diff_policy.second_look_paths
 Deno.test("an approval has to name every category, that of a sensitive task among them", async () => {
   await using bench = await BrokerBench.start({
     script: [
@@ -65,6 +67,7 @@ Deno.test("of two approvals at the same moment one counts", async () => {
   assertEquals((await bench.reaches(id)).outcome, "pushed");
 });
 
+// conformance: b2.diff_policy.blocked_paths b2.diff_policy.host_side b7.diff_policy
 Deno.test("a change that breaks the diff policy never comes to the gate, and the brief says what broke", async () => {
   await using bench = await BrokerBench.start({ config: "diff_policy:\n  blocked_paths: ['*.txt']\n" });
   const { id } = await bench.submit();
@@ -92,6 +95,7 @@ Deno.test("an agent that fails ends the task, with the agent's reason and a brie
   assert(brief.missing_evidence.includes("what the task has changed"));
 });
 
+// conformance: b2.effect.task_budget_usd
 Deno.test("a task whose budget is spent ends, and the reason names the setting", async () => {
   // 120 tokens at $100 per million are $0.012 a request.
   await using bench = await BrokerBench.start({ config: "task_budget_usd: 0.01\n" });
@@ -103,6 +107,7 @@ Deno.test("a task whose budget is spent ends, and the reason names the setting",
   assertEquals(done.spend?.usd.toFixed(4), "0.0120");
 });
 
+// conformance: b2.effect.task_max_requests b7.max_requests
 Deno.test("a task that used up its requests ends, and the reason names the setting", async () => {
   await using bench = await BrokerBench.start({ config: "task_max_requests: 1\n" });
   const { id } = await bench.submit();
@@ -119,6 +124,7 @@ Deno.test("a repository that is not there fails the task before any money is spe
   assertEquals(bench.model.asked.length, 0);
 });
 
+// conformance: b2.effect.push_fresh_branch_tries b7.collision
 Deno.test("a branch name that is taken leads to the next one, and nothing there is moved", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
@@ -141,6 +147,7 @@ Deno.test("a push that the repository refuses ends as push_failed with the repos
   assertStringIncludes(done.reason!, "no robots");
 });
 
+// conformance: b2.effect.max_concurrent_tasks
 Deno.test("two tasks run at once, the third is refused until one of them waits for a person", async () => {
   await using bench = await BrokerBench.start({
     script: [
@@ -158,6 +165,7 @@ Deno.test("two tasks run at once, the third is refused until one of them waits f
   assertEquals(bench.engine.health().pending, 2);
 });
 
+// conformance: b2.effect.approval_timeout b3.auto_denied
 Deno.test("a gate nobody answers is shut at approval_timeout, and a late approval is refused", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
@@ -172,6 +180,7 @@ Deno.test("a gate nobody answers is shut at approval_timeout, and a late approva
   assertStringIncludes(done.reason!, "approval_timeout");
 });
 
+// conformance: b2.effect.approval_timeout b3.auto_denied
 Deno.test("approval_timeout counts on while no broker runs", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });

@@ -33,6 +33,7 @@ async function withPrograms(
 const CLAUDE = `echo "$1" > ran.txt
 echo '{"type":"result","subtype":"success","total_cost_usd":0.0421}'`;
 
+// conformance: b1.keys_stay b2.ceiling.not_in_sandbox b2.effect.default_model b5.credentials
 Deno.test("an agent that is a program gets its token, the way out and its home, and no key of the vendor's", () =>
   withPrograms(
     { claude: `${CLAUDE}\n/usr/bin/env > env.txt` },
@@ -52,6 +53,7 @@ Deno.test("an agent that is a program gets its token, the way out and its home, 
     },
   ));
 
+// conformance: b2.spend.agent
 Deno.test("what an agent says it has cost is kept as its claim beside the broker's own figure", () =>
   withPrograms({ claude: CLAUDE }, {}, async (bench) => {
     const { id } = await bench.submit({ agent: "claude" });
@@ -67,6 +69,7 @@ Deno.test("an agent that exits with an error fails its task, and says with which
     assertEquals([done.outcome, done.reason], ["agent_failed", "the agent ended with code 7"]);
   }));
 
+// conformance: b2.effect.task_timeout
 Deno.test("an agent that runs longer than task_timeout is ended with everything it started", () =>
   withPrograms({ claude: "sleep 600 & sleep 600" }, { config: "task_timeout: 1s\n" }, async (bench) => {
     const { id } = await bench.submit({ agent: "agent_a" });
@@ -90,6 +93,7 @@ async function withProfile(
   });
 }
 
+// conformance: b2.profiles.setup b2.profiles.evidence b2.profiles.log b3.setting_up
 Deno.test("a profile's commands run before the agent, without a token, and the brief has their exit codes", () =>
   withProfile(
     { prepare: "echo preparing; echo made > made.txt", ready: "test -f made.txt" },
@@ -111,6 +115,7 @@ Deno.test("a profile's commands run before the agent, without a token, and the b
     },
   ));
 
+// conformance: b2.profiles.verdict b2.profiles.readiness
 Deno.test("a profile's command that fails ends the task before any money is spent", () =>
   withProfile({ prepare: "exit 3" }, `      setup: [["prepare"]]\n`, async (bench, repo, runtime) => {
     const { id } = await bench.submit({ agent: "agent_a", repo });
@@ -120,6 +125,7 @@ Deno.test("a profile's command that fails ends the task before any money is spen
     assertEquals((await bench.engine.brief(id)).setup?.commands[0]?.exit_code, 3);
   }));
 
+// conformance: b2.profiles.stage b3.setting_up
 Deno.test("ended while the profile's commands run: the command ends, and the task is cancelled", () =>
   withProfile({ prepare: "sleep 600" }, `      setup: [["prepare"]]\n`, async (bench, repo) => {
     const { id } = await bench.submit({ agent: "agent_a", repo });
@@ -182,6 +188,7 @@ Deno.test("the embedded runtime refuses what it cannot run, and names the remedy
   }
 });
 
+// conformance: b2.compat.base_url b2.compat.model
 Deno.test("agent_d without an endpoint or without a model is refused, and names the setting", async () => {
   await using bench = await BrokerBench.prepare();
   const config = (compat: string) =>

@@ -36,6 +36,7 @@ async function withGh(
 const log = () => {};
 const OPENED = `echo ${URL_OF_REPO}/pull/7`;
 
+// conformance: b1.pull_request
 Deno.test("a pull request goes from the pushed branch to the branch that the work started from, as a draft if asked", () =>
   withGh(OPENED, async ({ gh, task, called }) => {
     const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main" };

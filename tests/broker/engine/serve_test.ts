@@ -13,6 +13,7 @@ Deno.test("a second broker of one home is refused, and the first goes on", async
   assertEquals((await bench.pushed()).outcome, "pushed");
 });
 
+// conformance: b2.effect.broker.addr
 Deno.test("a start that fails leaves no lock, no port and no socket behind", async () => {
   await using bench = await BrokerBench.prepare();
   bench.configure("task_timeout: never\n");
@@ -33,6 +34,7 @@ Deno.test("a start that fails leaves no lock, no port and no socket behind", asy
   assertEquals(broker.addr, `127.0.0.1:${taken.addr.port}`);
 });
 
+// conformance: b5.credentials
 Deno.test("no key and no token of a task stands in anything that is written", async () => {
   await using bench = await BrokerBench.start();
   const done = await bench.pushed();
@@ -45,6 +47,7 @@ Deno.test("no key and no token of a task stands in anything that is written", as
   assertEquals(/taskd-[0-9a-f]{64}/.test(written), false);
 });
 
+// conformance: b2.audit_modes b2.effect.audit_root
 Deno.test("files of a task are for its owner alone", async () => {
   await using bench = await BrokerBench.start();
   await bench.pushed();
@@ -81,6 +84,7 @@ Deno.test("pruning removes what ended before, with its files, and nothing else",
   assertEquals([left, bench.engine.tasks.list().map(({ id }) => id)], [[], [waits.id]]);
 });
 
+// conformance: b2.effect.notifications b6.notification
 Deno.test("a task that comes to the gate is told of at the desktop, unless notifications are off", async () => {
   for (const config of ["", "notifications: false\n"]) {
     const folder = await Deno.makeTempDir();

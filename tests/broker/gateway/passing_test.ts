@@ -204,6 +204,7 @@ for (const { name, lane, path, body, type, answer, usd } of METERINGS) {
   });
 }
 
+// conformance: b2.compat.unmetered b8.undercount
 Deno.test("a stream for which the client asked no usage is unmetered, never $0.00", async () => {
   await using gate = await harness(pieces("text/event-stream", [sse([...chat_stream, "[DONE]"])]));
   const lease = gate.lease("vendor_b");
@@ -215,6 +216,7 @@ Deno.test("a stream for which the client asked no usage is unmetered, never $0.0
   assertEquals(gate.settled[0]?.unmetered, true);
 });
 
+// conformance: b1.agent_d_compat b2.compat.base_path b2.compat.prices b2.compat.unlisted
 Deno.test("one's own endpoint: base_path in place of /v1, prices from the settings, unlisted models unmetered", async () => {
   await using gate = await harness(json(OPENAI.chat));
   await using own = await harness(json({}), {

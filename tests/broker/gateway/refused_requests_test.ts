@@ -190,6 +190,7 @@ Deno.test("a client that sends its head or its body too slowly is thrown off", a
   assertEquals(lease.spend().requests, 0);
 });
 
+// conformance: b2.effect.task_max_requests b7.max_requests
 Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a", { max_requests: 2 });
@@ -210,6 +211,7 @@ Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () =
   assertEquals([over.status, (await over.json()).code, open.spend().requests], [429, "request_cap", 1000]);
 });
 
+// conformance: b2.effect.task_max_inflight
 Deno.test("a parallel burst admits as many as the in-flight cap says; the others are 429 with Retry-After: 1", async () => {
   const gates: ReturnType<typeof gated>[] = [];
   await using gate = await harness((response, request, seen) => {
@@ -234,6 +236,7 @@ Deno.test("a parallel burst admits as many as the in-flight cap says; the others
   assertEquals([lease.spend().in_flight, lease.spend().requests], [0, 3]);
 });
 
+// conformance: b2.effect.task_budget_usd
 Deno.test("the budget is looked at when a request begins: 402 once it is spent, and a running one goes on", async () => {
   const running = gated("text/event-stream", "");
   let answer = running.answer;
@@ -257,6 +260,7 @@ Deno.test("the budget is looked at when a request begins: 402 once it is spent, 
   assertEquals(gate.vendor.seen.length, 2);
 });
 
+// conformance: b2.effect.max_request_cost_usd
 Deno.test("a reservation keeps parallel requests inside the budget, and is freed when they end", async () => {
   const running = gated("application/json", " ");
   await using gate = await harness(running.answer);
@@ -280,6 +284,7 @@ Deno.test("a reservation keeps parallel requests inside the budget, and is freed
   assertEquals([broke.status, (await broke.json()).code], [402, "budget_exhausted"]);
 });
 
+// conformance: b2.effect.task_budget_usd
 Deno.test("a subscription has no budget, and its list-price figure is still counted", async () => {
   const source = {
     current: () => Promise.resolve({ secret: "bearer" }),

@@ -81,6 +81,7 @@ Deno.test("additions, edits, deletions, type and mode changes are told with thei
   });
 });
 
+// conformance: b2.diff_policy.host_side
 Deno.test("no attribute of the tree hides a file, its lines or its bytes", async () => {
   await factsOf({ files: { "a.js": "1\n2\n", "win.txt": "a\r\nb\r\n" } }, (work) =>
     writeFiles(work, {

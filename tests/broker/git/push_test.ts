@@ -111,6 +111,7 @@ Deno.test("a bare repository by path is pushed to as well", async () => {
   assertEquals([result.branch, await bench.remote("agent/t1")], ["agent/t1", bench.options.commit]);
 });
 
+// conformance: b2.effect.push_max_retries b2.effect.push_retry_backoff
 Deno.test("transient failures are retried after 1, 2 and 4 times the backoff", async () => {
   for (const fault of ["reset", { status: 500 }, { status: 503 }, { status: 429 }] as const) {
     await using bench = await PushBench.start();
@@ -121,6 +122,7 @@ Deno.test("transient failures are retried after 1, 2 and 4 times the backoff", a
   }
 });
 
+// conformance: b2.effect.push_max_retries
 Deno.test("a failure that outlasts the retries is the answer; 0 retries is one try", async () => {
   await using bench = await PushBench.start();
   bench.decide = ({ url }) => url.includes("git-receive-pack") ? "reset" : "pass";
@@ -149,6 +151,7 @@ Deno.test("a push that cannot be verified at first is verified later", async () 
   assertEquals([result.branch, result.attempts], ["agent/t1", 2]);
 });
 
+// conformance: b2.effect.push_fresh_branch_tries b7.collision
 Deno.test("a taken name leads to -2 and -3, and what stands under it is never moved, not even forward", async () => {
   await using bench = await PushBench.start();
   const { base_commit } = bench.options;

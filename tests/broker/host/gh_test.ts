@@ -73,6 +73,7 @@ async function failure(answer: Answer, call: (gh: Gh) => Promise<unknown>): Prom
   return await assertRejects(() => call(bench.gh), TaskdError);
 }
 
+// conformance: b1.pull_request
 Deno.test("a pull request is opened with everything pinned in the flags", async () => {
   await using bench = await GhBench.start({
     stdout: `${URL_12}\n`,
@@ -93,6 +94,7 @@ Deno.test("a pull request is opened with everything pinned in the flags", async 
   assertEquals((await bench.args()).at(-1), "--draft");
 });
 
+// conformance: b2.ci.read_only b5.code_host
 Deno.test("gh gets the operator's login and nothing that leads it elsewhere, in an empty directory", async () => {
   await using bench = await GhBench.start({ stdout: `${URL_12}\n` });
   await bench.gh.createPullRequest(PULL);
@@ -140,6 +142,7 @@ Deno.test("a pull request of another repository or host is not believed", async 
   }
 });
 
+// conformance: b2.ci.read_only b2.ci.poll_interval
 Deno.test("a view tells commit, state and checks in one read-only call", async () => {
   const rollup = [
     {

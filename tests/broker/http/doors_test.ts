@@ -330,7 +330,7 @@ const outward = Deno.networkInterfaces().find(({ family, address }) =>
   family === "IPv4" && !address.startsWith("127.")
 );
 
-// conformance: b5.admin b4.admin_unreachable
+// conformance: b5.admin b4.admin_unreachable b2.effect.broker.addr b4.admin_listener b5.addr
 Deno.test({
   name: "a peer that does not come over loopback submits tasks and finds every /admin route shut" +
     (outward === undefined ? ": ignored, this machine has no other address" : ""),

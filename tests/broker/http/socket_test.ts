@@ -23,7 +23,7 @@ function modeOf(path: string): number {
   return Deno.lstatSync(path).mode! & 0o777;
 }
 
-// conformance: b8.modes b5.admin
+// conformance: b8.modes b5.admin b2.effect.broker.socket
 Deno.test("the socket is 0600 in a folder that is 0700, also under an open umask, and gone at the end", () =>
   withRoot(async (root) => {
     const umask = Deno.umask(0);

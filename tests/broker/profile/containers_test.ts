@@ -21,6 +21,7 @@ async function pipWheel(): Promise<Uint8Array<ArrayBuffer> | undefined> {
   return success ? await Deno.readFile(new TextDecoder().decode(stdout).trim()) : undefined;
 }
 
+// conformance: b2.cache.deps
 promise("npm fills the cache in one task, and the next one installs without asking the registry", async (world) => {
   const profile = { setup: [NPM_CI], readiness: [NPM_READY] };
   const first = await world.setUp(world.registry.npmProject, profile);

@@ -4,6 +4,7 @@ import { hasSetup } from "../../../broker/profile/run_setup.ts";
 import { MAX_SETUP_LOG_BYTES } from "../../../broker/profile/setup_log.ts";
 import { makeWorld, PROXY_URL, sh, TASK_ID } from "./_setup.ts";
 
+// conformance: b2.profiles.setup b2.profiles.evidence
 Deno.test("a profile's commands run one after another, setup before readiness, each in a sandbox of its own", async () => {
   await using world = await makeWorld();
   const { evidence, passed, reason } = await world.run({
@@ -22,6 +23,7 @@ Deno.test("a profile's commands run one after another, setup before readiness, e
   assertEquals(evidence.cache, { participation: "disabled" });
 });
 
+// conformance: b2.profiles.verdict
 Deno.test("the first command that fails ends the phase, and what would have followed was not run", async () => {
   await using world = await makeWorld();
   const { evidence, passed, reason } = await world.run({
@@ -37,6 +39,7 @@ Deno.test("the first command that fails ends the phase, and what would have foll
   assertEquals([...Deno.readDirSync(world.work_dir)], []);
 });
 
+// conformance: b2.profiles.readiness
 Deno.test("a readiness command that fails keeps the agent from starting", async () => {
   await using world = await makeWorld();
   const { passed, reason } = await world.run({ setup: [sh("true")], readiness: [sh("exit 1")] });
@@ -44,6 +47,7 @@ Deno.test("a readiness command that fails keeps the agent from starting", async 
   assertMatch(reason!, /^readiness command /);
 });
 
+// conformance: b2.profiles.timeout
 Deno.test("a command that takes longer than the profile's timeout has timed out", async () => {
   await using world = await makeWorld();
   const { evidence, passed } = await world.run({ setup: [sh("sleep 600"), sh("true")], timeout: 50 });
@@ -54,6 +58,7 @@ Deno.test("a command that takes longer than the profile's timeout has timed out"
   );
 });
 
+// conformance: b2.profiles.timeout
 Deno.test("a timeout of 0 is ten minutes for each command", async () => {
   await using world = await makeWorld();
   await world.run({ setup: [sh("true")], timeout: 0 });
@@ -78,6 +83,7 @@ Deno.test("a command gets the proxy and nothing of the gateway or the host", asy
   assertEquals([spec.work_dir, spec.task_id], [world.work_dir, TASK_ID]);
 });
 
+// conformance: b2.profiles.verdict
 Deno.test("attack: output that imitates verdicts decides nothing and cannot pass for the broker's lines", async () => {
   await using world = await makeWorld();
   const fake = String.raw`\r\033[2K# passed with exit code 0 after 1s\n# passed with exit code 0 after 1s\n`;
@@ -90,6 +96,7 @@ Deno.test("attack: output that imitates verdicts decides nothing and cannot pass
   assertMatch(broker_lines[0]!, /^# failed with exit code 3 after /);
 });
 
+// conformance: b2.profiles.verdict
 Deno.test("attack: output that imitates failures does not fail a command", async () => {
   await using world = await makeWorld();
   const { passed } = await world.run({ setup: [sh("echo 'npm ERR! exit code 1'; echo FAILED >&2")] });
@@ -166,6 +173,7 @@ Deno.test("attack: a link in the log's place is replaced, not followed", async (
   assertStringIncludes(await world.log(), "| x\n");
 });
 
+// conformance: b2.profiles.log b2.audit_modes
 Deno.test("the log is 0600 and has commands, output and verdicts in order", async () => {
   await using world = await makeWorld();
   await world.run({ setup: [sh("echo out")], readiness: [["echo", "it's ready"]] });

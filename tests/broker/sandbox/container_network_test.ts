@@ -32,6 +32,7 @@ function lanAddress(): string {
   return found?.address ?? "127.0.0.1";
 }
 
+// conformance: b1.gateway_port b1.proxy_port b4.admin_unreachable b8.ports
 podmanTest("of the network a sandbox reaches the gateway and the proxy alone", async () => {
   await using test = await testRuntime(11);
   const { listen } = await test.runtime.prepare();

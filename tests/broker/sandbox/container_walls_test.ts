@@ -9,6 +9,7 @@ import { psLister } from "../../../broker/sandbox/processes.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, runIn, startIn } from "./_container.ts";
 
+// conformance: b1.sandbox b2.ceiling.not_in_sandbox
 podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see its host", async () => {
   await using test = await testRuntime(21);
   await test.runtime.prepare();

@@ -36,7 +36,7 @@ class CeilingEngine extends ScriptedEngine {
   }
 }
 
-// conformance: b2.spend.source
+// conformance: b2.spend.source b2.stats.offline b2.spend.agent b2.ceiling.display
 Deno.test("stats adds up an audit directory without a broker, and says null of the ceiling", async () => {
   await using place = await host();
   const planted = await plantAuditDirectory(place.audit_root, { tasks: 60 });

@@ -202,6 +202,7 @@ pageTest("a gate that somebody else has decided turns into what became of it", a
   await page.getByText("on the command line").waitFor();
 });
 
+// conformance: b2.spend.gate
 pageTest("the gate shows what the lease meters, as it is metered", async (pages) => {
   const { id, page } = await gate(pages);
   await page.getByText("$0.42").waitFor();
