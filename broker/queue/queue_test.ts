@@ -44,6 +44,7 @@ class Bench implements AsyncDisposable {
         },
         kill: async (id, reason) => {
           this.killed.push(id);
+          await this.until(() => this.tasks.live(id) !== undefined);
           await this.tasks.live(id)!.move({ from: "admission", to: "done", outcome: "cancelled", reason });
         },
       },
@@ -68,9 +69,11 @@ class Bench implements AsyncDisposable {
     return this.queue.list().map(({ state }) => state);
   }
 
-  /** The task of an item, once it is open for writing. */
-  task(item: number): Task | undefined {
-    return this.tasks.live(this.queue.list()[item]!.task_id ?? "");
+  /** The task of an item, once it is open for writing: what is on the disk is seen a moment before. */
+  async task(item: number): Promise<Task> {
+    const live = () => this.tasks.live(this.queue.list()[item]!.task_id ?? "");
+    await this.until(() => live() !== undefined);
+    return live()!;
   }
 
   async end(task: Task): Promise<void> {
@@ -93,7 +96,7 @@ Deno.test("items begin in their order as slots become free, and name their tasks
   for (const name of ["one", "two", "three", "four"]) await bench.add(name);
   await bench.until(() => bench.running().length === 2);
   await bench.until(() => bench.states().join() === "running,running,queued,queued");
-  await bench.end(bench.task(1)!);
+  await bench.end(await bench.task(1));
   await bench.until(() => bench.states().join() === "running,dead_letter,running,queued");
   assertEquals(bench.queue.list()[1]!.reason, "setup_failed: no such repository");
   assertEquals(bench.submitted.map(({ request }) => request.instruction), ["one", "two", "three"]);
@@ -167,7 +170,7 @@ Deno.test("an item follows its task to the gate and to its end, also over a rest
   await using bench = await new Bench().start();
   await bench.add("one");
   await bench.until(() => bench.states()[0] === "running");
-  const task = bench.task(0)!;
+  const task = await bench.task(0);
   for (const move of TO_THE_GATE) await task.move(move);
   await bench.until(() => bench.states()[0] === "awaiting_approval");
   await bench.stop();
@@ -237,8 +240,7 @@ Deno.test("a damaged item is told of, left as it is, and keeps no other from beg
 Deno.test("an item whose task is gone from the audit directory is given up, not begun again", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
-  await bench.until(() => bench.task(0) !== undefined);
-  const { id } = bench.task(0)!.record;
+  const { id } = (await bench.task(0)).record;
   await bench.stop();
   await Deno.remove(`${bench.root}/audit/${id}.jsonl`);
   await bench.start();
