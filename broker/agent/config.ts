@@ -8,6 +8,13 @@
  * @module
  */
 
+/** A database that the agent may change. */
+export interface AgentDatabase {
+  name: string;
+  /** Absolute. */
+  path: string;
+}
+
 /** What the agent needs to know. */
 export interface AgentConfig {
   /** `http://host:port` of the gateway, without a path. */
@@ -22,6 +29,8 @@ export interface AgentConfig {
   max_turns: number;
   /** Symbolic links of the work tree that were put aside, for the prompt. */
   links: number;
+  /** Copies of branches of databases; none when absent. */
+  databases?: AgentDatabase[];
 }
 
 /** The longest line of configuration, in UTF-16 units. */
@@ -60,5 +69,16 @@ export function parseConfig(line: string): AgentConfig {
     work_dir: text("work_dir"),
     max_turns: count("max_turns"),
     links: count("links"),
+    databases: databasesIn(fields.databases),
   };
+}
+
+function databasesIn(value: unknown): AgentDatabase[] {
+  if (value === undefined) return [];
+  if (!Array.isArray(value)) throw new Error("the configuration's databases are not a list");
+  return value.map((entry: unknown) => {
+    const { name, path } = typeof entry === "object" && entry !== null ? entry as Record<string, unknown> : {};
+    if (typeof name === "string" && typeof path === "string") return { name, path };
+    throw new Error("the configuration's databases lack a name or a path");
+  });
 }

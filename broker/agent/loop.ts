@@ -11,7 +11,8 @@ import type { AgentConfig } from "./config.ts";
 import { type ModelClient, ModelFailure } from "./model.ts";
 import type { AgentOutcome, Progress } from "./progress.ts";
 import { NUDGE, systemPrompt } from "./prompt.ts";
-import { callTool, MAX_ARGUMENTS_LENGTH, toolDefinitions } from "./tools.ts";
+import { callTool, MAX_ARGUMENTS_LENGTH, type ToolContext, toolDefinitions } from "./tools.ts";
+import { AgentDatabases } from "./sql_tool.ts";
 import { WorkTree } from "./work_tree.ts";
 
 /** UTF-16 units of conversation that are sent, about 100,000 tokens. */
@@ -51,7 +52,8 @@ class Conversation {
   readonly #run: AgentRun;
   readonly #tree: WorkTree;
   readonly #messages: ChatMessage[];
-  readonly #tools = toolDefinitions();
+  readonly #databases: AgentDatabases | undefined;
+  readonly #tools: unknown[];
   #silent = 0;
   #last_calls = "";
   #repeats = 0;
@@ -60,6 +62,9 @@ class Conversation {
   constructor(run: AgentRun) {
     this.#run = run;
     this.#tree = new WorkTree(run.config.work_dir);
+    const { databases = [] } = run.config;
+    if (databases.length > 0) this.#databases = new AgentDatabases(databases, run.clock);
+    this.#tools = toolDefinitions({ databases: databases.length > 0 });
     this.#messages = [
       { role: "system", content: systemPrompt(run.config) },
       { role: "user", content: `The task:\n\n${run.config.instruction}` },
@@ -86,6 +91,14 @@ class Conversation {
     this.#messages.push({ role: "user", content: NUDGE });
   }
 
+  #context(): ToolContext {
+    return {
+      tree: this.#tree,
+      clock: this.#run.clock,
+      ...(this.#databases === undefined ? {} : { databases: this.#databases }),
+    };
+  }
+
   /** Does all calls of one answer, in their order; the summary when one of them was `finish`. */
   async #doCalls({ calls, dropped_calls }: Completion): Promise<string | undefined> {
     const same = JSON.stringify(calls.map((call) => [call.name, call.arguments]));
@@ -99,7 +112,7 @@ class Conversation {
           text: "Error: you did exactly this before; do something else, or finish",
           summary: "repeated call",
         }
-        : await callTool(call.name, call.arguments, { tree: this.#tree, clock: this.#run.clock });
+        : await callTool(call.name, call.arguments, this.#context());
       this.#messages.push({ role: "tool", tool_call_id: call.id, content: answer.text });
       const { ok, summary } = answer;
       this.#run.onProgress({ type: "tool", turn: this.turn, tool: call.name.slice(0, 64), ok, summary });

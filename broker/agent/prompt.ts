@@ -7,13 +7,22 @@
 import type { AgentConfig } from "./config.ts";
 
 /** The rules; they describe what holds anyway, so that the model does not waste turns on finding out. */
-export function systemPrompt({ max_turns, links }: AgentConfig): string {
+export function systemPrompt({ max_turns, links, databases = [] }: AgentConfig): string {
   return [
     "You are a software engineer who changes one repository as the task says. Nobody answers questions: decide",
     "yourself, and say in the summary what you assumed.",
     "",
     "Rules:",
-    "- You work through the tools read, write, edit, list, search and finish, and through nothing else.",
+    `- You work through the tools read, write, edit, list, search${
+      databases.length === 0 ? "" : ", sql"
+    } and finish, and`,
+    "  through nothing else.",
+    ...(databases.length === 0 ? [] : [
+      `- The tool sql works on your own copies of these SQLite databases: ${
+        databases.map(({ name }) => name).join(", ")
+      }.`,
+      "  What you change there is shown to the person as a difference of rows, and kept when they approve it.",
+    ]),
     "- You cannot run programs: no tests, no builds, no git, no network. Never say that you ran or tested something.",
     "- Paths are relative to the work folder. Nothing outside it exists for you, and git's own folder is off limits.",
     ...(links === 0 ? [] : [`- ${links} symbolic links of the repository are out of sight and stay as they are.`]),

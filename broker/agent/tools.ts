@@ -7,6 +7,7 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import type { AgentDatabases } from "./sql_tool.ts";
 import { ToolError, type WorkTree } from "./work_tree.ts";
 
 /** The longest answer of a tool, in UTF-16 units. */
@@ -26,6 +27,8 @@ const SEARCH_MS = 5_000;
 export interface ToolContext {
   tree: WorkTree;
   clock: Clock;
+  /** Absent when the task has none. */
+  databases?: AgentDatabases;
 }
 
 /** The answer to a call. */
@@ -47,6 +50,8 @@ interface Parameter {
 
 interface Tool {
   description: string;
+  /** Only where the task has databases. */
+  needs_databases?: true;
   parameters: Readonly<Record<string, Parameter>>;
   run(args: Arguments, context: ToolContext): Promise<ToolAnswer>;
 }
@@ -140,6 +145,19 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
     },
     run: search,
   },
+  sql: {
+    description: "Run SQL on one of the task's SQLite databases; several statements are separated by semicolons. " +
+      "A transaction ends with the call.",
+    needs_databases: true,
+    parameters: {
+      database: { type: "string", description: "Name of the database" },
+      statement: { type: "string", description: "One or more statements" },
+    },
+    async run(args, { databases }) {
+      if (databases === undefined) throw new ToolError("The task has no databases");
+      return { ok: true, ...await databases.run(args.text("database"), args.text("statement")) };
+    },
+  },
   finish: {
     description: "End the task. Call it once, when the work is done or cannot be done.",
     parameters: {
@@ -152,9 +170,14 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
+/** The tools that a task has. */
+function toolNames({ databases }: { databases: boolean }): string[] {
+  return Object.keys(TOOLS).filter((name) => databases || !TOOLS[name]!.needs_databases);
+}
+
 /** The table as the `tools` of a chat completion. */
-export function toolDefinitions(): unknown[] {
-  return Object.entries(TOOLS).map(([name, { description, parameters }]) => ({
+export function toolDefinitions(has: { databases: boolean } = { databases: false }): unknown[] {
+  return toolNames(has).map((name) => [name, TOOLS[name]!] as const).map(([name, { description, parameters }]) => ({
     type: "function",
     function: {
       name,
@@ -177,7 +200,9 @@ export async function callTool(name: string, json: string, context: ToolContext)
     const tool = Object.hasOwn(TOOLS, name) ? TOOLS[name] : undefined;
     if (tool === undefined) {
       throw new ToolError(
-        `There is no tool ${JSON.stringify(name.slice(0, 64))}; use ${Object.keys(TOOLS).join(", ")}`,
+        `There is no tool ${JSON.stringify(name.slice(0, 64))}; use ${
+          toolNames({ databases: context.databases !== undefined }).join(", ")
+        }`,
       );
     }
     const answer = await tool.run(new Arguments(json, tool.parameters), context);

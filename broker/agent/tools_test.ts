@@ -80,7 +80,7 @@ Deno.test("search is bounded in matches, line length and time, and takes its tex
 });
 
 Deno.test("the model is offered the tools of the table and none that runs a program", () => {
-  assertEquals(Object.keys(TOOLS), ["read", "write", "edit", "list", "search", "finish"]);
+  assertEquals(Object.keys(TOOLS), ["read", "write", "edit", "list", "search", "sql", "finish"]);
   const [read] = toolDefinitions() as [{ function: { name: string; parameters: { required: string[] } } }];
   assertEquals([read.function.name, read.function.parameters.required], ["read", ["path"]]);
 });

@@ -1,7 +1,8 @@
 /**
  * The embedded runtime: the built-in agent in a Deno process of its own, held by Deno's permissions.
  *
- * The process may read and write the task's work folder and connect to the gateway's address and port. It has no
+ * The process may read and write the task's work folder, and the folder of its databases where it has some, and connect
+ * to the gateway's address and port. It has no
  * environment, no subprocesses, no system information, no native code, no imports but the agent's own modules, and a
  * bounded heap. Its configuration goes through its standard input, whose end is its own. It is the leader of a process
  * group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside while it runs, because
@@ -12,6 +13,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { basename } from "@std/path/basename";
+import { dirname } from "@std/path/dirname";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type OutputBudget, readLines } from "./lines.ts";
@@ -111,11 +114,12 @@ export class DenoRuntime implements SandboxRuntime {
     if (!/^[0-9a-f]{32}$/.test(spec.task_id)) throw new TaskdError("usage", `${attempted}: that is no task id`);
     const gateway = gatewayAddress(workload, attempted);
     const work_dir = await realFolder(spec.work_dir, attempted);
+    const databases = await databasesOf(workload, work_dir, attempted);
     const links = await parkLinks(work_dir);
     let child: Deno.ChildProcess;
     try {
       child = new Deno.Command(this.#options.deno_path, {
-        args: this.#args(spec, gateway),
+        args: this.#args(spec, { gateway, databases_dir: databases?.directory }),
         cwd: work_dir,
         env: this.#env(),
         clearEnv: true,
@@ -136,6 +140,7 @@ export class DenoRuntime implements SandboxRuntime {
       work_dir,
       max_turns: workload.max_turns ?? DEFAULT_MAX_TURNS,
       links: links.length,
+      ...(databases === undefined ? {} : { databases: databases.files }),
     });
     return new DenoSandbox(child, { spec, config, links, clock: this.#options.clock });
   }
@@ -172,10 +177,15 @@ export class DenoRuntime implements SandboxRuntime {
     return /^[0-9a-f]{32}$/.test(task_id) ? task_id : undefined;
   }
 
-  #args({ task_id, memory_bytes }: SandboxSpec, gateway: string): string[] {
+  #args(
+    { task_id, memory_bytes }: SandboxSpec,
+    { gateway, databases_dir }: { gateway: string; databases_dir: string | undefined },
+  ): string[] {
     const { agent_module, owner } = this.#options;
     const heap_mib = Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20)));
     const module = agent_module ?? import.meta.resolve("../agent/main.ts");
+    // The process starts in the work folder. By its name it could not be granted if that has a comma.
+    const folders = [".", ...(databases_dir === undefined ? [] : [`../${basename(databases_dir)}`])];
     return [
       "run",
       "--no-prompt",
@@ -186,9 +196,7 @@ export class DenoRuntime implements SandboxRuntime {
       "--no-check",
       ...(module.startsWith("file:") ? ["--no-remote"] : []),
       `--v8-flags=--max-old-space-size=${heap_mib}`,
-      // The work folder, where the process starts. By its name it could not be granted if that has a comma.
-      "--allow-read=.",
-      "--allow-write=.",
+      ...["read", "write"].map((kind) => `--allow-${kind}=${folders.join(",")}`),
       `--allow-net=${gateway}`,
       "--deny-env",
       "--deny-run",
@@ -297,6 +305,20 @@ function gatewayAddress({ gateway_url }: BuiltInAgentWorkload, attempted: string
     throw new TaskdError("usage", `${attempted}: the gateway's address is not http://host:port`);
   }
   return `${url.hostname}:${url.port === "" ? 80 : url.port}`;
+}
+
+/** The databases by their absolute names; their folder can only be granted where it lies beside the work folder. */
+async function databasesOf(
+  { databases }: BuiltInAgentWorkload,
+  work_dir: string,
+  attempted: string,
+): Promise<{ directory: string; files: { name: string; path: string }[] } | undefined> {
+  if (databases === undefined) return undefined;
+  const directory = await realFolder(databases.directory, attempted);
+  if (dirname(directory) !== dirname(work_dir) || basename(directory).includes(",")) {
+    throw new TaskdError("usage", `${attempted}: the databases' folder does not lie beside the work folder`);
+  }
+  return { directory, files: databases.files.map(({ name, file }) => ({ name, path: `${directory}/${file}` })) };
 }
 
 async function realFolder(path: string, attempted: string): Promise<string> {

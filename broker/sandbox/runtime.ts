@@ -24,6 +24,8 @@ export interface BuiltInAgentWorkload {
   instruction: string;
   /** Conversation turns after which it is ended; the agent's own default when absent. */
   max_turns?: number;
+  /** Databases that it may change: files of one folder, which lies beside the work folder. */
+  databases?: { directory: string; files: readonly { name: string; file: string }[] };
 }
 
 /** A program in a container image. */

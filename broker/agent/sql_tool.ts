@@ -1,0 +1,122 @@
+/**
+ * The databases of a task, for the built-in agent: SQL on copies of branches, bounded in rows, bytes, memory and time.
+ * A statement can reach nothing but its database: no other file is attached, no extension loaded, and of the pragmas
+ * only those are allowed that look or set something of the connection.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import type { AgentDatabase } from "./config.ts";
+import { serveSql, type SqlAnswer, type SqlRequest } from "./sql_worker.ts";
+import { ToolError } from "./work_tree.ts";
+
+/** Rows that one call shows. */
+export const MAX_ROWS = 200;
+/** The longest value that is shown, in UTF-16 units. */
+const MAX_VALUE_LENGTH = 1_000;
+/** The longest call, in UTF-16 units. */
+const MAX_SQL_LENGTH = 1 << 20;
+/** What SQLite may allocate. */
+const MAX_MEMORY_BYTES = 256 << 20;
+/** Milliseconds after which a call is given up. */
+const SQL_MS = 60_000;
+
+/** What came of a call, in words. */
+export interface SqlResult {
+  text: string;
+  summary: string;
+}
+
+/** The databases of one task. */
+export class AgentDatabases {
+  readonly #databases: ReadonlyMap<string, string>;
+  readonly #clock: Clock;
+  /** Those with a statement that was given up: it may hold the database's lock. */
+  readonly #stuck = new Set<string>();
+  #module: string | undefined;
+
+  /** Of files that only this process uses. */
+  constructor(databases: readonly AgentDatabase[], clock: Clock) {
+    this.#databases = new Map(databases.map(({ name, path }) => [name, path]));
+    this.#clock = clock;
+  }
+
+  /** Their names. */
+  get names(): string[] {
+    return [...this.#databases.keys()];
+  }
+
+  /**
+   * Runs statements.
+   *
+   * @throws {ToolError} What is wrong with them, for the model.
+   */
+  async run(name: string, sql: string): Promise<SqlResult> {
+    const path = this.#databases.get(name);
+    if (path === undefined) {
+      throw new ToolError(
+        `There is no database ${JSON.stringify(name.slice(0, 64))}; use ${
+          this.names.join(", ") || "none, there is none"
+        }`,
+      );
+    }
+    if (sql.length > MAX_SQL_LENGTH) throw new ToolError(`The SQL has more than ${MAX_SQL_LENGTH} characters`);
+    if (sql.includes("\0")) throw new ToolError("The SQL has a NUL character");
+    if (this.#stuck.has(name)) {
+      throw new ToolError(`The database ${name} is still busy with a statement that took too long; do without it`);
+    }
+    const answer = await this.#ask(name, {
+      path,
+      sql,
+      max_rows: MAX_ROWS,
+      max_value_length: MAX_VALUE_LENGTH,
+      max_memory_bytes: MAX_MEMORY_BYTES,
+    });
+    if (!answer.ok) {
+      const before = answer.done === 0 ? "" : `; the ${answer.done} statements before it are done`;
+      throw new ToolError(`SQLite says: ${answer.message}${before}`);
+    }
+    return inWords(name, answer);
+  }
+
+  async #ask(name: string, request: SqlRequest): Promise<SqlAnswer> {
+    const worker = new Worker(this.#url(), { type: "module" });
+    const over = new AbortController();
+    const { promise, resolve } = Promise.withResolvers<SqlAnswer>();
+    worker.onmessage = ({ data }: MessageEvent<SqlAnswer>) => resolve(data);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      resolve({ ok: false, message: event.message, done: 0 });
+    };
+    const late = this.#clock.sleep(SQL_MS, over.signal).then(
+      () => {
+        this.#stuck.add(name);
+        resolve({ ok: false, message: `it did not end within ${SQL_MS / 1_000} seconds`, done: 0 });
+      },
+      () => {},
+    );
+    worker.postMessage(request);
+    const answer = await promise;
+    over.abort();
+    await late;
+    worker.terminate();
+    return answer;
+  }
+
+  #url(): string {
+    const source = `import * as sqlite from "node:sqlite"; (${serveSql})(globalThis, sqlite);`;
+    return this.#module ??= URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  }
+}
+
+function inWords(name: string, { statements, changes, rows }: SqlAnswer & { ok: true }): SqlResult {
+  const did = statements === 1 ? "1 statement" : `${statements} statements`;
+  const changed = `${did}, ${changes} rows changed`;
+  if (rows === undefined) return { text: `done: ${changed}`, summary: `${name}: ${changed}` };
+  const { columns, values, more } = rows;
+  const lines = [columns.join(" | "), ...values.map((row) => row.join(" | "))];
+  if (more) lines.push(`(only the first ${values.length} rows are shown)`);
+  const found = `${values.length}${more ? " or more" : ""} rows`;
+  return { text: [found, ...lines].join("\n"), summary: `${name}: ${changes > 0 ? `${changed}, ` : ""}${found}` };
+}

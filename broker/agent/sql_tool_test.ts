@@ -1,0 +1,126 @@
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { AgentDatabases } from "./sql_tool.ts";
+import { ToolError } from "./work_tree.ts";
+
+class Bench implements Disposable {
+  readonly directory = Deno.realPathSync(Deno.makeTempDirSync());
+  readonly path = `${this.directory}/shop.db`;
+  readonly clock = new VirtualClock();
+  readonly databases = new AgentDatabases([{ name: "shop", path: this.path }], this.clock);
+
+  constructor() {
+    this.query("CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT UNIQUE); INSERT INTO items VALUES (1, 'tea')");
+  }
+
+  query(sql: string): unknown {
+    const db = new DatabaseSync(this.path);
+    try {
+      if (sql.startsWith("SELECT")) return db.prepare(sql).get();
+      return db.exec(sql);
+    } finally {
+      db.close();
+    }
+  }
+
+  async says(sql: string): Promise<string> {
+    return (await this.databases.run("shop", sql)).text;
+  }
+
+  async refuses(sql: string, with_text: string): Promise<void> {
+    const error = await assertRejects(() => this.databases.run("shop", sql), ToolError);
+    assertStringIncludes(error.message, with_text);
+  }
+
+  files(): string[] {
+    return [...Deno.readDirSync(this.directory)].map(({ name }) => name).sort();
+  }
+
+  [Symbol.dispose](): void {
+    Deno.removeSync(this.directory, { recursive: true });
+  }
+}
+
+Deno.test("sql runs every statement of a call in turn and shows the rows of the last", async () => {
+  using bench = new Bench();
+  const sql =
+    "/* first */ INSERT INTO items VALUES (2, 'café'); -- then\n;; SELECT id, name, x'00ff' AS b FROM items; --";
+  assertEquals(
+    await bench.says(sql),
+    "2 rows\nid | name | b\n1 | \"tea\" | x'00ff'\n2 | \"café\" | x'00ff'",
+  );
+  assertEquals(await bench.says("UPDATE items SET name = upper(name)"), "done: 1 statement, 2 rows changed");
+  assertStringIncludes(await bench.says("PRAGMA table_info(items)"), '"name" | "TEXT"');
+  assertStringIncludes(await bench.says("DELETE FROM items WHERE id = 2 RETURNING id"), "1 rows\nid\n2");
+  assertEquals(await bench.says(" /* nothing */ ;"), "done: 0 statements, 0 rows changed");
+  assertEquals(bench.files(), ["shop.db"]);
+});
+
+Deno.test("sql tells what SQLite says, also of a statement that answers rows", async () => {
+  using bench = new Bench();
+  await bench.refuses("SELECT * FROM absent", "no such table: absent");
+  await bench.refuses("INSERT INTO items VALUES (3, 'tea') RETURNING id", "UNIQUE constraint failed");
+  await bench.refuses("DELETE FROM items; SELEC", 'near "SELEC": syntax error; the 1 statements before it are done');
+  await assertRejects(() => bench.databases.run("other", "SELECT 1"), ToolError, "use shop");
+});
+
+Deno.test("sql rolls back what a call leaves open, and says so", async () => {
+  using bench = new Bench();
+  await bench.refuses("BEGIN; DELETE FROM items", "a transaction was left open and is rolled back");
+  assertStringIncludes(await bench.says("SELECT count(*) FROM items"), "1");
+  await bench.says("BEGIN; DELETE FROM items; COMMIT");
+  assertStringIncludes(await bench.says("SELECT count(*) AS n FROM items"), "n\n0");
+});
+
+Deno.test("sql reaches no other file and damages no schema", async () => {
+  using bench = new Bench();
+  const other = `${bench.directory}/other.db`;
+  for (
+    const sql of [
+      `ATTACH '${other}' AS other`,
+      `VACUUM INTO '${other}'`,
+      "SELECT load_extension('/lib/x.so')",
+      "PRAGMA writable_schema = ON",
+      "PRAGMA temp_store_directory = '/'",
+      "PRAGMA journal_mode = OFF",
+      "PRAGMA main.hard_heap_limit = 0",
+      "SELECT * FROM pragma_writable_schema",
+    ]
+  ) await assertRejects(() => bench.databases.run("shop", sql), ToolError, "SQLite says", sql);
+  assertEquals(bench.files(), ["shop.db"]);
+});
+
+Deno.test("sql shows a bounded part of a large answer and takes bounded memory", async () => {
+  using bench = new Bench();
+  const many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) SELECT x FROM c";
+  const text = await bench.says(many);
+  assertStringIncludes(text, "only the first 200 rows are shown");
+  assertStringIncludes(await bench.says("SELECT zeroblob(100000) AS b"), "[cut: 200000 in all]");
+  await bench.refuses("SELECT zeroblob(900000000) || 'x'", "out of memory");
+});
+
+Deno.test("a statement that never ends is given up, and its database is not used again", async () => {
+  // In a process of its own, since the thread that is left behind ends only with its process.
+  const code = `
+    import { AgentDatabases } from ${JSON.stringify(import.meta.resolve("./sql_tool.ts"))};
+    let wake;
+    const clock = { now: () => 0, monotonic: () => 0, sleep: () => new Promise((resolve) => wake = resolve) };
+    const databases = new AgentDatabases([{ name: "shop", path: Deno.args[0] }], clock);
+    const endless = databases.run("shop", "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c");
+    wake();
+    await endless.catch((error) => console.log(error.message));
+    await databases.run("shop", "SELECT 1").catch((error) => console.log(error.message));
+    Deno.exit(0);`;
+  using bench = new Bench();
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["eval", "--no-lock", code, bench.path],
+    stdout: "piped",
+    stderr: "inherit",
+  }).output();
+  assertEquals(
+    new TextDecoder().decode(stdout),
+    "SQLite says: it did not end within 60 seconds\n" +
+      "The database shop is still busy with a statement that took too long; do without it\n",
+  );
+});
