@@ -54,6 +54,8 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
     ...url.transport === "ssh" ? ["SSH_AUTH_SOCK"] as const : TOKEN_VARIABLES,
   ]);
   if (url.transport === "ssh") return { env: { ...env, GIT_SSH_COMMAND: SSH }, config: [], secrets: [] };
+  // Not every build of git's HTTP reads the trust store's usual name: one with GnuTLS does not.
+  if (env.SSL_CERT_FILE !== undefined) env.GIT_SSL_CAINFO = env.SSL_CERT_FILE;
   const helper = gh_path === undefined
     ? []
     : [`credential.${url.transport}://${url.host}.helper=!${shellQuoted(gh_path)} auth git-credential`];

@@ -27,6 +27,14 @@ Deno.test("https gets tokens and gh, ssh gets its agent, and neither gets the ot
   assertEquals(ssh.config, []);
 });
 
+Deno.test("a trust store of the operator's goes to every build of git, and only for https", () => {
+  const env = { SSL_CERT_FILE: "/etc/ours.pem", GIT_SSL_CAINFO: "/elsewhere.pem" };
+  const https = operatorCredentials(parseRepo("https://git.example/a/b"), { env });
+  assertEquals(https.env, { SSL_CERT_FILE: "/etc/ours.pem", GIT_SSL_CAINFO: "/etc/ours.pem" });
+  const ssh = operatorCredentials(parseRepo("git@git.example:a/b"), { env });
+  assertEquals(ssh.env.GIT_SSL_CAINFO, undefined);
+});
+
 Deno.test("a local repository gets none, and https without gh no helper", () => {
   assertEquals(operatorCredentials(parseRepo("/srv/app.git"), { env: ENV }), { env: {}, config: [], secrets: [] });
   assertEquals(operatorCredentials(parseRepo("https://h.example/a/b"), { env: {} }), {

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { psLister } from "../../../broker/sandbox/processes.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
-import { BrokerBench, oneChange, silentServer } from "./_bench.ts";
+import { BrokerBench, oneChange, silentServer } from "./bench.ts";
 
 Deno.test("ended while it is cloned: the task is cancelled and git runs no more", async () => {
   using silent = silentServer();

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { hasCode, TaskdError } from "../../../lib/errors.ts";
-import { BrokerBench, ONE_CHANGE } from "./_bench.ts";
+import { BrokerBench, ONE_CHANGE } from "./bench.ts";
 
 async function refused(bench: BrokerBench): Promise<TaskdError> {
   const error = await assertRejects(() => bench.submit(), TaskdError);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
-import { BrokerBench } from "./_bench.ts";
+import { BrokerBench } from "./bench.ts";
 
 /** A part of the address of a network that no other test has. */
 const NET = 77;

@@ -4,7 +4,7 @@ import { psLister } from "../../../broker/sandbox/processes.ts";
 import type { SubmitRequest } from "../../../broker/api/wire.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { serveGit } from "../git/git_server.ts";
-import { type BenchOptions, BrokerBench, silentServer, until } from "./_bench.ts";
+import { type BenchOptions, BrokerBench, silentServer, until } from "./bench.ts";
 
 /** A broker in a process of its own. */
 class BrokerProcess implements AsyncDisposable {

@@ -3,7 +3,7 @@ import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { plainGit } from "../git/bench.ts";
-import { BrokerBench, oneChange } from "./_bench.ts";
+import { BrokerBench, oneChange } from "./bench.ts";
 
 /** The refusal of a call. */
 async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {

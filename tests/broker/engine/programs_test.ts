@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
-import { type BenchOptions, BrokerBench } from "./_bench.ts";
-import { ProcessRuntime } from "./_process_runtime.ts";
+import { type BenchOptions, BrokerBench } from "./bench.ts";
+import { ProcessRuntime } from "./process_runtime.ts";
 
 /** A broker whose sandboxes run these shell scripts. */
 async function withPrograms(

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { InvalidConfig } from "../../../broker/settings/invalid.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import type { PendingTask } from "../../../broker/api/wire.ts";
-import { BrokerBench, ENDPOINT_KEY, until } from "./_bench.ts";
+import { BrokerBench, ENDPOINT_KEY, until } from "./bench.ts";
 
 Deno.test("a second broker of one home is refused, and the first goes on", async () => {
   await using bench = await BrokerBench.start();

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { plainGit } from "../git/bench.ts";
-import { BrokerBench } from "./_bench.ts";
+import { BrokerBench } from "./bench.ts";
 
 // conformance: b1.gate b1.agent_d_compat
 Deno.test("a task is cloned, worked on, approved and pushed, and what is pushed is what was approved", async () => {

@@ -5,6 +5,7 @@
  */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 
 /** What happens to a request. `lose_answer` lets it through and cuts the connection before the answer. */
@@ -20,7 +21,7 @@ export interface GitRequest {
 
 /** A server. */
 export interface GitServer extends AsyncDisposable {
-  /** `http://127.0.0.1:port`. */
+  /** `http://127.0.0.1:port`; with a certificate, `https://localhost:port`. */
   origin: string;
   requests: GitRequest[];
 }
@@ -29,16 +30,18 @@ export interface GitServer extends AsyncDisposable {
 export async function serveGit(
   root: string,
   decide: (request: GitRequest) => Fault = () => "pass",
+  tls?: { cert: string; key: string },
 ): Promise<GitServer> {
   const requests: GitRequest[] = [];
-  const server = createServer((request, response) => {
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
     const seen = { method: request.method!, url: request.url!, authorization: request.headers.authorization };
     requests.push(seen);
     void answer(root, request, response, decide(seen)).catch(() => request.socket.destroy());
-  });
+  };
+  const server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    origin: `${tls === undefined ? "http://127.0.0.1" : "https://localhost"}:${(server.address() as AddressInfo).port}`,
     requests,
     [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {

@@ -1,0 +1,143 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { plainGit } from "../git/bench.ts";
+import { LOGIN } from "./_code_host.ts";
+import { withCodeHost } from "./_hosted.ts";
+
+Deno.test("a change goes over https with the operator's login, and gets a pull request in the repository it was asked for", () =>
+  withCodeHost({}, async ({ bench, host, through }) => {
+    const done = await through();
+    assertEquals(done.outcome, "pushed", done.reason);
+    assertEquals((await bench.branches()).get(`agent/${done.id}`), done.pushed?.commit);
+    assertEquals(done.pushed?.pull_request, `${host.repo}/pull/1`);
+    const [create, ...more] = await host.calls("pr", "create");
+    assertEquals(more, []);
+    assertEquals(create!.args, [
+      "pr",
+      "create",
+      `--repo=${host.name}/acme/app`,
+      `--head=agent/${done.id}`,
+      "--base=main",
+      "--title=Say hello",
+      "--body-file=-",
+    ]);
+    assertStringIncludes(create!.stdin, done.id);
+  }));
+
+Deno.test("GH_HOST and GH_REPO of the operator's shell reach neither gh nor git, and gh runs in an empty directory", () =>
+  withCodeHost({ env: { VENDORA_API_KEY: "sk-vendor-a-0123456789" } }, async ({ host, through }) => {
+    assertEquals((await through()).outcome, "pushed");
+    const calls = await host.calls();
+    assert(calls.some(({ args }) => args[1] === "git-credential"));
+    for (const { args, env } of calls) {
+      assertEquals([env.GH_HOST, env.GH_REPO], [undefined, undefined], args.join(" "));
+      assertEquals(Object.keys(env).filter((name) => /_KEY$|SSH_AUTH|TASKD/.test(name)), [], args.join(" "));
+    }
+    for (const { cwd, env } of await host.calls("pr")) {
+      assertEquals([cwd, env.GH_TOKEN, env.GH_PROMPT_DISABLED], [[], LOGIN, "1"]);
+    }
+  }));
+
+Deno.test("a sensitive change wants its word at the gate, and a draft is opened as one", () =>
+  withCodeHost({}, async ({ bench, host, submit, approve }) => {
+    const { id } = await submit({ draft: true, sensitive: true });
+    const { gate } = await bench.reaches(id, "awaiting_approval");
+    assertEquals(gate?.second_look, ["sensitive"]);
+    assertEquals((await approve(id)).outcome, "pushed");
+    const [create] = await host.calls("pr", "create");
+    assert(create!.args.includes("--draft"));
+  }));
+
+Deno.test("the login of the code host stands in nothing that is written, shown or asked of the model", () =>
+  withCodeHost({}, async ({ bench, through }) => {
+    const { id } = await through();
+    const seen = [
+      await bench.written(),
+      JSON.stringify(bench.engine.view(id)),
+      JSON.stringify(await bench.engine.brief(id)),
+      JSON.stringify(bench.model.asked),
+    ].join("\n");
+    assertEquals(seen.includes(LOGIN), false);
+    assertEquals(seen.includes(btoa(`x-access-token:${LOGIN}`)), false);
+  }));
+
+Deno.test("a push that a hook of the code host declines fails with the hook's words, without its escapes, and once", () =>
+  withCodeHost({}, async ({ bench, host, through }) => {
+    const hook = "#!/bin/bash\nprintf 'no \\033[31msecrets\\033[0m here\\n' >&2\nexit 1\n";
+    await Deno.writeTextFile(`${bench.git.origin}/hooks/pre-receive`, hook, { mode: 0o755 });
+    const done = await through();
+    assertEquals(done.outcome, "push_failed");
+    assertStringIncludes(done.reason!, "no \\x1b[31msecrets\\x1b[0m here");
+    assertStringIncludes(done.reason!, "A hook or rule of the code host refuses this change");
+    assertEquals([host.pushes, (await host.calls("pr")).length], [1, 0]);
+    assertEquals(bench.staged(), []);
+  }));
+
+Deno.test("a branch that has the name already is left as it is, and the next name is taken", () =>
+  withCodeHost({}, async ({ bench, host, submit, approve }) => {
+    const { id } = await submit();
+    await bench.reaches(id, "awaiting_approval");
+    const main = await plainGit(bench.git.origin, "rev-parse", "main");
+    await plainGit(bench.git.origin, "branch", `agent/${id}`, main);
+    const done = await approve(id);
+    assertEquals([done.outcome, done.pushed?.branch, done.reason], [
+      "pushed",
+      `agent/${id}-2`,
+      `pushed to agent/${id}-2`,
+    ]);
+    assertEquals((await bench.branches()).get(`agent/${id}`), main);
+    const [create] = await host.calls("pr", "create");
+    assert(create!.args.includes(`--head=agent/${id}-2`));
+  }));
+
+Deno.test("when every name is taken the task says so and what to do, and moves nothing", () =>
+  withCodeHost({ config: "push_fresh_branch_tries: 1\n" }, async ({ bench, host, submit, approve }) => {
+    const { id } = await submit();
+    await bench.reaches(id, "awaiting_approval");
+    await plainGit(bench.git.origin, "branch", `agent/${id}`, "main");
+    await plainGit(bench.git.origin, "branch", `agent/${id}-2`, "main");
+    const before = await bench.branches();
+    const done = await approve(id);
+    assertEquals(done.outcome, "push_failed");
+    assertStringIncludes(done.reason!, "every branch name is taken");
+    assertStringIncludes(done.reason!, "push_fresh_branch_tries");
+    assertEquals(await bench.branches(), before);
+    assertEquals(await host.calls("pr"), []);
+  }));
+
+Deno.test("a login that expired while the task waited fails the push with one reason, which names the way out and no login", () =>
+  withCodeHost({}, async ({ bench, host, submit, approve }) => {
+    const { id } = await submit();
+    await bench.reaches(id, "awaiting_approval");
+    host.login = "gho_the_new_one_that_nobody_has";
+    const done = await approve(id);
+    assertEquals(done.outcome, "push_failed");
+    assertStringIncludes(done.reason!, "the code host refused the credentials");
+    assertStringIncludes(done.reason!, "gh auth login");
+    assertEquals(done.reason!.includes(LOGIN), false);
+    assertEquals([host.pushes, (await bench.branches()).size], [0, 1]);
+    assertEquals(done.push_attempts.length, 1);
+  }));
+
+Deno.test("a code host that goes away for a moment is tried again, and its pull request is opened once", () =>
+  withCodeHost({}, async ({ bench, host, submit, approve }) => {
+    const { id } = await submit();
+    await bench.reaches(id, "awaiting_approval");
+    let failures = 2;
+    host.decide = () => failures-- > 0 ? { status: 503 } : "pass";
+    const done = await approve(id);
+    assertEquals([done.outcome, done.pushed?.branch], ["pushed", `agent/${id}`], done.reason);
+    assertEquals((await host.calls("pr", "create")).length, 1);
+  }));
+
+Deno.test("a pull request that gh refuses leaves the change pushed, and the task says why there is none", () =>
+  withCodeHost({}, async ({ bench, host, through }) => {
+    await host.creates({
+      code: 1,
+      stderr:
+        "pull request create failed: GraphQL: Resource not accessible by personal access token (createPullRequest)\n",
+    });
+    const done = await through();
+    assertEquals([done.outcome, done.pushed?.pull_request], ["pushed", undefined]);
+    assertStringIncludes(await bench.written(), "no pull request was opened for");
+    assertEquals((await bench.branches()).has(`agent/${done.id}`), true);
+  }));
