@@ -16,6 +16,7 @@ export const MAX_TRACE_BYTES = 67_108_864;
 
 const CHUNK_BYTES = 65_536;
 const NEWLINE = 0x0a;
+const NOTHING = new Uint8Array();
 
 /** The end of a trace. */
 export interface TraceHead {
@@ -79,13 +80,15 @@ export function* scanTrace(
   after: TraceHead = EMPTY_HEAD,
   limits: { end?: number } = {},
 ): Generator<TraceLine, TornTail> {
-  const end = Math.min(limits.end ?? Infinity, MAX_TRACE_BYTES);
   using file = openForReading(path);
+  // Up to where it ended when it was opened: whoever waits for more opens it again.
+  const { size } = file.statSync();
+  const end = Math.min(limits.end ?? size, MAX_TRACE_BYTES);
   let head = after;
-  let pending: Uint8Array = new Uint8Array();
+  let pending: Uint8Array = NOTHING;
   let at = after.bytes;
   // Most traces are smaller than a chunk, and a survey reads very many.
-  const chunk = new Uint8Array(Math.min(CHUNK_BYTES, Math.max(1, file.statSync().size - at)));
+  const chunk = new Uint8Array(Math.min(CHUNK_BYTES, Math.max(1, size - at)));
   if (at > 0) file.seekSync(at, Deno.SeekMode.Start);
   while (at < end) {
     const count = readSome(file, chunk.subarray(0, Math.min(chunk.length, end - at)), path);
@@ -94,18 +97,19 @@ export function* scanTrace(
     let from = 0;
     for (let to = chunk.indexOf(NEWLINE); to >= 0 && to < count; to = chunk.indexOf(NEWLINE, from)) {
       const line = joined(pending, chunk.subarray(from, to + 1));
-      pending = new Uint8Array();
+      pending = NOTHING;
       from = to + 1;
       const next = follow(path, head, line);
       head = next.head;
       yield next;
     }
-    pending = joined(pending, chunk.subarray(from, count));
+    // The chunk is read into again: what is left of it is kept as a copy.
+    if (from < count) pending = joined(pending, chunk.slice(from, count));
     if (pending.length > MAX_LINE_BYTES) {
       throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: "the line does not end" });
     }
   }
-  if (limits.end === undefined && file.statSync().size > MAX_TRACE_BYTES) {
+  if (limits.end === undefined && size > MAX_TRACE_BYTES) {
     throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: `over ${MAX_TRACE_BYTES} bytes` });
   }
   return { bytes: pending.length };
@@ -129,7 +133,7 @@ function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
 }
 
 function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
-  if (a.length === 0) return b.slice();
+  if (a.length === 0) return b;
   const whole = new Uint8Array(a.length + b.length);
   whole.set(a);
   whole.set(b, a.length);

@@ -130,6 +130,17 @@ Deno.test("scanTrace() goes on after a row, and stops where it is told", () =>
     assertEquals(rest, [all[3]!]);
   }));
 
+Deno.test("rows that lie across the reader's pieces, and one larger than them, read back as they were", () =>
+  withRoot((root) => {
+    const outputs = Array.from({ length: 40 }, (_, index): TaskEvent => {
+      // Six bytes for each character: the last is larger than what is read at once.
+      const text = (index === 39 ? "\u0007" : "é").repeat(index === 39 ? MAX_OUTPUT_CHARS : 97 * index);
+      return { type: "output", channel: "stdout", text };
+    });
+    const planted = plantTrace(root, [...EVENTS, ...outputs]);
+    assertEquals([...scanTrace(tracePath(root, ID))].map(({ row }) => row), planted.map(({ row }) => row));
+  }));
+
 Deno.test("hostile output is bounded, harmless on a terminal, and reads back as it was", () => {
   const hostile = '\u001b[2J\u202e\u0000\r\n\u2028{"type":"stage"}\ud800';
   const [, row] = encodeAll([EVENTS[0]!, { type: "output", channel: "stdout", text: hostile }]);
