@@ -17,6 +17,8 @@ import { EXIT_OK } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import type { Io } from "./io.ts";
 import { processIo } from "./run.ts";
+import { needPodman } from "./demo/podman.ts";
+import { findSqlProgram } from "./demo/sql_client.ts";
 import { formatMs, Narrator, type Step } from "./demo/narrator.ts";
 import type { DemoRuntime } from "./demo/broker_home.ts";
 import { type CodeFacts, tellCodeStory } from "./demo/code_story.ts";
@@ -62,11 +64,13 @@ export async function runDemo(
   const dir = await Deno.makeTempDir({ prefix: "taskd-demo-" });
   try {
     narrator.say(`An agent, a shop and two crashes; in ${dir}${options.keep ? "" : ", removed at the end"}`);
+    if (runtime === "podman") await needPodman();
     const common = { narrator, signal: io.signal };
+    const program = await findSqlProgram(io.signal);
     narrator.chapter("Code: an agent fixes a program, and a person decides what leaves");
     const code = await tellCodeStory({ ...common, dir: await folder(dir, "code"), runtime, colour });
     narrator.chapter("Data: three migrations on branches of one database");
-    const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb });
+    const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb, program });
     const facts = { code, data };
     const duration_ms = performance.now() - start;
     narrator.say(

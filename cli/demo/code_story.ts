@@ -12,10 +12,14 @@ import type { TaskView } from "../../broker/api/wire.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, PRICES } from "./broker_home.ts";
+import type { Progress } from "../../broker/agent/progress.ts";
+import { parseProgress } from "../../broker/agent/progress_reader.ts";
+import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
+import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, NETWORK, PRICES } from "./broker_home.ts";
 import { BrokerProcess } from "./broker_process.ts";
 import { claim } from "./claim.ts";
 import type { Narrator } from "./narrator.ts";
+import { removeNetwork } from "./podman.ts";
 import { Repository } from "./repository.ts";
 import { ScriptedModel } from "./scripted_model.ts";
 import { EXTEND, FIX, scriptsFor } from "./scripts.ts";
@@ -62,6 +66,8 @@ export interface CodeStoryOptions {
 /** Tells it. Everything it starts has ended when the promise settles. */
 export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFacts> {
   const { dir, narrator, runtime, signal } = options;
+  await using cleanup = new AsyncDisposableStack();
+  if (runtime === "podman") cleanup.defer(() => removeNetwork(NETWORK));
   const repository = await narrator.step(
     "Make a repository",
     () => Repository.make(dir, signal),
@@ -70,9 +76,13 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
   const test = await narrator.step("Run its test", () => repository.test("main"), ({ says }) => says);
   claim(!test.passed, "the test fails before");
   const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
-  await using model = ScriptedModel.start(scriptsFor(runtime));
+  let running: RunningProcess[] = [];
+  await using model = ScriptedModel.start(scriptsFor(runtime), async () => {
+    running = await psLister()();
+  });
   const home = await BrokerHome.make({ dir, runtime, model_url: model.url, api_key, signal });
-  await using story = new CodeStory(options, { home, repository, model, api_key });
+  const agentOf = (id: string) => running.find(({ command_line }) => command_line.endsWith(`:${id}`));
+  await using story = new CodeStory(options, { home, repository, model, api_key, agentOf });
   return { runtime, ...await story.tell(test.says) };
 }
 
@@ -82,17 +92,21 @@ interface Parts {
   model: ScriptedModel;
   /** The model's key, which only the broker may have. */
   api_key: string;
+  /** The process of a task's agent, as it was when it asked the model first. */
+  agentOf: (task_id: string) => RunningProcess | undefined;
 }
 
 class CodeStory implements AsyncDisposable {
   readonly #narrator: Narrator;
+  readonly #runtime: DemoRuntime;
   readonly #colour: boolean;
   readonly #signal: AbortSignal;
   readonly #parts: Parts;
   #broker: BrokerProcess | undefined;
 
-  constructor({ narrator, colour, signal }: CodeStoryOptions, parts: Parts) {
+  constructor({ narrator, runtime, colour, signal }: CodeStoryOptions, parts: Parts) {
     this.#narrator = narrator;
+    this.#runtime = runtime;
     this.#colour = colour;
     this.#signal = signal;
     this.#parts = parts;
@@ -100,6 +114,7 @@ class CodeStory implements AsyncDisposable {
 
   async tell(before: string): Promise<Omit<CodeFacts, "runtime">> {
     await this.#start("Start the broker");
+    this.#narrator.detail(`a task may spend $${BUDGET_USD.toFixed(2)} and may not touch ${BLOCKED_PATHS}`);
     const { id, refused } = await this.#work();
     const { waiting, approve } = await this.#review(id);
     const rows = await this.#crash(waiting);
@@ -136,15 +151,17 @@ class CodeStory implements AsyncDisposable {
       async () => JSON.parse(await home.run(words)) as { id: string },
       ({ id }) => `taskd submit billing.git "${FIX.slice(0, 36)}..." is task ${id.slice(0, SHORT)}`,
     );
-    const refused = await this.#narrator.step("An agent works on it", () => this.#watch(id), (found) => {
-      return `to the gate; ${found.length} attempt${found.length === 1 ? "" : "s"} refused`;
+    const refused = await this.#narrator.step("It comes to the gate", () => this.#watch(id), (found) => {
+      return `and waits there for a person; ${found.length} attempt${found.length === 1 ? " was" : "s were"} refused`;
     });
-    claim(refused.length > 0, "the agent was kept from what it must not read");
+    claim(refused.length > 0, "the agent was kept from what it must not reach");
+    this.#narrator.detail(this.#confinement(id), "good");
     claim(
       model.asked.every(({ authorization }) => authorization === `Bearer ${api_key}`),
       "the gateway puts the key in",
     );
     claim(!model.asked.some(({ body }) => body.includes(api_key)), "the agent never saw the key");
+    this.#narrator.detail("the model was asked with the API key, and the agent never had it", "good");
     return { id, refused };
   }
 
@@ -152,21 +169,36 @@ class CodeStory implements AsyncDisposable {
   async #watch(id: string): Promise<string[]> {
     const refused: string[] = [];
     let spent = "";
-    for await (const event of this.#client.events(id)) {
-      if (event.event === "spend") spent = `, spent $${event.data.usd.toFixed(4)} in ${event.data.requests} requests`;
-      if (event.event === "output") {
-        const text = sanitizeLine(event.data.text);
-        const isRefused = text.includes("refused");
-        if (isRefused) refused.push(text);
-        this.#narrator.detail(text, isRefused ? "bad" : undefined);
+    for await (const { event, data } of this.#client.events(id)) {
+      if (event === "spend") spent = `$${data.usd.toFixed(4)}`;
+      if (event === "output") {
+        const row = parseProgress(data.text);
+        const line = row === undefined ? plain(data.text) : worded(row);
+        const isRefused = row?.type === "tool" && !row.ok;
+        if (isRefused) refused.push(line);
+        if (line !== "") this.#narrator.detail(`${spent.padEnd(10)}${line}`, isRefused ? "bad" : "faint");
       }
-      if (event.event === "stage") {
-        this.#narrator.detail(`${event.data.stage}${spent}`, "plain");
-        if (event.data.stage === "awaiting_approval") return refused;
+      if (event === "stage") {
+        this.#narrator.detail(data.stage, "plain");
+        if (data.stage === "awaiting_approval") break;
       }
-      claim(event.event !== "result", `the task waits for a person: ${JSON.stringify(event.data)}`);
+      claim(event !== "result", `the task waits for a person: ${JSON.stringify(data)}`);
     }
-    return refused;
+    const { refused_egress } = await this.#client.task(id);
+    for (const { target, reason } of refused_egress) {
+      this.#narrator.detail(`the egress proxy refused ${sanitizeLine(`${target}: ${reason}`)}`, "bad");
+    }
+    return [...refused, ...refused_egress.map(({ target, reason }) => `${target}: ${reason}`)];
+  }
+
+  /** What the agent could reach at all, as its process ran. */
+  #confinement(id: string): string {
+    if (this.#runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
+    const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-\S+/g) ?? [];
+    const [files, writes, net, ...more] = granted;
+    claim(files === "--allow-read=." && writes === "--allow-write=.", `it has its work folder: ${granted}`);
+    claim(/^--allow-net=127\.0\.0\.1:\d+$/.test(net ?? "") && more.length === 0, `it reaches the gateway: ${granted}`);
+    return `its process had its work folder and ${net!.slice("--allow-net=".length)}, the gateway, and nothing else`;
   }
 
   /** Shows what a person is shown; answers the task, and the command that approves exactly this. */
@@ -213,7 +245,7 @@ class CodeStory implements AsyncDisposable {
     const refused_approvals = await this.#narrator.step("Approve without reading", async () => [
       await this.#refusal(id, { diff_sha256: "0".repeat(64), acknowledge: second_look }),
       await this.#refusal(id, { diff_sha256, acknowledge: [] }),
-    ], (codes) => `refused: ${codes.join(", ")}`);
+    ], (codes) => `refused: ${codes.join("; ")}`);
     const pushed = await this.#narrator.step(
       "Approve what was read",
       async () => {
@@ -233,8 +265,8 @@ class CodeStory implements AsyncDisposable {
     try {
       await this.#client.approve(id, request);
     } catch (error) {
-      if (hasCode(error, "stale_diff")) return "another diff is at the gate";
-      if (hasCode(error, "not_acknowledged")) return `${request.acknowledge.length} of the flags acknowledged`;
+      if (hasCode(error, "stale_diff")) return "the diff at the gate is another one";
+      if (hasCode(error, "not_acknowledged")) return "what needs a second look was not acknowledged";
       throw error;
     }
     claim(false, "approving something else is refused");
@@ -307,4 +339,16 @@ class CodeStory implements AsyncDisposable {
   get #client(): BrokerClient {
     return this.#broker!.client;
   }
+}
+
+/** A line that a program printed, without its colours, which the broker has made visible. */
+function plain(text: string): string {
+  return sanitizeLine(text).replaceAll(/\\x1b\[[0-9;]*m/g, "").trim();
+}
+
+/** A row of the built-in agent's progress in words; empty for what is of no interest as it goes by. */
+function worded(row: Progress): string {
+  if (row.type === "said") return sanitizeLine(row.text);
+  if (row.type === "tool") return `[${row.tool}] ${sanitizeLine(row.summary)}`;
+  return "";
 }

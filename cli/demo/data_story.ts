@@ -16,7 +16,7 @@ import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";
 import { formatCount, formatSize, type Narrator } from "./narrator.ts";
 import { countOrders, placeOrders } from "./orders.ts";
 import { buildShop, type Shop } from "./shop.ts";
-import { findSqlProgram, runSql, type SqlProgram } from "./sql_client.ts";
+import { runSql, type SqlProgram } from "./sql_client.ts";
 
 /** What the story turned out to be. */
 export interface DataFacts {
@@ -43,6 +43,8 @@ export interface DataStoryOptions {
   dir: string;
   /** Size of the shop. */
   size_mb: number;
+  /** What the application uses. */
+  program: SqlProgram;
   narrator: Narrator;
   /** Ends it at once: whatever is under way fails, and its processes end. */
   signal: AbortSignal;
@@ -56,7 +58,7 @@ const DB = "shop";
 
 /** Tells it. Everything it starts has ended when the promise settles. */
 export async function tellDataStory(options: DataStoryOptions): Promise<DataFacts> {
-  const story = new DataStory(options, await findSqlProgram(options.signal));
+  const story = new DataStory(options);
   try {
     return await story.tell();
   } finally {
@@ -73,11 +75,11 @@ class DataStory {
   readonly #store: string;
   #daemon: DaemonProcess | undefined;
 
-  constructor(options: DataStoryOptions, program: SqlProgram) {
+  constructor(options: DataStoryOptions) {
     this.#dir = options.dir;
     this.#size_mb = options.size_mb;
     this.#narrator = options.narrator;
-    this.#program = program;
+    this.#program = options.program;
     this.#signal = options.signal;
     this.#store = join(options.dir, "store");
   }

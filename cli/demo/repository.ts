@@ -111,15 +111,27 @@ export class Repository {
       GIT_COMMITTER_NAME: "Ada",
       GIT_COMMITTER_EMAIL: "ada@example.com",
     };
-    const options = { args, cwd, env, clearEnv: true, stdin: "null", signal: this.#signal } as const;
-    const { success, stdout, stderr } = await new Deno.Command("git", options).output().catch((cause) => {
-      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      throw new TaskdError("not_found", "Cannot make a repository: git is not installed", {
-        cause,
-        hint: "Install git 2.34 or newer",
-      });
+    const { success, stdout, stderr } = await gitOutput({
+      args,
+      cwd,
+      env,
+      clearEnv: true,
+      stdin: "null",
+      signal: this.#signal,
     });
     if (success) return new TextDecoder().decode(stdout);
     throw new TaskdError("internal", `git ${args[0]} failed: ${new TextDecoder().decode(stderr).trim()}`);
+  }
+}
+
+async function gitOutput(options: Deno.CommandOptions): Promise<Deno.CommandOutput> {
+  try {
+    return await new Deno.Command("git", options).output();
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new TaskdError("not_found", "Cannot make a repository: git is not installed", {
+      cause,
+      hint: "Install git 2.34 or newer",
+    });
   }
 }

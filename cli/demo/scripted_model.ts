@@ -42,16 +42,19 @@ export class ScriptedModel implements AsyncDisposable {
   readonly asked: AskedModel[] = [];
   readonly #scripts: readonly Script[];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #beforeFirst: () => Promise<void>;
+  #first: Promise<void> | undefined;
 
-  private constructor(scripts: readonly Script[]) {
+  private constructor(scripts: readonly Script[], beforeFirst: () => Promise<void>) {
     this.#scripts = scripts;
+    this.#beforeFirst = beforeFirst;
     const options = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
     this.#server = Deno.serve(options, (request) => this.#answer(request));
   }
 
-  /** Listens on a free port of this machine. */
-  static start(scripts: readonly Script[]): ScriptedModel {
-    return new ScriptedModel(scripts);
+  /** Listens on a free port of this machine; `beforeFirst` is done before the first answer, while an agent waits for it. */
+  static start(scripts: readonly Script[], beforeFirst: () => Promise<void>): ScriptedModel {
+    return new ScriptedModel(scripts, beforeFirst);
   }
 
   /** Its address, without a path. */
@@ -81,6 +84,7 @@ export class ScriptedModel implements AsyncDisposable {
       completion_tokens: Math.ceil(JSON.stringify(message).length / CHARS_PER_TOKEN),
     };
     this.asked.push({ authorization: request.headers.get("authorization") ?? "", body, usage });
+    await (this.#first ??= this.#beforeFirst());
     const finish_reason = message.tool_calls.length === 0 ? "stop" : "tool_calls";
     return asked.stream === true ? streamed(message, finish_reason, usage) : Response.json({
       id: "scripted",
@@ -94,9 +98,9 @@ export class ScriptedModel implements AsyncDisposable {
     const script = this.#scripts.find(({ instruction }) => body.includes(JSON.stringify(instruction).slice(1, -1)));
     const turn = messages.filter(({ role }) => role === "assistant").length;
     // Some clients also ask for a title of the conversation, without tools.
-    const { says = "Done.", calls = [] } = tools.length === 0 ? {} : script?.turns[turn] ?? {};
+    const { says, calls = [] } = (tools.length === 0 ? undefined : script?.turns[turn]) ?? { says: "Done." };
     return {
-      content: says,
+      content: says ?? null,
       tool_calls: calls.map(({ tool, args }, index) => ({
         id: `call_${turn}_${index}`,
         type: "function",
@@ -107,7 +111,7 @@ export class ScriptedModel implements AsyncDisposable {
 }
 
 function streamed(
-  { content, tool_calls }: { content: string; tool_calls: object[] },
+  { content, tool_calls }: { content: string | null; tool_calls: object[] },
   finish_reason: string,
   usage: AskedModel["usage"],
 ): Response {

@@ -1,12 +1,13 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { DemoResult } from "../../cli/demo.ts";
+import { podman, podmanTest, testImages } from "../support/podman.ts";
 
 const DEMO = new URL("../../cli/demo.ts", import.meta.url).pathname;
 
 /** Starts the demo on a small shop with a directory for temporary files of its own. */
 function startDemo(tmp: string, words: string[], env: Record<string, string> = {}): Deno.ChildProcess {
   return new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--no-prompt", "--quiet", DEMO, "--size", "12", ...words],
+    args: ["run", "-A", "--no-prompt", "--quiet", DEMO, "--quick", ...words],
     env: { TMPDIR: tmp, ...env },
     stdin: "null",
     stdout: "piped",
@@ -29,7 +30,8 @@ function assertNothingLeft(tmp: string): void {
   const left = [...Deno.readDirSync("/proc")].filter((entry) => /^\d+$/.test(entry.name)).flatMap(({ name }) => {
     try {
       const words = Deno.readTextFileSync(`/proc/${name}/cmdline`).replaceAll("\0", " ");
-      return words.includes(tmp) ? [words] : [];
+      // An agent is named by where it works and not by its words.
+      return `${words} ${Deno.readTextFileSync(`/proc/${name}/environ`)}`.includes(tmp) ? [words] : [];
     } catch {
       return []; // It has ended meanwhile.
     }
@@ -37,52 +39,117 @@ function assertNothingLeft(tmp: string): void {
   assertEquals(left, []);
 }
 
-Deno.test("the demo's claims hold on a real shop with a real daemon, and it leaves nothing behind", async () => {
-  await withTmp(async (tmp) => {
-    const { code, stdout, stderr } = await startDemo(tmp, ["--json"]).output();
-    assertEquals(code, 0, new TextDecoder().decode(stderr) + new TextDecoder().decode(stdout));
-    const { ok, steps, facts } = JSON.parse(new TextDecoder().decode(stdout)) as DemoResult;
-    assert(ok && steps.length > 10);
-    assertEquals(facts.winner, "round");
-    assertEquals(facts.faults.round, []);
-    assertStringIncludes(facts.faults.rebuild!.join(), "products are gone");
-    assertStringIncludes(facts.faults.truncate!.join(), "cents off");
-    assert(facts.orders > 0 && facts.acknowledged > 0);
-    assertEquals([facts.recovered, facts.durable], [facts.acknowledged, facts.acknowledged]);
-    assertEquals(facts.price.rolled_back, facts.price.before);
-    assertEquals(facts.price.again, facts.price.promoted);
-    assertNothingLeft(tmp);
-  });
-});
+/** Runs the demo to its end and reads what it found. */
+async function facts(tmp: string, words: string[], env: Record<string, string> = {}): Promise<DemoResult> {
+  const { code, stdout, stderr } = await startDemo(tmp, ["--json", ...words], env).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr) + new TextDecoder().decode(stdout));
+  return JSON.parse(new TextDecoder().decode(stdout)) as DemoResult;
+}
 
-Deno.test("an interrupted demo ends with 130 and leaves neither files nor processes behind", async () => {
-  await withTmp(async (tmp) => {
-    const demo = startDemo(tmp, []);
-    let text = "";
-    for await (const chunk of demo.stdout.pipeThrough(new TextDecoderStream())) {
-      // The session is open: daemon and socket are there, and the application writes.
-      if (!text.includes("live session") && (text + chunk).includes("live session")) demo.kill("SIGINT");
-      text += chunk;
+/** What holds of the task in every sandbox. */
+function assertCode({ code }: DemoResult["facts"]): void {
+  assertEquals([code.test.before, code.test.after], [
+    "not ok: 3 x 19.99 is 5997 cents, not 5994",
+    "ok: 3 x 19.99 is 5997 cents",
+  ]);
+  assertEquals(code.branch, `agent/${code.task_id}`);
+  assert(code.requests > 3 && code.spent_usd > 0);
+  assertAlmostEquals(code.spent_usd, code.model_usd, 1e-9);
+  assertEquals(code.second_look, ["path:billing/**"]);
+  assertMatch(code.diff_sha256, /^[0-9a-f]{64}$/);
+  assert(code.rows.after >= code.rows.before && code.rows.before > 10);
+  assertEquals(code.refused_approvals.length, 2);
+  assertStringIncludes(code.overstepped, "deploy/**");
+}
+
+Deno.test("the demo's claims hold with a real broker, daemon, repository and shop, and nothing is left behind", () =>
+  withTmp(async (tmp) => {
+    const { ok, steps, facts: found } = await facts(tmp, []);
+    assert(ok && steps.length > 20);
+    assertCode(found);
+    assertEquals(found.code.runtime, "deno");
+    assertEquals(found.code.refused.length, 1);
+    assertStringIncludes(found.code.refused[0]!, "api-keys.env");
+    const { data } = found;
+    assertEquals(data.winner, "round");
+    assertEquals(data.faults.round, []);
+    assertStringIncludes(data.faults.rebuild!.join(), "products are gone");
+    assertStringIncludes(data.faults.truncate!.join(), "cents off");
+    assert(data.orders > 0 && data.acknowledged > 0);
+    assertEquals([data.recovered, data.durable], [data.acknowledged, data.acknowledged]);
+    assertEquals(data.price.rolled_back, data.price.before);
+    assertEquals(data.price.again, data.price.promoted);
+    assertNothingLeft(tmp);
+  }));
+
+podmanTest(
+  "in a container the demo's agent is a program whose way out is refused, and no network is left",
+  () =>
+    withTmp(async (tmp) => {
+      const { sandbox, anchor } = await testImages();
+      const env = { SANDBOX_IMAGE: sandbox, TASKD_ANCHOR_IMAGE: anchor };
+      const { facts: found } = await facts(tmp, ["--runtime", "podman"], env);
+      assertCode(found);
+      assertEquals(found.code.runtime, "podman");
+      assertStringIncludes(found.code.refused.join("\n"), "paste.example.com:443: the host is not in the egress list");
+      assertEquals((await podman("network", "exists", "taskd-demo")).code, 1);
+      assertEquals((await podman("ps", "--all", "--quiet", "--filter", "network=taskd-demo")).stdout, "");
+      assertNothingLeft(tmp);
+    }),
+);
+
+Deno.test("where podman or its images are missing, the demo says what to do before it begins", () =>
+  withTmp(async (tmp) => {
+    const absent = { SANDBOX_IMAGE: "localhost/no-such-image:none" };
+    for (const env of [{ PATH: tmp }, absent]) {
+      const { code, stdout, stderr } = await startDemo(tmp, ["--runtime", "podman"], env).output();
+      assertEquals(code, 1);
+      assertEquals(new TextDecoder().decode(stdout).includes("Make a repository"), false);
+      assertMatch(new TextDecoder().decode(stderr), /Install podman|--build-images/);
+      assertNothingLeft(tmp);
     }
-    const { code } = await demo.status;
-    assertStringIncludes(await new Response(demo.stderr).text(), "interrupted");
-    assertEquals(code, 130);
-    assertNothingLeft(tmp);
-  });
-});
+  }));
 
-Deno.test("a demo that cannot go on says why, ends with 1 and leaves nothing behind", async () => {
-  await withTmp(async (tmp) => {
-    const { code, stderr } = await startDemo(tmp, [], { PATH: tmp }).output();
-    assertEquals(code, 1);
-    assertStringIncludes(new TextDecoder().decode(stderr), "Install the sqlite3 shell");
+for (const moment of ["Submit a task", "live session"]) {
+  Deno.test(`a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`, () =>
+    withTmp(async (tmp) => {
+      const demo = startDemo(tmp, []);
+      let text = "";
+      for await (const chunk of demo.stdout.pipeThrough(new TextDecoderStream())) {
+        // The step is told when it is done: the task runs, or the session is open and the application writes.
+        if (!text.includes(moment) && (text + chunk).includes(moment)) demo.kill("SIGINT");
+        text += chunk;
+      }
+      const { code } = await demo.status;
+      assertStringIncludes(await new Response(demo.stderr).text(), "interrupted");
+      assertEquals(code, 130);
+      assertNothingLeft(tmp);
+    }));
+}
+
+Deno.test("a demo that cannot go on says why, ends with 1 and leaves nothing behind", () =>
+  withTmp(async (tmp) => {
+    const bin = await Deno.makeTempDir();
+    try {
+      const complaint = async () => {
+        const { code, stderr } = await startDemo(tmp, [], { PATH: bin }).output();
+        assertEquals(code, 1);
+        return new TextDecoder().decode(stderr);
+      };
+      assertStringIncludes(await complaint(), "Install the sqlite3 shell");
+      const { stdout } = await new Deno.Command("which", { args: ["sqlite3"] }).output();
+      await Deno.symlink(new TextDecoder().decode(stdout).trim(), `${bin}/sqlite3`);
+      assertStringIncludes(await complaint(), "Install git");
+    } finally {
+      await Deno.remove(bin, { recursive: true });
+    }
     assertNothingLeft(tmp);
-  });
-});
+  }));
 
 Deno.test("a demo called with words it does not know ends with 2", async () => {
   await withTmp(async (tmp) => {
     assertEquals((await startDemo(tmp, ["--fast"]).output()).code, 2);
     assertEquals((await startDemo(tmp, ["--size", "3"]).output()).code, 2);
+    assertEquals((await startDemo(tmp, ["--runtime", "vm"]).output()).code, 2);
   });
 });
