@@ -53,6 +53,7 @@ Deno.test("the defaults are the contract's", async () => {
     oci_runtime: "",
     allow_vendor_tools: [],
     broker: { socket: "/tmp/taskd-1000/taskd.sock", addr: "" },
+    branch_store: { socket: "/home/ada/.taskd/store/taskd.sock" },
     upstreams: {
       vendor_a: "https://api.anthropic.com",
       vendor_b: "https://api.openai.com",

@@ -241,6 +241,11 @@ export const SETTINGS: { readonly [P in SettingPath]: SettingRow<ValueAt<P>> } =
     compared: false,
     doc: "host:port where the broker also listens, without any authentication; empty for none.",
   },
+  "branch_store.socket": {
+    kind: SOCKET_PATH,
+    built_in: "~/.taskd/store/taskd.sock",
+    doc: "Unix socket of the branch store (taskd serve), in the store's directory, for tasks that work on databases.",
+  },
   "upstreams.vendor_a": {
     kind: UPSTREAM_URL,
     built_in: "https://api.anthropic.com",

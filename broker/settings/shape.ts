@@ -69,6 +69,10 @@ export interface Settings {
     /** `host:port`; there is no authentication on it. */
     addr: string;
   };
+  branch_store: {
+    /** Of the daemon that keeps databases. */
+    socket: string;
+  };
   upstreams: { vendor_a: string; vendor_b: string; vendor_c: string };
   compat: {
     /** Origin of the endpoint; empty: agent_d has none. */
@@ -104,7 +108,7 @@ export interface Settings {
 }
 
 /** Settings that hold others. */
-export const GROUPS = ["broker", "upstreams", "compat", "diff_policy", "profiles", "ci"] as const;
+export const GROUPS = ["broker", "branch_store", "upstreams", "compat", "diff_policy", "profiles", "ci"] as const;
 
 /** Name of a group. */
 type Group = (typeof GROUPS)[number];

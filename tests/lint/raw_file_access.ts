@@ -33,6 +33,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/cache/": "entries of the dependency cache and their locks, none of them a database",
   "broker/profile/setup_log.ts": "the log of a setup phase, which no database is",
   "broker/images/": "texts that images are built from, in a folder of their own",
+  "broker/databases/": "copies of databases that a sandbox had, which no connection of this process has open",
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
   "broker/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",

@@ -1,0 +1,118 @@
+/**
+ * What the trace of a task says of its databases. As with the code, it is the trace, whose rows are chained, that says
+ * what was at the gate: the heads of branches, each of which stands for one content.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Json } from "../task/rows.ts";
+import type { TaskRecord } from "../task/record.ts";
+
+const name = v.pipe(v.string(), v.maxLength(128));
+const txid = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+const lineage = v.pipe(v.string(), v.maxLength(128));
+const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+
+const FORK_SCHEMA = v.object({
+  db: name,
+  /** The branch that was forked. */
+  base: name,
+  /** The task's own. */
+  branch: name,
+  /** Where `base` stood: the content of a txid in a lineage never changes. */
+  base_txid: txid,
+  base_lineage: lineage,
+});
+/** A branch that a task was given. */
+export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
+
+const TABLE_SCHEMA = v.object({
+  table: v.string(),
+  change: v.picklist(["added", "removed", "changed", "schema"]),
+  rows_added: count,
+  rows_removed: count,
+  rows_changed: count,
+});
+/** What became of a table, in numbers. */
+export type TableChange = v.InferOutput<typeof TABLE_SCHEMA>;
+
+const SCHEMA_SCHEMA = v.object({
+  type: v.string(),
+  name: v.string(),
+  change: v.picklist(["added", "removed", "changed"]),
+});
+/** A table, index, view or trigger whose definition is not what it was. */
+export type SchemaChange = v.InferOutput<typeof SCHEMA_SCHEMA>;
+
+const HEAD_SCHEMA = v.object({
+  db: name,
+  base: name,
+  branch: name,
+  /** False: the agent left it as it was, and nothing is promoted. */
+  changed: v.boolean(),
+  /** Present when it was changed: what is promoted is this and nothing else. */
+  head: v.exactOptional(v.object({ txid, lineage, image_sha256: v.string() })),
+  tables: v.array(TABLE_SCHEMA),
+  /** Tables beyond those listed. */
+  more_tables: count,
+  schema: v.array(SCHEMA_SCHEMA),
+  more_schema: count,
+  /** Bytes differ where neither a row nor a definition does: a setting in the header, or an index's own pages. */
+  other_changes: v.boolean(),
+});
+/** What a task did to a database. */
+export type DatabaseChange = v.InferOutput<typeof HEAD_SCHEMA>;
+
+const RESULT_SCHEMA = v.object({
+  db: name,
+  base: name,
+  branch: name,
+  result: v.picklist(["promoted", "kept"]),
+  /** Why it is kept. */
+  reason: v.exactOptional(v.string()),
+  /** The branch that keeps what `base` was before. */
+  safety_branch: v.exactOptional(name),
+});
+/** What came of a database's branch after the approval. */
+export type DatabaseResult = v.InferOutput<typeof RESULT_SCHEMA>;
+
+/** Names of the facts. */
+export const EVIDENCE = {
+  /** Where each branch begins. */
+  forks: "database_forks",
+  /** What is at the gate. */
+  changes: "databases",
+  /** What came of it. */
+  results: "database_results",
+} as const;
+
+/** The branches that the task was given. */
+export function forksOf(record: Pick<TaskRecord, "evidence">): ForkedDatabase[] {
+  return read(FORK_SCHEMA, record.evidence[EVIDENCE.forks]);
+}
+
+/** What the task did to its databases. */
+export function changesOf(record: Pick<TaskRecord, "evidence">): DatabaseChange[] {
+  return read(HEAD_SCHEMA, record.evidence[EVIDENCE.changes]);
+}
+
+/** What came of them after the approval. */
+export function resultsOf(record: Pick<TaskRecord, "evidence">): DatabaseResult[] {
+  return read(RESULT_SCHEMA, record.evidence[EVIDENCE.results]);
+}
+
+/** Whether any of them was changed. */
+export function isDataChanged(changes: readonly DatabaseChange[]): boolean {
+  return changes.some(({ changed }) => changed);
+}
+
+/** A list as a fact. */
+export function asJson(list: readonly object[]): Json {
+  return JSON.parse(JSON.stringify(list));
+}
+
+function read<T>(schema: v.GenericSchema<unknown, T>, value: unknown): T[] {
+  const parsed = v.safeParse(v.array(schema), value);
+  return parsed.success ? parsed.output : [];
+}

@@ -1,0 +1,212 @@
+/**
+ * Takes over what a sandbox left of a database. The sandbox has ended, and its files are data: only a plain file of
+ * bounded size, with its -wal, is moved to a folder of its own; what SQLite makes of them happens in another process,
+ * which has that folder and nothing else, for a bounded time.
+ *
+ * A rollback journal is never replayed: it can name another file, which SQLite then removes.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { runProcess } from "../git/process.ts";
+import type { Report } from "./report.ts";
+// Makes it part of the program, so that whatever caches or packs it has it.
+import type {} from "./inspector_main.ts";
+
+/** What a database may have grown to: twice what it was and a gigabyte. */
+const GROWTH = { factor: 2, bytes: 2 ** 30 };
+/** Milliseconds that looking at one database may take. */
+const INSPECT_MS = 300_000;
+/** Seconds of the processor after which the system itself ends it, should the broker be gone by then. */
+const CPU_S = 600;
+const HEAP_MIB = 512;
+/** The report is bounded by what it lists; this is more. */
+const MAX_REPORT_BYTES = 4 << 20;
+/** What a rollback journal begins with while it is to be replayed. */
+const JOURNAL_MAGIC = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+const MAX_PROBLEM_CHARS = 500;
+
+/** How the process is started. */
+export interface InspectorOptions {
+  /** The deno program, absolute. */
+  deno_path: string;
+  /** Deno's cache (DENO_DIR), absolute. */
+  deno_cache_dir: string;
+  clock: Clock;
+}
+
+/** A database to take over. */
+export interface Inspection {
+  /** For errors: `the database shop`. */
+  what: string;
+  /** Where the sandbox had it. */
+  left: string;
+  /** What it began as. */
+  base: string;
+  /** A folder to make for the work; its parent exists. */
+  work_dir: string;
+  signal: AbortSignal;
+}
+
+/** What is left of it, and how it differs. */
+export interface Inspected {
+  report: Report & { ok: true };
+  /** A sound database in one file. */
+  image: string;
+}
+
+const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+const values = v.record(
+  v.string(),
+  v.union([v.null(), v.number(), v.string(), v.object({ hex: v.string(), bytes: count })]),
+);
+const change = v.picklist(["added", "removed", "changed"]);
+const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
+  v.object({ ok: v.literal(false), problem: v.string() }),
+  v.object({
+    ok: v.literal(true),
+    changed: v.boolean(),
+    tables: v.array(v.object({
+      table: v.string(),
+      change: v.picklist(["added", "removed", "changed", "schema"]),
+      rows_added: count,
+      rows_removed: count,
+      rows_changed: count,
+      rows: v.exactOptional(
+        v.array(v.object({ change, key: values, before: v.exactOptional(values), after: v.exactOptional(values) })),
+      ),
+    })),
+    more_tables: count,
+    schema: v.array(v.object({ type: v.string(), name: v.string(), change })),
+    more_schema: count,
+    other_changes: v.boolean(),
+  }),
+]);
+
+/**
+ * Looks at a database.
+ *
+ * @throws {TaskdError} `not_a_database`, `corrupt`, `denied` or `too_large` for what was left; `timed_out`; what keeps the
+ * process from being run; the signal's reason.
+ */
+export async function inspectDatabase(options: InspectorOptions, inspection: Inspection): Promise<Inspected> {
+  const { what, left, base, work_dir, signal } = inspection;
+  const attempted = `Cannot take over ${what}`;
+  try {
+    const { size } = await Deno.stat(base);
+    const max_bytes = size * GROWTH.factor + GROWTH.bytes;
+    await requirePlain(left, { attempted, max_bytes });
+    await refuseHotJournal(`${left}-journal`, attempted);
+    await Deno.mkdir(work_dir, { mode: 0o700 });
+    await take(left, `${work_dir}/result.db`);
+    if (await requirePlain(`${left}-wal`, { attempted, max_bytes, optional: true })) {
+      await take(`${left}-wal`, `${work_dir}/result.db-wal`);
+    }
+    await Deno.copyFile(base, `${work_dir}/base.db`);
+    await Deno.chmod(`${work_dir}/base.db`, 0o600);
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+  const report = await runInspector(options, { attempted, work_dir, signal });
+  if (!report.ok) {
+    const problem = sanitizeLine(report.problem).slice(0, MAX_PROBLEM_CHARS);
+    throw new TaskdError("corrupt", `${attempted}: ${problem}`);
+  }
+  return { report, image: `${work_dir}/result.db` };
+}
+
+async function requirePlain(
+  path: string,
+  { attempted, max_bytes, optional = false }: { attempted: string; max_bytes: number; optional?: boolean },
+): Promise<boolean> {
+  let info: Deno.FileInfo;
+  try {
+    info = await Deno.lstat(path);
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw error;
+    if (optional) return false;
+    throw new TaskdError("not_a_database", `${attempted}: the agent has removed it`);
+  }
+  if (!info.isFile) throw new TaskdError("denied", `${attempted}: the agent has put something else than a file there`);
+  if (info.size > max_bytes) {
+    throw new TaskdError("too_large", `${attempted}: it has grown to ${info.size} bytes, over ${max_bytes}`);
+  }
+  return true;
+}
+
+async function refuseHotJournal(path: string, attempted: string): Promise<void> {
+  let info: Deno.FileInfo;
+  try {
+    info = await Deno.lstat(path);
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return;
+    throw error;
+  }
+  if (info.isFile && !await isHot(path)) return;
+  throw new TaskdError("corrupt", `${attempted}: it was left in the middle of a transaction`);
+}
+
+async function isHot(path: string): Promise<boolean> {
+  using file = await Deno.open(path);
+  const bytes = new Uint8Array(JOURNAL_MAGIC.length);
+  return await file.read(bytes) === bytes.length && JOURNAL_MAGIC.every((byte, index) => bytes[index] === byte);
+}
+
+/** Moves a file that somebody else may have the right to; it is the broker's from then on. */
+async function take(path: string, target: string): Promise<void> {
+  await Deno.rename(path, target);
+  await Deno.chmod(target, 0o600);
+}
+
+async function runInspector(
+  { deno_path, deno_cache_dir, clock }: InspectorOptions,
+  { attempted, work_dir, signal }: { attempted: string; work_dir: string; signal: AbortSignal },
+): Promise<Report> {
+  const module = import.meta.resolve("./inspector_main.ts");
+  const args = [
+    "run",
+    "--no-prompt",
+    "--no-config",
+    "--no-lock",
+    "--no-npm",
+    "--cached-only",
+    "--no-check",
+    ...(module.startsWith("file:") ? ["--no-remote"] : []),
+    `--v8-flags=--max-old-space-size=${HEAP_MIB}`,
+    "--allow-read=.",
+    "--allow-write=.",
+    ...["net", "env", "run", "sys", "ffi", "import"].map((kind) => `--deny-${kind}`),
+    module,
+  ];
+  const { code, stdout, stderr } = await runProcess("/bin/sh", {
+    // The system's own limit holds also when nobody is left to end the process.
+    args: ["-c", `ulimit -t ${CPU_S} && exec "$0" "$@"`, deno_path, ...args],
+    env: { DENO_DIR: deno_cache_dir, DENO_NO_UPDATE_CHECK: "1", DENO_NO_PACKAGE_JSON: "1", NO_COLOR: "1" },
+    cwd: work_dir,
+    deadline_ms: INSPECT_MS,
+    max_bytes: MAX_REPORT_BYTES,
+    signal,
+    clock,
+    attempted,
+  });
+  if (code !== 0) {
+    const said = sanitizeLine(stderr.trim().split("\n").at(-1) ?? "").slice(0, MAX_PROBLEM_CHARS);
+    throw new TaskdError("corrupt", `${attempted}: looking at it ended with code ${code}: ${said}`);
+  }
+  const parsed = v.safeParse(REPORT, parseJson(new TextDecoder().decode(stdout)));
+  if (!parsed.success) throw new TaskdError("corrupt", `${attempted}: what looked at it gave no report`);
+  return parsed.output;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,293 @@
+/**
+ * A branch of each database that a task works on, from the fork to the promotion.
+ *
+ * What it guarantees: the sandbox sees a copy and never a file of the store; what it leaves is taken over only when it
+ * is a sound database; the heads that waited at the gate are promoted and nothing else, onto bases that have not moved
+ * since; a branch that nobody needs is destroyed, and one that is kept is named in the task's trace.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { dirname } from "@std/path/dirname";
+import { type RandomBytes, randomHex } from "../../lib/clock.ts";
+import type { Client } from "../../lib/client/client.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import type { TableDiff } from "../../lib/store/results.ts";
+import type { Log } from "../log.ts";
+import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
+import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
+import type { Report } from "./report.ts";
+import { statusOf, withStore } from "./store_calls.ts";
+import { branchOf, fileOf, taskOf, type WantedDatabase } from "./wanted.ts";
+
+/** Milliseconds for work that moves a database's content. */
+const CONTENT_MS = 1_800_000;
+
+/** What it works with. */
+export interface TaskDatabasesOptions extends InspectorOptions {
+  /** The branch store's daemon. */
+  socket: string;
+  random: RandomBytes;
+  log: Log;
+}
+
+/** Databases to stage. */
+export interface StageDatabases {
+  task_id: string;
+  wanted: readonly WantedDatabase[];
+  /** The folder that the sandbox will see; it is made. */
+  directory: string;
+  signal: AbortSignal;
+}
+
+/** Databases to collect. */
+export interface CollectDatabases {
+  task_id: string;
+  forks: readonly ForkedDatabase[];
+  /** As the sandbox left it. */
+  directory: string;
+  /** A folder to make, for the work. */
+  work_dir: string;
+  signal: AbortSignal;
+}
+
+/** What a task did to a database, with some of the rows. */
+export interface CollectedDatabase {
+  change: DatabaseChange;
+  tables: TableDiff[];
+}
+
+/** The databases of all tasks. */
+export class TaskDatabases {
+  readonly #options: TaskDatabasesOptions;
+
+  /** Connects when it is needed: most tasks have no database, and most users no store. */
+  constructor(options: TaskDatabasesOptions) {
+    this.#options = options;
+  }
+
+  /** Where the store's daemon is, with the time. */
+  get access(): Pick<TaskDatabasesOptions, "socket" | "clock"> {
+    return this.#options;
+  }
+
+  /**
+   * Looks whether the branches are there.
+   *
+   * @throws {TaskdError} `daemon_unreachable`, or `invalid_request` for one that there is not.
+   */
+  async check(wanted: readonly WantedDatabase[]): Promise<void> {
+    const attempted = "Cannot take the task";
+    try {
+      await withStore(this.#options, { attempted }, async (client) => {
+        for (const { db, base } of wanted) await statusOf(client, db, base);
+      });
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      throw new TaskdError("invalid_request", error.message, { cause: error, hint: "Look at: taskd branches" });
+    }
+  }
+
+  /**
+   * Forks each database and puts a copy of it where the sandbox will see it.
+   *
+   * @returns Where the branches begin.
+   */
+  async stage({ task_id, wanted, directory, signal }: StageDatabases): Promise<ForkedDatabase[]> {
+    const attempted = "Cannot fork the task's databases";
+    await makeFolder(directory);
+    return await withStore(this.#options, { attempted, signal, timeout_ms: CONTENT_MS }, async (client) => {
+      const forks: ForkedDatabase[] = [];
+      for (const { db, base } of wanted) {
+        const fork = await forkOne(client, { db, base, branch: branchOf(task_id) });
+        forks.push(fork);
+        const { path } = await client.call("checkout", { db, branch: fork.branch });
+        await copyPlain(path, `${directory}/${fileOf(db)}`);
+      }
+      return forks;
+    });
+  }
+
+  /**
+   * Takes over what the sandbox has left, and stores what was changed under a checkpoint in the task's branches.
+   *
+   * @throws {TaskdError} As `inspectDatabase` does, and what the store says.
+   */
+  async collect({ task_id, forks, directory, work_dir, signal }: CollectDatabases): Promise<CollectedDatabase[]> {
+    await requireFolder(directory);
+    await makeFolder(work_dir);
+    const attempted = "Cannot store what the task did to its databases";
+    return await withStore(this.#options, { attempted, signal, timeout_ms: CONTENT_MS }, async (client) => {
+      const collected: CollectedDatabase[] = [];
+      for (const fork of forks) {
+        const { db, branch } = fork;
+        // Refused when somebody has worked on the branch meanwhile: what would be shown is not what it began as.
+        const { path } = await client.call("checkout", { db, branch });
+        const { report, image } = await inspectDatabase(this.#options, {
+          what: `the database ${db}`,
+          left: `${directory}/${fileOf(db)}`,
+          base: path,
+          work_dir: `${work_dir}/${db}`,
+          signal,
+        });
+        const head = report.changed ? await this.#store(client, { fork, image, path, task_id }) : undefined;
+        collected.push({ change: changeOf(fork, report, head), tables: report.tables });
+      }
+      return collected;
+    });
+  }
+
+  /** Puts an image into the branch's checkout, which nobody has open, and names it. */
+  async #store(
+    client: Client,
+    { fork, image, path, task_id }: { fork: ForkedDatabase; image: string; path: string; task_id: string },
+  ): Promise<NonNullable<DatabaseChange["head"]>> {
+    const { db, branch } = fork;
+    const temporary = `${dirname(path)}/.${randomHex(this.#options.random, 8)}.tmp`;
+    let image_sha256: string;
+    try {
+      await copyPlain(image, temporary);
+      image_sha256 = await sha256Of(temporary);
+      await Deno.rename(temporary, path);
+    } catch (error) {
+      await Deno.remove(temporary).catch(() => {});
+      throw fileError(error, `Cannot write ${path}`);
+    }
+    const note = `what the task ${task_id} made of ${db}@${fork.base}`;
+    const { txid } = await client.call("checkpoint", { db, branch, name: branch, note });
+    const status = await statusOf(client, db, branch);
+    if (status.txid !== txid) throw new TaskdError("conflict", `Somebody else works on ${db}@${branch}`);
+    return { txid, lineage: status.lineage, image_sha256 };
+  }
+
+  /**
+   * Destroys a task's branches, but those in `keep`. What cannot be destroyed now is logged, and the next broker tries
+   * again.
+   */
+  async release(task_id: string, wanted: readonly { db: string }[], keep: ReadonlySet<string>): Promise<void> {
+    const branch = branchOf(task_id);
+    const going = wanted.filter(({ db }) => !keep.has(db));
+    if (going.length === 0) return;
+    try {
+      await withStore(this.#options, { attempted: `Cannot destroy ${branch}` }, async (client) => {
+        for (const { db } of going) await this.#destroy(client, db, branch);
+      });
+    } catch (error) {
+      this.#warn(error, task_id);
+    }
+  }
+
+  async #destroy(client: Client, db: string, branch: string): Promise<void> {
+    try {
+      await client.call("destroy", { db, branch });
+    } catch (error) {
+      if (hasCode(error, "daemon_unreachable", "interrupted")) throw error;
+      if (!hasCode(error, "not_found")) this.#warn(error, taskOf(branch) ?? "");
+    }
+  }
+
+  #warn(error: unknown, task_id: string): void {
+    const message = error instanceof Error ? error.message : String(error);
+    this.#options.log("warn", "database_branch_left", `a task's branch is left: ${message}`, { task_id });
+  }
+
+  /**
+   * Destroys branches of tasks that have ended.
+   *
+   * @param isOver Whether nobody needs the branch of this database and task any more; asked once for each.
+   * @returns How many are gone.
+   */
+  async sweep(isOver: (task_id: string, db: string) => boolean): Promise<number> {
+    const attempted = "Cannot look for branches of ended tasks";
+    return await withStore(this.#options, { attempted }, async (client) => {
+      const { branches } = await client.call("branches", {});
+      let gone = 0;
+      for (const { db, branch } of branches) {
+        const task_id = taskOf(branch);
+        if (task_id === undefined || !isOver(task_id, db)) continue;
+        await this.#destroy(client, db, branch);
+        gone++;
+      }
+      return gone;
+    });
+  }
+}
+
+async function forkOne(
+  client: Client,
+  { db, base, branch }: WantedDatabase & { branch: string },
+): Promise<ForkedDatabase> {
+  const before = await statusOf(client, db, base);
+  const { txid } = await client.call("fork", { db, branch: base, new_branch: branch });
+  const after = await statusOf(client, db, base);
+  if (before.lineage !== after.lineage) {
+    throw new TaskdError("conflict", `${db}@${base} was rolled back or replaced while it was forked`);
+  }
+  return { db, base, branch, base_txid: txid, base_lineage: after.lineage };
+}
+
+function changeOf(
+  { db, base, branch }: ForkedDatabase,
+  report: Report & { ok: true },
+  head: DatabaseChange["head"],
+): DatabaseChange {
+  const { changed, tables, more_tables, schema, more_schema, other_changes } = report;
+  return {
+    db,
+    base,
+    branch,
+    changed,
+    ...(head === undefined ? {} : { head }),
+    tables: tables.map(({ rows: _, ...counts }) => counts),
+    more_tables,
+    schema,
+    more_schema,
+    other_changes,
+  };
+}
+
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await Deno.mkdir(path, { mode: 0o700 });
+  } catch (error) {
+    throw fileError(error, `Cannot make ${path}`);
+  }
+}
+
+/** The sandbox could write the folder: it must still be one. */
+async function requireFolder(path: string): Promise<void> {
+  const attempted = "Cannot take over the task's databases";
+  try {
+    if ((await Deno.lstat(path)).isDirectory) return;
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, attempted);
+  }
+  throw new TaskdError("denied", `${attempted}: the agent has removed or exchanged their folder`);
+}
+
+/** Copies a plain file, sharing its blocks where the file system can; the copy is for its owner alone, and durable. */
+async function copyPlain(source: string, target: string): Promise<void> {
+  try {
+    if (!(await Deno.lstat(source)).isFile) {
+      throw new TaskdError("denied", `Cannot copy ${source}: it is no plain file`);
+    }
+    await Deno.copyFile(source, target);
+    await Deno.chmod(target, 0o600);
+    using file = await Deno.open(target, { write: true });
+    await file.sync();
+  } catch (error) {
+    throw fileError(error, `Cannot copy ${source}`);
+  }
+}
+
+async function sha256Of(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  using file = await Deno.open(path);
+  const bytes = new Uint8Array(1 << 20);
+  for (let count = await file.read(bytes); count !== null; count = await file.read(bytes)) {
+    hash.update(bytes.subarray(0, count));
+  }
+  return hash.digest("hex");
+}
