@@ -1,38 +1,12 @@
 import { assertEquals } from "@std/assert";
+import { INWARD_NAMES } from "../../../broker/redteam/inputs/egress.ts";
 import { Bench, Server } from "./_harness.ts";
-
-/** A name for each kind of address that nobody may be sent to. */
-const NAMES: Record<string, string[]> = {
-  "loopback.example": ["127.0.0.2"],
-  "loopback6.example": ["::1"],
-  "lan.example": ["10.1.2.3"],
-  "router.example": ["192.168.1.1"],
-  "gateway.example": ["192.168.66.1"],
-  "sibling.example": ["192.168.66.7"],
-  "metadata.example": ["169.254.169.254"],
-  "metadata6.example": ["fd00:ec2::254"],
-  "azure.example": ["168.63.129.16"],
-  "cgnat.example": ["100.64.0.1"],
-  "linklocal.example": ["fe80::1"],
-  "zone.example": ["fe80::1%2"],
-  "mapped.example": ["::ffff:169.254.169.254"],
-  "nat64.example": ["64:ff9b::a9fe:a9fe"],
-  "sixtofour.example": ["2002:7f00:1::1"],
-  "teredo.example": ["2001:0:53aa:64c:0:fffe:80ff:fffe"],
-  "unspecified.example": ["0.0.0.0"],
-  "multicast.example": ["224.0.0.251"],
-  "broadcast.example": ["255.255.255.255"],
-  "own.example": ["8.8.4.4"],
-  "mixed.example": ["8.8.8.8", "10.0.0.1"],
-  "mixed6.example": ["2606:4700::1111", "::1"],
-  "nonsense.example": ["not an address"],
-};
 
 Deno.test("a name that resolves to an address that is not public, or is the host's own, is never dialled", async () => {
   const dialled: string[] = [];
   await using bench = await Bench.start({
-    list: Object.fromEntries(Object.keys(NAMES).map((name) => [name, [80, 443]])),
-    names: NAMES,
+    list: Object.fromEntries(Object.keys(INWARD_NAMES).map((name) => [name, [80, 443]])),
+    names: INWARD_NAMES,
     own_addresses: () => ["8.8.4.4"],
     connect: (address) => {
       dialled.push(address);
@@ -40,7 +14,7 @@ Deno.test("a name that resolves to an address that is not public, or is the host
     },
   });
   const task = bench.admit();
-  for (const name of Object.keys(NAMES)) {
+  for (const name of Object.keys(INWARD_NAMES)) {
     assertEquals([name, await bench.connect(`${name}:443`, task)], [name, "403 address_refused"]);
     assertEquals([name, await bench.connect(`${name}:80`, task)], [name, "403 address_refused"]);
   }

@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { TaskEgress } from "../../../broker/egress/proxy.ts";
+import { SMUGGLING_FIELDS } from "../../../broker/redteam/inputs/egress.ts";
 import { Bench, connectHead, credentials, latin1, Server, text } from "./_harness.ts";
 
 const LIST = { "allowed.example": [80, 8080, 443], "other.example": [80] };
@@ -134,21 +135,7 @@ Deno.test("Content-Length with Transfer-Encoding, and every other shape of smugg
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
   const smuggled = "0\r\n\r\nGET http://evil.com/ HTTP/1.1\r\n\r\n";
-  for (
-    const fields of [
-      ["Content-Length: 6", "Transfer-Encoding: chunked"],
-      ["Transfer-Encoding: chunked", "Transfer-Encoding: identity"],
-      ["Transfer-Encoding: chunked, chunked"],
-      ["Transfer-Encoding : chunked"],
-      ["Transfer-Encoding:\x0bchunked"],
-      ["Content-Length: 5", "Content-Length: 6"],
-      ["Content-Length: 5,6"],
-      ["Content-Length: +5"],
-      ["X: y\nTransfer-Encoding: chunked"],
-      ["X: y", " folded"],
-      ["Connection: Content-Length", "Content-Length: 5"],
-    ]
-  ) {
+  for (const fields of SMUGGLING_FIELDS) {
     const client = await bench.client();
     const head = get("http://allowed.example/", "allowed.example", task, ...fields).replace("GET", "POST");
     await client.send(head + smuggled);

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { BROKEN_HELLOS, NO_HELLOS, OTHER_SERVER_NAMES } from "../../../broker/redteam/inputs/egress.ts";
 import { Bench, connectHead, latin1, RawClient, Server, text } from "./_harness.ts";
 import { type Certificate, makeCertificate } from "./_certificate.ts";
 
@@ -82,7 +83,7 @@ Deno.test("a server name that differs is refused with a TLS alert, and not a byt
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port, 8443: server.port } });
   const task = bench.admit();
   for (const port of [443, 8443]) {
-    for (const name of ["other.example", "evil.com", "www.allowed.example", "allowed.example.evil.com"]) {
+    for (const name of OTHER_SERVER_NAMES) {
       await using client = await bench.client();
       assertEquals(await client.tunnel(`allowed.example:${port}`, task), 200);
       await client.send(await realHello(name));
@@ -158,7 +159,7 @@ Deno.test("what is not TLS does not pass on 443", async () => {
   await using server = recorder();
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port } });
   const task = bench.admit();
-  for (const first of ["GET / HTTP/1.1\r\nHost: allowed.example\r\n\r\n", "SSH-2.0-x\r\n", "\0", "\x80\x2e\x01\x03"]) {
+  for (const first of NO_HELLOS) {
     await using client = await bench.client();
     assertEquals(await client.tunnel("allowed.example:443", task), 200);
     await client.send(first);
@@ -172,8 +173,7 @@ Deno.test("a malformed or endless hello is refused", async () => {
   await using server = recorder();
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port } });
   const task = bench.admit();
-  const endless = "\x16\x03\x01\x00\x01\x01".repeat(1) + "\x16\x03\x01\x00\x01\x00".repeat(8_000);
-  for (const first of ["\x16\x03\x01\xff\xff", "\x16\x03\x01\x00\x00", "\x16\x03\x01\x00\x04\x02\0\0\0", endless]) {
+  for (const first of BROKEN_HELLOS) {
     await using client = await bench.client();
     assertEquals(await client.tunnel("allowed.example:443", task), 200);
     await client.send(first).catch(() => {});

@@ -9,6 +9,7 @@ import { type Lane, LANES } from "../../../broker/agents.ts";
 import { Gateway, type GatewayOptions } from "../../../broker/gateway/gateway.ts";
 import type { GatewayLease, LeaseOptions, Settlement } from "../../../broker/gateway/lease.ts";
 import { PriceBook } from "../../../broker/gateway/prices.ts";
+export { BODIES } from "../../../broker/redteam/inputs/gateway.ts";
 import { type Answer, REAL_KEY, type VendorServer, vendorServer } from "./vendor_server.ts";
 
 /** Everything a test works with. */
@@ -89,14 +90,6 @@ const LEASE = {
   max_request_cost_usd: 0,
   max_requests: 0,
 } as const;
-
-/** A body that every lane of the name accepts. */
-export const BODIES = {
-  messages: { model: "claude-sonnet-4-5", max_tokens: 100, messages: [{ role: "user", content: "hi" }] },
-  chat: { model: "gpt-5.1", messages: [{ role: "user", content: "hi" }] },
-  responses: { model: "gpt-5.1", input: "hi" },
-  gemini: { contents: [{ role: "user", parts: [{ text: "hi" }] }] },
-};
 
 /** A connection that sends what it is told and reads what comes. */
 export class RawClient implements Disposable {

@@ -1,69 +1,14 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Lane, LANES } from "../../../broker/agents.ts";
+import { LANES } from "../../../broker/agents.ts";
 import { ROUTES } from "../../../broker/gateway/routes.ts";
+import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../../broker/redteam/inputs/gateway.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json } from "./vendor_server.ts";
-
-const GEMINI = "/v1beta/models/gemini-2.5-flash";
-
-const REFUSED: [Lane, string, string][] = [
-  ["vendor_a", "POST", "/v1/messages/batches"],
-  ["vendor_a", "POST", "/v1/files"],
-  ["vendor_a", "POST", "/v1/complete"],
-  ["vendor_a", "GET", "/v1/messages"],
-  ["vendor_a", "PUT", "/v1/messages"],
-  ["vendor_a", "HEAD", "/"],
-  ["vendor_a", "OPTIONS", "/v1/messages"],
-  ["vendor_a", "POST", "/v1/messages/"],
-  ["vendor_a", "POST", "//v1/messages"],
-  ["vendor_a", "POST", "/v1//messages"],
-  ["vendor_a", "POST", "/v1/messages/../files"],
-  ["vendor_a", "POST", "/v1/./messages"],
-  ["vendor_a", "POST", "/v1/files/../messages"],
-  ["vendor_a", "POST", "/v1%2fmessages"],
-  ["vendor_a", "POST", "/v1/%6dessages"],
-  ["vendor_a", "POST", "/v1/messages%00"],
-  ["vendor_a", "POST", "/v1/messages;x"],
-  ["vendor_a", "POST", "/v1\\messages"],
-  ["vendor_a", "POST", "/V1/Messages"],
-  ["vendor_a", "POST", "http://evil.example/v1/messages"],
-  ["vendor_a", "POST", "/v1/messages?key=abc"],
-  ["vendor_a", "POST", "/v1/messages?beta=true&beta=false"],
-  ["vendor_a", "POST", "/v1/messages?beta=true&x=1"],
-  ["vendor_a", "POST", "/v1/messages?b%65ta=true"],
-  ["vendor_a", "POST", "/v1/messages?beta=a%26key=1"],
-  ["vendor_a", "POST", "/v1/messages?beta=true?key=1"],
-  ["vendor_a", "POST", "/v1/chat/completions"],
-  ["vendor_a", "GET", "/v1/models/..%2f..%2ffiles"],
-  ["vendor_a", "GET", "/v1/organizations/usage_report/messages"],
-  ["vendor_b", "POST", "/v1/messages"],
-  ["vendor_b", "POST", "/v1/fine_tuning/jobs"],
-  ["vendor_b", "POST", "/v1/batches"],
-  ["vendor_b", "POST", "/v1/embeddings"],
-  ["vendor_b", "GET", "/v1/files"],
-  ["vendor_b", "GET", "/v1/responses/resp_1"],
-  ["vendor_b", "POST", "/v1/responses/resp_1/cancel"],
-  ["vendor_b", "GET", "/v1/responses/../files"],
-  ["vendor_c", "POST", `${GEMINI}:batchGenerateContent`],
-  ["vendor_c", "POST", `${GEMINI}:embedContent`],
-  ["vendor_c", "POST", "/upload/v1beta/files"],
-  ["vendor_c", "POST", "/v1beta/cachedContents"],
-  ["vendor_c", "POST", `${GEMINI}:generateContent?key=abc`],
-  ["vendor_c", "POST", `${GEMINI}:streamGenerateContent?alt=sse&key=abc`],
-  ["vendor_c", "POST", "/v1beta/models/../files:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a..b:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a/b:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a%2fb:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/:generateContent"],
-  ["vendor_c", "POST", "/v1beta/tunedModels/x:generateContent"],
-  ["compat", "POST", "/v1/completions"],
-  ["compat", "POST", "/chat/completions"],
-];
 
 Deno.test("what is not on the lane's list is 403, however the path is written, and does not go out", async () => {
   await using gate = await harness(json({}));
   const leases = Object.fromEntries(LANES.map((lane) => [lane, gate.lease(lane)]));
-  for (const [lane, method, path] of REFUSED) {
+  for (const [lane, method, path] of REFUSED_ROUTES) {
     using client = await RawClient.connect(gate.url);
     const token = leases[lane]!.token;
     await client.send(
@@ -102,20 +47,7 @@ Deno.test("a token that is missing, unknown, ended, or not the only one is 401",
   const other = gate.lease("vendor_a", { task_id: "task-2" });
   const ended = gate.lease("vendor_a");
   await ended.end();
-  const attempts: Record<string, string>[] = [
-    {},
-    { "x-api-key": "" },
-    { "x-api-key": "wrong" },
-    { "x-api-key": lease.token.slice(0, -1) },
-    { "x-api-key": `${lease.token}x` },
-    { "x-api-key": lease.token.toUpperCase() },
-    { "x-api-key": ended.token },
-    { "x-api-key": lease.token, "authorization": `Bearer ${other.token}` },
-    { "x-api-key": lease.token, "x-goog-api-key": "other" },
-    { "authorization": `Basic ${btoa(`x:${lease.token}`)}` },
-    { "authorization": lease.token },
-    { "cookie": `token=${lease.token}` },
-  ];
+  const attempts = wrongTokens(lease.token, { other: other.token, ended: ended.token });
   for (const headers of attempts) {
     const response = await fetch(`${gate.url}/v1/messages`, {
       method: "POST",
@@ -159,15 +91,7 @@ Deno.test("a WebSocket, or any other upgrade, is 426: programs fall back to plai
 Deno.test("two lengths, a length beside chunks, and a second request inside a body reach nobody", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a");
-  const inner = rawPost("/v1/files", lease.token, "{}");
-  const head =
-    `POST /v1/messages HTTP/1.1\r\nhost: g\r\nx-api-key: ${lease.token}\r\ncontent-type: application/json\r\n`;
-  const smuggled = [
-    `${head}content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${inner}`,
-    `${head}content-length: 2\r\ncontent-length: 100\r\n\r\n{}${inner}`,
-    `${head}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n${inner}`,
-  ];
-  for (const text of smuggled) {
+  for (const text of smuggledRequests(lease.token)) {
     using client = await RawClient.connect(gate.url);
     await client.send(text);
     assertStringIncludes(await client.until("\r\n\r\n"), "HTTP/1.1 400");

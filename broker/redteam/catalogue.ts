@@ -1,0 +1,41 @@
+/**
+ * Every promise, in the order in which they are tried: what `taskd redteam` runs and docs/security.md lists.
+ *
+ * @module
+ */
+
+import { EGRESS_PROMISES } from "./egress.ts";
+import { PASSING_PROMISES } from "./egress_passing.ts";
+import { GATEWAY_PROMISES } from "./gateway.ts";
+import { LIMIT_PROMISES } from "./gateway_limits.ts";
+import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
+import { groupOf } from "./run.ts";
+
+/** All of them. */
+export const PROMISES: readonly SecurityPromise[] = [
+  ...EGRESS_PROMISES,
+  ...PASSING_PROMISES,
+  ...GATEWAY_PROMISES,
+  ...LIMIT_PROMISES,
+];
+
+/** What the groups are called. */
+export const GROUP_TITLES: Readonly<Record<PromiseGroup, string>> = {
+  egress: "The egress proxy",
+  gateway: "The model gateway",
+  git: "Git with a hostile work tree",
+  sandbox: "The embedded sandbox",
+  container: "Containers",
+  control: "The control interface and its records",
+  files: "Files and their modes",
+  display: "What a person reads",
+};
+
+/** Promises by group, in order. */
+export function byGroup<T extends { id: string }>(promises: readonly T[]): [PromiseGroup, T[]][] {
+  const grouped = PROMISE_GROUPS.map((group): [PromiseGroup, T[]] => [
+    group,
+    promises.filter((promise) => groupOf(promise) === group),
+  ]);
+  return grouped.filter(([, members]) => members.length > 0);
+}

@@ -1,0 +1,76 @@
+/**
+ * A promise of the product's security, and the attempts to break it: what `taskd redteam` is made of, and the table in
+ * docs/security.md.
+ *
+ * A promise counts as held only if something was tried, all of it was refused, and what is allowed was seen to work
+ * beside it, so that the refusals are not those of something broken.
+ *
+ * @module
+ */
+
+import type { RedteamContext } from "./context.ts";
+
+/** What promises are about, in the order in which they are tried. */
+export const PROMISE_GROUPS = [
+  "egress",
+  "gateway",
+  "git",
+  "sandbox",
+  "container",
+  "control",
+  "files",
+  "display",
+] as const;
+/** What a promise is about. */
+export type PromiseGroup = typeof PROMISE_GROUPS[number];
+
+/** A promise and its attacks. */
+export interface SecurityPromise {
+  /** `group.name`, stable. */
+  id: `${PromiseGroup}.${string}`;
+  /** One sentence, without its full stop. */
+  promise: string;
+  /** What is tried, in a few words. */
+  attacks: string;
+  /** Tries it all. What it throws counts as a hole: nobody knows then. */
+  run(trial: Trial, context: RedteamContext): Promise<void> | void;
+}
+
+/** The promise cannot be tried here. */
+export class Skipped extends Error {}
+
+/** What is allowed did not work, so that the refusals prove nothing. */
+export class ControlFailed extends Error {}
+
+/** Takes down what came of each attempt at one promise. */
+export class Trial {
+  /** Attacks that went through: what was tried, and what came of it. */
+  readonly holes: string[] = [];
+  #attempts = 0;
+
+  /** Attacks so far. */
+  get attempts(): number {
+    return this.#attempts;
+  }
+
+  /** An attack; `is_held` says whether it came to nothing. */
+  attempt(attack: string, is_held: boolean, got = "it went through"): void {
+    this.#attempts++;
+    if (!is_held) this.holes.push(`${attack}: ${got}`);
+  }
+
+  /** An attack whose answer has to be the expected one. */
+  expect(attack: string, got: string, expected: string | RegExp): void {
+    this.attempt(attack, typeof expected === "string" ? got === expected : expected.test(got), got);
+  }
+
+  /** Something that is allowed and has to work; throws {@linkcode ControlFailed} when it does not. */
+  control(what: string, works: boolean, got = "it did not"): void {
+    if (!works) throw new ControlFailed(`${what} has to work and does not: ${got}`);
+  }
+
+  /** Ends the trial: it cannot be held here. */
+  skip(why: string): never {
+    throw new Skipped(why);
+  }
+}
