@@ -51,14 +51,16 @@ export interface DemoResult {
 
 /** Runs the demo, telling it line by line unless `io` is for programs. */
 export async function runDemo(
-  io: Pick<Io, "json" | "signal" | "styled">,
+  io: Pick<Io, "json" | "signal" | "styled" | "live">,
   options: DemoOptions = {},
 ): Promise<DemoResult> {
   const start = performance.now();
   const { size_mb = DEFAULT_SIZE_MB, runtime = "deno", colour = false } = options;
+  const live = io.live();
   const narrator = new Narrator({
     print: io.json ? () => {} : (line) => io.styled(line),
     colour,
+    ...(live === undefined ? {} : { busy: (text: string) => live.show(text) }),
     signal: io.signal,
   });
   const dir = await Deno.makeTempDir({ prefix: "taskd-demo-" });

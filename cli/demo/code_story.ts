@@ -208,9 +208,10 @@ class CodeStory implements AsyncDisposable {
       () => this.#parts.home.run(["review", id, ...(this.#colour ? ["--color"] : [])]),
       () => `taskd review ${id.slice(0, SHORT)}`,
     );
-    // The sandbox, the spend, the flags, what is not known, the diff; the ids above it are for machines.
+    // The sandbox, the spend, the flags, what is not known, the diff; the ids above them are for machines.
     const lines = text.split("\n");
-    this.#narrator.lines(lines.slice(lines.findIndex((line) => line.startsWith("sandbox"))));
+    const shown = lines.slice(lines.findIndex((line) => line.startsWith("sandbox")));
+    this.#narrator.lines(shown.filter((line) => !/^(?:image|policy) /.test(line)));
     const task = await this.#client.task(id);
     claim(task.stage === "awaiting_approval" && task.gate !== undefined, "the task waits at the gate");
     const approve = /^ {2}taskd (approve .*)$/m.exec(text)?.[1];
@@ -326,8 +327,7 @@ class CodeStory implements AsyncDisposable {
       async () => {
         this.#broker = await BrokerProcess.start(this.#parts.home, this.#signal);
       },
-      () =>
-        `process ${this.#broker!.pid}, budget $${BUDGET_USD.toFixed(2)} a task, ${BLOCKED_PATHS} may not be touched`,
+      () => `process ${this.#broker!.pid}`,
     );
   }
 

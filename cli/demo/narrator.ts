@@ -19,6 +19,8 @@ export interface NarratorOptions {
   print: (line: string) => void;
   /** Whether lines may carry colour. */
   colour: boolean;
+  /** Shows what is under way until something is printed; absent where nobody looks. */
+  busy?: (text: string) => Promise<void>;
   /** Stops the story between steps. */
   signal: AbortSignal;
 }
@@ -69,14 +71,17 @@ export class Narrator {
   /** Does a step, times it, and prints it with the outcome that `describe` makes of its result. */
   async step<T>(title: string, run: () => Promise<T> | T, describe: (result: T) => string): Promise<T> {
     this.#options.signal.throwIfAborted();
+    const number = String(this.steps.length + 1).padStart(2);
+    await this.#options.busy?.(` ${number}  ${title} ...`);
     const start = performance.now();
     const result = await run();
     const duration_ms = performance.now() - start;
     const outcome = describe(result);
     this.steps.push({ title, duration_ms, outcome });
-    const number = this.#paint(String(this.steps.length).padStart(2), 2);
     const time = this.#paint(formatMs(duration_ms).padStart(TIME_WIDTH), 36);
-    this.#options.print(` ${number}  ${this.#paint(title.padEnd(TITLE_WIDTH), 1)} ${time}   ${outcome}`);
+    this.#options.print(
+      ` ${this.#paint(number, 2)}  ${this.#paint(title.padEnd(TITLE_WIDTH), 1)} ${time}   ${outcome}`,
+    );
     return result;
   }
 

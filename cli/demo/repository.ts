@@ -131,7 +131,7 @@ async function gitOutput(options: Deno.CommandOptions): Promise<Deno.CommandOutp
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new TaskdError("not_found", "Cannot make a repository: git is not installed", {
       cause,
-      hint: "Install git 2.34 or newer",
+      hint: "Install git 2.32 or newer",
     });
   }
 }
