@@ -8,7 +8,7 @@ import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { CacheEntry, CacheFolder } from "./_folder.ts";
-import { removeTree } from "./trees.ts";
+import { removeTree } from "../remove_tree.ts";
 
 /** A sign that an entry or a folder is in use; the kernel drops it with the process. */
 export type Hold = Deno.FsFile;

@@ -1,5 +1,5 @@
 /**
- * Folders that untrusted programs have filled: made fit to keep, copied, removed. No link is ever followed and no
+ * Folders that untrusted programs have filled: made fit to keep, copied. No link is ever followed and no
  * special file opened.
  *
  * Nothing may write to a folder meanwhile; the sandbox that did has ended.
@@ -10,7 +10,7 @@
 import { join } from "@std/path/join";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, fsyncDirectory } from "../../lib/fs.ts";
+import { fileError, fsyncDirectory } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../git/process.ts";
 
@@ -166,53 +166,4 @@ export async function copyTree(source: string, target: string, options: CopyOpti
     COMPLAINTS.find(([pattern]) => pattern.test(stderr))?.[1] ?? "unavailable",
     `${attempted}: ${complaint}`,
   );
-}
-
-/**
- * Removes a folder, whatever its permissions and however deep it is; it may be gone already.
- *
- * @throws {TaskdError} `denied` or `unavailable`.
- */
-export async function removeTree(root: string): Promise<void> {
-  try {
-    await Deno.remove(root, { recursive: true });
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return;
-    try {
-      await flatten(root);
-      await Deno.remove(root, { recursive: true });
-    } catch (error) {
-      if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${root}`);
-    }
-  }
-}
-
-/** Opens every folder to its owner, and moves deep ones up, so that no path gets too long. */
-async function flatten(root: string): Promise<void> {
-  const folders = [{ path: root, depth: 0 }];
-  let moved = 0;
-  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-    let { path, depth } = folder;
-    // A name that is not UTF-8 cannot be spelled here; removing by the folder it is in can.
-    if (!await opened(path)) continue;
-    if (depth >= MAX_DEPTH || path.length - root.length > MAX_PATH_LENGTH) {
-      const higher = join(root, `.moved-${moved++}`);
-      await Deno.rename(path, higher);
-      [path, depth] = [higher, 1];
-    }
-    for await (const { name, isDirectory } of Deno.readDir(path)) {
-      if (isDirectory) folders.push({ path: join(path, name), depth: depth + 1 });
-    }
-  }
-}
-
-/** Opens a folder to its owner; false when it cannot be found. */
-async function opened(path: string): Promise<boolean> {
-  try {
-    await Deno.chmod(path, 0o700);
-    return true;
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw error;
-  }
 }

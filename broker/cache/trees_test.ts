@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { copyTree, removeTree, settleTree } from "./trees.ts";
+import { removeTree } from "../remove_tree.ts";
+import { copyTree, settleTree } from "./trees.ts";
 
 async function folder() {
   const root = await Deno.makeTempDir({ prefix: "taskd-trees-" });
@@ -86,7 +87,7 @@ Deno.test("attack: a deep tree is removed also by a process that may open few fi
     await nest(at.tree, "d", levels);
     await Deno.chmod(`${at.tree}/d`, 0);
   }
-  const script = `const { removeTree } = await import(${JSON.stringify(import.meta.resolve("./trees.ts"))});
+  const script = `const { removeTree } = await import(${JSON.stringify(import.meta.resolve("../remove_tree.ts"))});
     await removeTree(Deno.args[0]);`;
   const { success, stderr } = await new Deno.Command("sh", {
     args: ["-c", 'ulimit -n 200; exec "$@"', "sh", Deno.execPath(), "eval", script, at.tree],

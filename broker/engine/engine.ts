@@ -26,6 +26,7 @@ import type {
 import type { Decision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "../metrics.ts";
+import { removeTree } from "../remove_tree.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
 import { type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
 import type { SpendFigures } from "../task/rows.ts";
@@ -35,7 +36,7 @@ import type { TaskStore } from "../task/task_store.ts";
 import { Background } from "./background.ts";
 import { type Plan, planTask } from "./order.ts";
 import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
-import { removeTree, stagePlaces } from "./places.ts";
+import { stagePlaces } from "./places.ts";
 import { pushApproved } from "./push.ts";
 import { gateProblem, removeLeftovers, restoreTask } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
@@ -105,7 +106,7 @@ export class Engine implements BrokerEngine {
     const unfinished = parts.tasks.unfinished();
     for (const { id } of unfinished) await engine.#restore(id);
     const keep = new Set(parts.tasks.unfinished().map(({ id }) => id));
-    const gone = await removeLeftovers(parts.resolved.settings.stage_root, keep);
+    const gone = await removeLeftovers(parts, keep);
     if (gone.length > 0) parts.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
     // It starts tasks by itself: only now is it known which slots are free.
     engine.#queue = parts.queue?.(engine);

@@ -38,36 +38,6 @@ export function auditPlaces(audit_root: string, id: string): AuditPlaces {
   return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log` };
 }
 
-/**
- * Removes a file or a directory with everything in it, also when whatever wrote it took away the right to; nothing
- * happens when there is none.
- *
- * @throws {TaskdError} `denied` or `unavailable`.
- */
-export async function removeTree(path: string): Promise<void> {
-  for (let attempt = 1;; attempt++) {
-    try {
-      return await Deno.remove(path, { recursive: true });
-    } catch (error) {
-      const code = fileErrorCode(error);
-      if (code === "not_found") return;
-      if (attempt > 1 || code !== "denied") throw fileError(error, `Cannot remove ${path}`);
-      openUp(path);
-    }
-  }
-}
-
-/** Gives the owner back what a sandbox took from directories; links are not followed. */
-function openUp(path: string): void {
-  try {
-    if (!Deno.lstatSync(path).isDirectory) return;
-    Deno.chmodSync(path, 0o700);
-    for (const entry of Deno.readDirSync(path)) if (entry.isDirectory) openUp(`${path}/${entry.name}`);
-  } catch {
-    // The removal that follows says what is in the way.
-  }
-}
-
 /** Ids of tasks that have scratch below `stage_root`; what else lies there is nobody's business here. */
 export function stagedTasks(stage_root: string): string[] {
   try {

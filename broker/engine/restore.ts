@@ -11,6 +11,7 @@ import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote, remoteOptions } from "../git/stage.ts";
+import { removeTree } from "../remove_tree.ts";
 import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/rows.ts";
@@ -18,7 +19,7 @@ import type { Task } from "../task/task.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, stagedOf } from "./known.ts";
 import type { EngineParts } from "./parts.ts";
-import { auditPlaces, removeTree, stagedTasks, stagePlaces } from "./places.ts";
+import { auditPlaces, stagedTasks, stagePlaces } from "./places.ts";
 
 /** How often one looks whether an ended push is gone, and the time in between. */
 const LOOKS = 100;
@@ -86,9 +87,26 @@ export async function gateProblem({ git, resolved }: EngineParts, task: Task): P
   }
 }
 
-/** Removes scratch of tasks that are not in `keep`; returns their ids. */
-export async function removeLeftovers(stage_root: string, keep: ReadonlySet<string>): Promise<string[]> {
-  const gone = stagedTasks(stage_root).filter((id) => !keep.has(id));
-  for (const id of gone) await removeTree(stagePlaces(stage_root, id).root);
+/**
+ * Removes scratch of tasks that are not in `keep`; returns their ids. What cannot be removed is told and left for the
+ * next broker: it must not keep this one from its other tasks.
+ *
+ * @throws {TaskdError} when the folder of the scratch cannot be looked into.
+ */
+export async function removeLeftovers(
+  { resolved, log }: Pick<EngineParts, "resolved" | "log">,
+  keep: ReadonlySet<string>,
+): Promise<string[]> {
+  const { stage_root } = resolved.settings;
+  const gone: string[] = [];
+  for (const id of stagedTasks(stage_root).filter((id) => !keep.has(id))) {
+    try {
+      await removeTree(stagePlaces(stage_root, id).root);
+      gone.push(id);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      log("warn", "cleanup_failed", why, { task_id: id, stage_root });
+    }
+  }
   return gone;
 }

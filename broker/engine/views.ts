@@ -6,13 +6,14 @@
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { PendingTask, TaskView } from "../api/wire.ts";
+import { removeTree } from "../remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, type RefusedEgress, refusedOf } from "./known.ts";
-import { auditPlaces, removeTree } from "./places.ts";
+import { auditPlaces } from "./places.ts";
 
 /** What only the running broker knows of a task that is under way. */
 export interface LiveTask {

@@ -6,7 +6,7 @@
  */
 
 import { DependencyCache } from "../../../broker/cache/dependency_cache.ts";
-import { removeTree } from "../../../broker/cache/trees.ts";
+import { removeTree } from "../../../broker/remove_tree.ts";
 import { EGRESS_PORT, EgressProxy } from "../../../broker/egress/proxy.ts";
 import { Git } from "../../../broker/git/git.ts";
 import type { SetupResult } from "../../../broker/engine/parts.ts";
