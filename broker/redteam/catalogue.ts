@@ -6,6 +6,7 @@
 
 import { EGRESS_PROMISES } from "./egress.ts";
 import { PASSING_PROMISES } from "./egress_passing.ts";
+import { EMBEDDED_PROMISES } from "./embedded.ts";
 import { GATEWAY_PROMISES } from "./gateway.ts";
 import { LIMIT_PROMISES } from "./gateway_limits.ts";
 import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
@@ -17,6 +18,7 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...PASSING_PROMISES,
   ...GATEWAY_PROMISES,
   ...LIMIT_PROMISES,
+  ...EMBEDDED_PROMISES,
 ];
 
 /** What the groups are called. */

@@ -35,6 +35,7 @@ export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/images/": "texts that images are built from, in a folder of their own",
   "broker/databases/": "copies of databases that a sandbox had, which no connection of this process has open",
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
+  "broker/redteam/": "hostile trees and records in a scratch folder of its own, none of them a database",
   "broker/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "cli/demo/broker_home.ts": "configuration, traces and logs of the demo's own broker, none of them a database",
