@@ -8,7 +8,7 @@
 import { launchFlags } from "../../cli/launch_flags.ts";
 import type { HttpListenOptions, ServeOptions } from "../../daemon/serve.ts";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
-import { DaemonProcess, type Place } from "./_daemon.ts";
+import { DaemonProcess, type Place } from "./daemon_process.ts";
 
 /** The token of every daemon here. */
 export const TOKEN = "only-tests-know-this-token";

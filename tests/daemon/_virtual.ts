@@ -10,7 +10,7 @@ import { type Client, connect, subscribe } from "../../lib/client/client.ts";
 import { openStore } from "../../lib/store/open.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { VirtualClock } from "../support/clock.ts";
-import { EventLog, type Place } from "./_daemon.ts";
+import { EventLog, type Place } from "./daemon_process.ts";
 import { BEARER, Exposition, TOKEN } from "./_http.ts";
 
 /** Where a daemon works. */

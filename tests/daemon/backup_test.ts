@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { openStore } from "../../lib/store/open.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 
 async function cp(...words: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command("cp", { args: ["-a", ...words] }).output();

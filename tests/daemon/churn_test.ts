@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { CallableOp } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { COMMON_ERRORS, OPS } from "../../lib/protocol/ops.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 
 const CLIENTS = 6;
 const CALLS = 60;

@@ -7,7 +7,7 @@ import { DEFAULT_DEPTH_FLOOR } from "../../lib/store/store.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 import { HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
 
 // conformance: 1.serve_flags 8.flush_every 8.snapshot_every 8.reap_every 8.gc_grace 8.ro_cache_budget

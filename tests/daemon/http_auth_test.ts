@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
 
 /** Every route that needs the token, one that does not exist among them. */

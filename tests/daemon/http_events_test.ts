@@ -4,7 +4,7 @@ import { eventStream, PING_MS } from "../../daemon/http/sse.ts";
 import { Publisher, SUBSCRIBER_BUFFER_EVENTS } from "../../daemon/publisher.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { VirtualClock } from "../support/clock.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { HttpDaemon, type SseLog } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
 

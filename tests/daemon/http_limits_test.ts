@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
 import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { HttpDaemon, type RawHttp } from "./_http.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline

@@ -5,7 +5,7 @@ import { LocalBackend } from "../../lib/backend/local.ts";
 import { imageIndexKey, parseObjectKey, snapshotKey } from "../../lib/store/keys.ts";
 import type { OpArgs } from "../../lib/protocol/messages.ts";
 import { BUCKETS_SECONDS } from "../../daemon/metrics.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { type Exposition, HttpDaemon } from "./_http.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 

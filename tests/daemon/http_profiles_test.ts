@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path/join";
 import { connect } from "../../lib/client/client.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { BEARER, HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
 
 /** What `go tool pprof -top`, or another of its reports, says of a profile. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
 
 const PROMETHEUS = "/usr/bin/prometheus";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { OPS } from "../../lib/protocol/ops.ts";
 import { MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
 

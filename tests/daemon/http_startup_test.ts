@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { BEARER, ServeCommand, TOKEN } from "./_http.ts";
 
 const SHORT = "fifteen-letters";

@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
-import { Place } from "./_daemon.ts";
+import { Place } from "./daemon_process.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 
 /** Long past its end by the time that anybody looks. */

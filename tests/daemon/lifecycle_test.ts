@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { join } from "@std/path/join";
 import { subscribe } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 
 Deno.test("the daemon says what it serves, answers, and leaves nothing behind on SIGTERM", async () => {
   await using place = new Place();

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 
 /** Runs SQL in the stock sqlite3 shell, as an application would, and returns what it prints. */
 async function sqlite(path: string, sql: string): Promise<string> {

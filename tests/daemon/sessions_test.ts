@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { CallableOp, Client } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { OpArgs } from "../../lib/protocol/messages.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 
 async function refusal<O extends CallableOp>(client: Client, op: O, args: OpArgs<O>): Promise<TaskdError> {
   return await assertRejects(() => client.call(op, args), TaskdError, undefined, `${op} ${JSON.stringify(args)}`);

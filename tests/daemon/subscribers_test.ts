@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
-import { DaemonProcess, Place } from "./_daemon.ts";
+import { DaemonProcess, Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
 
 /** Opens and closes a session until so many events have been published; returns them as a subscriber that reads saw them. */
