@@ -87,6 +87,18 @@ export function removeIfPresent(path: string): void {
   }
 }
 
+/**
+ * Gives up the lock on `file` and closes it. To close it is not enough: a process that is being started at that very
+ * moment has a copy of every descriptor until it runs its program, and with the copy the lock.
+ */
+export function unlockAndClose(file: Deno.FsFile): void {
+  try {
+    file.unlockSync();
+  } finally {
+    file.close();
+  }
+}
+
 /** Whether `path` still names the open `file`: a person may have removed a lock file before it was locked. */
 export function isStillAt(file: Deno.FsFile, path: string): boolean {
   try {

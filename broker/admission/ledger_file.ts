@@ -10,7 +10,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, isStillAt, writeAll, writeFileAtomic } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, isStillAt, unlockAndClose, writeAll, writeFileAtomic } from "../../lib/fs.ts";
 
 /** The most bytes of a ledger that are read: half a million starts. */
 const MAX_LEDGER_BYTES = 134_217_728;
@@ -160,6 +160,6 @@ export class LedgerFile {
   /** Gives the lock up. */
   close(): void {
     this.#letGo();
-    this.#lock.close();
+    unlockAndClose(this.#lock);
   }
 }

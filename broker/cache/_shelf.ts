@@ -6,6 +6,7 @@
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { unlockAndClose } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { CacheEntry, CacheFolder } from "./_folder.ts";
 import { removeTree } from "../remove_tree.ts";
@@ -53,7 +54,7 @@ export class Shelf {
 
   close(): void {
     this.#closed = true;
-    for (const hold of this.#holds) hold.close();
+    for (const hold of this.#holds) unlockAndClose(hold);
     this.#holds.clear();
   }
 
@@ -101,7 +102,7 @@ export class Shelf {
   }
 
   letGo(hold: Hold): void {
-    if (this.#holds.delete(hold)) hold.close();
+    if (this.#holds.delete(hold)) unlockAndClose(hold);
   }
 
   /**
@@ -198,7 +199,7 @@ export class Shelf {
       if (total > quota_bytes && bytes > 0) return undefined;
       return claims.map(({ path }) => this.#discard(path));
     } finally {
-      for (const { claim } of claims) claim.close();
+      for (const { claim } of claims) unlockAndClose(claim);
     }
   }
 

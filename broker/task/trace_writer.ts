@@ -12,7 +12,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncDirectory, isStillAt, writeAll } from "../../lib/fs.ts";
+import { fileError, fsyncDirectory, isStillAt, unlockAndClose, writeAll } from "../../lib/fs.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
@@ -124,7 +124,7 @@ export class TraceWriter {
       }
       return writer;
     } catch (error) {
-      file.close();
+      unlockAndClose(file);
       throw fileError(error, `Cannot open ${path}`);
     }
   }
@@ -171,7 +171,7 @@ export class TraceWriter {
     if (this.#closed) return;
     this.#closed = true;
     await this.#flushing;
-    this.#file.close();
+    unlockAndClose(this.#file);
   }
 
   async #flush(): Promise<void> {

@@ -9,7 +9,7 @@
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, fileErrorCode, isStillAt, writeAllSync } from "../fs.ts";
+import { fileError, fileErrorCode, isStillAt, unlockAndClose, writeAllSync } from "../fs.ts";
 
 /** Who serves a store. */
 export interface DaemonInfo {
@@ -74,7 +74,7 @@ export class DaemonLock implements Disposable {
   release(): void {
     if (this.#released) return;
     this.#released = true;
-    this.#file.close();
+    unlockAndClose(this.#file);
   }
 
   /** The same as {@linkcode DaemonLock.release}. */

@@ -10,7 +10,7 @@
 
 import { join } from "@std/path/join";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
-import { fileError } from "../fs.ts";
+import { fileError, unlockAndClose } from "../fs.ts";
 
 /** Twice a lease's life and more: nobody asks about a process that has been dead for so long. */
 const SWEEP_AFTER_MS = 120_000;
@@ -82,7 +82,7 @@ export class Holder {
     try {
       return file.tryLockSync(true);
     } finally {
-      file.close();
+      unlockAndClose(file);
     }
   }
 
@@ -114,7 +114,7 @@ export class Holder {
     } catch {
       // The workspace itself may be gone.
     }
-    this.#file.close();
+    unlockAndClose(this.#file);
     this.#file = undefined;
   }
 }
