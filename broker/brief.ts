@@ -10,6 +10,7 @@
 import { createHash } from "node:crypto";
 import { formatDuration } from "../lib/text/duration.ts";
 import { sanitizeLine } from "../lib/text/sanitize.ts";
+import type { RowDiff, TableDiff } from "../lib/store/results.ts";
 import type { ChangeStatus, DiffFacts } from "./git/facts.ts";
 import type { PolicyVerdict, Violation } from "./policy/diff_policy.ts";
 import type { SpendFigures } from "./task/rows.ts";
@@ -59,7 +60,28 @@ export interface BriefInput {
   verdict?: PolicyVerdict;
   /** Absent when the repository's profile has no commands. */
   setup?: SetupEvidence;
+  /** Absent when the task has no databases. */
+  databases?: readonly BriefDatabase[];
 }
+
+/** What became of a database. */
+export interface BriefDatabase {
+  db: string;
+  /** The branch that it was forked from and is promoted onto. */
+  base: string;
+  changed: boolean;
+  /** At most a hundred, with their first rows. */
+  tables: readonly TableDiff[];
+  more_tables: number;
+  /** Definitions of tables, indexes, views and triggers that are not what they were. */
+  schema: readonly { type: string; name: string; change: "added" | "removed" | "changed" }[];
+  more_schema: number;
+  /** Bytes differ where neither a row nor a definition does. */
+  other_changes: boolean;
+}
+
+/** The second-look category of a task that changed a database. */
+export const DATABASE = "database";
 
 /** A changed file, as far as a person needs it. */
 export interface BriefFile {
@@ -110,6 +132,8 @@ export interface TrustBrief {
   flags: BriefFlag[];
   violations: Violation[];
   setup: SetupEvidence | null;
+  /** Absent when the task has no databases. */
+  databases?: readonly BriefDatabase[];
   /** What could not be established, one sentence each. */
   missing_evidence: string[];
 }
@@ -118,6 +142,8 @@ export interface TrustBrief {
 export const MAX_FILES = 1_000;
 /** Paths that a brief lists for each category. */
 export const MAX_PATHS = 100;
+/** A row of a database in the text. */
+const MAX_ROW_CHARS = 500;
 /** Lines of files and paths in the text. */
 const MAX_SHOWN = 40;
 
@@ -173,19 +199,48 @@ export function buildBrief(input: BriefInput): TrustBrief {
     budget_usd: input.budget_usd ?? null,
     spend: input.spend ?? null,
     diff: facts === undefined ? null : briefDiff(facts),
-    flags: (verdict?.second_look ?? []).map(({ category, reason, paths }) => ({
-      category,
-      reason,
-      count: paths.length,
-      paths: paths.slice(0, MAX_PATHS).map((path) => {
-        const detail = details.get(`${category}\0${path}`);
-        return { path, ...detail === undefined ? {} : { detail } };
-      }),
-    })),
+    flags: [
+      ...(verdict?.second_look ?? []).map(({ category, reason, paths }) => ({
+        category,
+        reason,
+        count: paths.length,
+        paths: paths.slice(0, MAX_PATHS).map((path) => {
+          const detail = details.get(`${category}\0${path}`);
+          return { path, ...detail === undefined ? {} : { detail } };
+        }),
+      })),
+      ...databaseFlags(input.databases ?? []),
+    ],
     violations: verdict?.blocked ?? [],
     setup: setup ?? null,
+    ...(input.databases === undefined ? {} : { databases: input.databases }),
     missing_evidence: GAPS.flatMap((gap) => gap(input) ?? []),
   };
+}
+
+/** One flag for all databases: what is promoted is approved together. */
+function databaseFlags(databases: readonly BriefDatabase[]): BriefFlag[] {
+  const all = databases.filter(({ changed }) => changed).flatMap(databaseParts);
+  if (all.length === 0) return [];
+  const reason = "a database was changed, and is promoted when this is approved";
+  return [{ category: DATABASE, reason, count: all.length, paths: all.slice(0, MAX_PATHS) }];
+}
+
+function databaseParts({ db, base, tables, schema, other_changes, ...more }: BriefDatabase): BriefFlag["paths"] {
+  const address = `${db}@${base}`;
+  const unlisted = more.more_tables + more.more_schema;
+  return [
+    ...schema.map(({ type, name, change }) => ({ path: `${address} ${type} ${name}`, detail: `definition ${change}` })),
+    ...tables.map((table) => ({ path: `${address} table ${table.table}`, detail: tableText(table) })),
+    ...(other_changes ? [{ path: address, detail: "bytes differ, but no row and no definition" }] : []),
+    ...(unlisted > 0 ? [{ path: address, detail: `${unlisted} more tables and definitions` }] : []),
+  ];
+}
+
+function tableText({ change, rows_added, rows_changed, rows_removed }: TableDiff): string {
+  const counts = `${rows_added} added, ${rows_changed} changed, ${rows_removed} removed`;
+  if (change === "schema") return "other columns: rows are not compared";
+  return change === "changed" ? `rows: ${counts}` : `table ${change}; rows: ${counts}`;
 }
 
 function briefDiff({ diff_sha256, tree, files_changed, lines_changed, files }: DiffFacts): BriefDiff {
@@ -235,6 +290,7 @@ export function renderBrief(brief: TrustBrief): string {
         count,
       )
     ),
+    ...(brief.databases ?? []).flatMap(databaseLines),
     ...brief.setup === null ? [] : setupLines(brief.setup),
     ...section("not established:", brief.missing_evidence),
     "",
@@ -264,6 +320,21 @@ function spendText({ usd, requests, unmetered_requests, priced }: SpendFigures):
 
 function fileLine({ path, status, added, deleted, binary }: BriefFile): string {
   return `${status.padEnd(12)} +${added} -${deleted}${binary ? " binary" : ""}  ${path}`;
+}
+
+/** Rows of a changed database; which tables there are stands among the flags. */
+function databaseLines({ db, base, changed, tables }: BriefDatabase): string[] {
+  if (!changed) return section(`database ${db}@${base}: unchanged`, []);
+  return tables.flatMap(({ table, rows = [], ...counts }) => {
+    const total = counts.rows_added + counts.rows_changed + counts.rows_removed;
+    return rows.length === 0 ? [] : section(`database ${db}@${base}, table ${table}:`, rows.map(rowText), total);
+  });
+}
+
+function rowText({ change, key, before, after }: RowDiff): string {
+  const [old, now] = [before, after].map((values) => values === undefined ? undefined : JSON.stringify(values));
+  const values = change === "changed" ? `${old} -> ${now}` : now ?? old ?? "";
+  return `${change.padEnd(8)} ${JSON.stringify(key)} ${values}`.slice(0, MAX_ROW_CHARS);
 }
 
 function setupLines({ commands, cache }: SetupEvidence): string[] {

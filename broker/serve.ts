@@ -15,6 +15,7 @@ import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./ci/watch.ts";
 import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
+import { TaskDatabases } from "./databases/task_databases.ts";
 import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
 import { setupRunner } from "./engine/setup.ts";
@@ -184,6 +185,14 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     ...(overrides.notify_programs === undefined ? {} : { programs: overrides.notify_programs }),
   });
   cleanup.defer(() => notifier.idle());
+  const databases = new TaskDatabases({
+    socket: settings.branch_store.socket,
+    deno_path: Deno.execPath(),
+    deno_cache_dir: denoCache(home, env),
+    random,
+    log,
+    clock,
+  });
   engine = await Engine.open({
     resolved,
     tasks,
@@ -197,6 +206,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     ...(gh === undefined ? {} : { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
+    databases,
     notify: (task) => notifier.notify(task),
     ...(settings.ci.watch && gh !== undefined
       ? {
@@ -301,7 +311,7 @@ export function ownerOf(home: string): string {
 }
 
 /** Where deno keeps what it has compiled, by deno's own rule. */
-function denoCache(home: string, env: (name: string) => string | undefined): string {
+export function denoCache(home: string, env: (name: string) => string | undefined): string {
   const own = env("DENO_DIR");
   if (own?.startsWith("/")) return own;
   if (Deno.build.os === "darwin") return `${home}/Library/Caches/deno`;

@@ -8,6 +8,7 @@
 import { createHash } from "node:crypto";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
+import { DATABASE } from "../brief.ts";
 import { collectFacts } from "../git/facts.ts";
 import { humanDiff } from "../git/human_diff.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
@@ -63,7 +64,8 @@ export async function collectChange(parts: EngineParts, collect: CollectTask): P
   const change: Change = { tree, base_tree, diff_sha256, shown_sha256, files_changed, lines_changed };
   await task.append({ type: "evidence", name: "change", value: { ...change } });
   signal.throwIfAborted();
-  if (files_changed === 0) throw new TaskEnding("no_diff", "the agent changed no file");
+  const data_changed = (known.databases ?? []).some(({ changed }) => changed);
+  if (files_changed === 0 && !data_changed) throw new TaskEnding("no_diff", "the agent changed no file");
   if (verdict.blocked.length > 0) {
     const reasons = verdict.blocked.map(({ message }) => sanitizeLine(message)).join("; ");
     throw new TaskEnding("policy_blocked", reasons.slice(0, MAX_REASON_CHARS));
@@ -72,6 +74,7 @@ export async function collectChange(parts: EngineParts, collect: CollectTask): P
     diff_sha256,
     second_look: [
       ...verdict.second_look.map(({ category }) => category),
+      ...(data_changed ? [DATABASE] : []),
       ...(task.record.sensitive === true ? [SENSITIVE] : []),
     ],
     timeout_ms: settings.approval_timeout,

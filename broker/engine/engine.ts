@@ -34,6 +34,7 @@ import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { Background } from "./background.ts";
+import { checkData, isDataOnly, releaseData, sweepData } from "./data.ts";
 import { type Plan, planTask } from "./order.ts";
 import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
 import { stagePlaces } from "./places.ts";
@@ -108,6 +109,7 @@ export class Engine implements BrokerEngine {
     const keep = new Set(parts.tasks.unfinished().map(({ id }) => id));
     const gone = await removeLeftovers(parts, keep);
     if (gone.length > 0) parts.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
+    engine.#background.go(() => sweepData(parts));
     // It starts tasks by itself: only now is it known which slots are free.
     engine.#queue = parts.queue?.(engine);
     return engine;
@@ -138,6 +140,7 @@ export class Engine implements BrokerEngine {
       origin,
     });
     await this.#checkCredential(plan);
+    await checkData(this.#parts, request.databases);
     this.#refuseWhenStopping();
     const { agent, auth } = plan;
     let claim: StartClaim;
@@ -241,6 +244,8 @@ export class Engine implements BrokerEngine {
     await this.#removeScratch(task);
     await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
     this.#claims.delete(id);
+    // The store may be slow to answer, or not there: nobody waits for it.
+    this.#background.go(() => releaseData(this.#parts, record));
     await this.tasks.release(id);
   }
 
@@ -274,6 +279,8 @@ export class Engine implements BrokerEngine {
   }
 
   async #restoreStage(task: Task): Promise<void> {
+    // No remote has to be asked: what is promoted already is found to be.
+    if (task.record.stage === "pushing" && isDataOnly(task.record)) return await this.#push(task);
     const restored = await restoreTask(this.#parts, task);
     switch (restored.kind) {
       case "ended":

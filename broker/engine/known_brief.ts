@@ -5,7 +5,7 @@
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { buildBrief, type SetupEvidence, type TrustBrief } from "../brief.ts";
+import { type BriefDatabase, buildBrief, type SetupEvidence, type TrustBrief } from "../brief.ts";
 import type { DiffFacts } from "../git/facts.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { PolicyVerdict } from "../policy/diff_policy.ts";
@@ -26,6 +26,8 @@ export interface Known {
   spend?: SpendFigures;
   facts?: DiffFacts;
   verdict?: PolicyVerdict;
+  /** What the agent did to databases; absent when the task has none. */
+  databases?: BriefDatabase[];
 }
 
 /** Writes the brief. */

@@ -8,6 +8,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type Agent, agentOf } from "../agents.ts";
 import type { SubmitRequest } from "../api/wire.ts";
+import { parseWanted } from "../databases/wanted.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
@@ -60,9 +61,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): Plan {
   const extra = checkEgress(request.egress_extra ?? []);
   const profile = profileOf(settings, url);
   checkRuntime(runtime, agent, request, profile);
-  if ((request.databases ?? []).length > 0) {
-    refuse("this broker gives tasks no branches of databases", "Leave `databases` out");
-  }
+  parseWanted(request.databases ?? []);
   const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
   const order: Plan["order"] = {
     ...rest,

@@ -10,6 +10,7 @@ import type { Admission } from "../admission/admission.ts";
 import type { Lane } from "../agents.ts";
 import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
 import type { SetupEvidence } from "../brief.ts";
+import type { TaskDatabases } from "../databases/task_databases.ts";
 import type { EgressProxy } from "../egress/proxy.ts";
 import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
 import type { CredentialSources } from "../git/credentials.ts";
@@ -120,6 +121,8 @@ export interface EngineParts {
   /** Says what keeps a lane from being paid; undefined when nothing does. */
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
   setup(request: SetupRequest): Promise<SetupResult>;
+  /** Branches of databases for tasks; absent where there are none to be had. */
+  databases?: TaskDatabases;
   /** Told when a task begins to wait for a person. */
   notify?: (task: AtGate) => void;
   /** Made once the engine is there. */

@@ -17,12 +17,23 @@ export interface StagePlaces {
   work_dir: string;
   /** HOME of a container's agent. */
   home_dir: string;
+  /** Copies of the task's databases, which the sandbox has. */
+  databases_dir: string;
+  /** What the sandbox left of them, while it is looked at. */
+  inspected_dir: string;
 }
 
 /** Paths below `stage_root`. */
 export function stagePlaces(stage_root: string, id: string): StagePlaces {
   const root = `${stage_root}/${id}`;
-  return { root, git_dir: `${root}/git`, work_dir: `${root}/work`, home_dir: `${root}/home` };
+  return {
+    root,
+    git_dir: `${root}/git`,
+    work_dir: `${root}/work`,
+    home_dir: `${root}/home`,
+    databases_dir: `${root}/databases`,
+    inspected_dir: `${root}/inspected`,
+  };
 }
 
 /** What is kept of a task beside its trace. */

@@ -8,6 +8,8 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import type { DatabaseResult } from "../databases/evidence.ts";
+import { resultsText } from "../databases/promote.ts";
 import { commitTree } from "../git/commit.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { pushCommit } from "../git/push.ts";
@@ -15,6 +17,7 @@ import { parseRepo } from "../git/repo_url.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
+import { isDataOnly, promoteData } from "./data.ts";
 import { changeOf, stagedOf } from "./known.ts";
 import type { EngineParts } from "./parts.ts";
 import { stagePlaces } from "./places.ts";
@@ -30,12 +33,20 @@ const AUTHOR = { name: "taskd", email: "agent@taskd.invalid" } as const;
  */
 export async function pushApproved(parts: EngineParts, task: Task): Promise<Move> {
   try {
+    if (isDataOnly(task.record)) return promotion(await promoteData(parts, task));
     const { pushed, branch_note } = await push(parts, task);
+    const data_note = resultsText(await promoteData(parts, task));
     const { settings } = parts.resolved;
     if (settings.ci.watch && parts.ci !== undefined && pushed.pull_request !== undefined) {
       return { from: "pushing", to: "awaiting_ci", pushed };
     }
-    return { from: "pushing", to: "done", outcome: "pushed", reason: branch_note, pushed };
+    return {
+      from: "pushing",
+      to: "done",
+      outcome: "pushed",
+      reason: [branch_note, data_note].filter((note) => note !== "").join("; "),
+      pushed,
+    };
   } catch (error) {
     if (!(error instanceof TaskdError) || error.code === "internal") {
       const stack = error instanceof Error ? error.stack ?? error.message : String(error);
@@ -44,6 +55,13 @@ export async function pushApproved(parts: EngineParts, task: Task): Promise<Move
     }
     return failed(`${error.message}${error.hint === undefined ? "" : ` (${error.hint})`}`);
   }
+}
+
+/** The end of a task that changed nothing but data. */
+function promotion(results: readonly DatabaseResult[]): Move {
+  const reason = resultsText(results);
+  if (results.some(({ result }) => result === "kept")) return failed(reason);
+  return { from: "pushing", to: "done", outcome: "promoted", reason };
 }
 
 function failed(reason: string): Move {

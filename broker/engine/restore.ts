@@ -16,6 +16,7 @@ import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/rows.ts";
 import type { Task } from "../task/task.ts";
+import { promoteData } from "./data.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, stagedOf } from "./known.ts";
 import type { EngineParts } from "./parts.ts";
@@ -35,6 +36,7 @@ export async function restoreTask(parts: EngineParts, task: Task): Promise<Recov
   return await recoverTask(task, {
     watch_ci: parts.resolved.settings.ci.watch && parts.ci !== undefined,
     wasPushed: (attempt) => wasPushed(parts, task, attempt),
+    arrived: async () => void await promoteData(parts, task),
   });
 }
 

@@ -10,6 +10,7 @@
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
+import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, Spend } from "../gateway/lease.ts";
 import { operatorCredentials } from "../git/credentials.ts";
@@ -20,6 +21,7 @@ import type { Json, SpendFigures } from "../task/rows.ts";
 import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { collectChange } from "./collect.ts";
+import { collectData, type DataWork, stageData } from "./data.ts";
 import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding } from "./endings.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { Plan } from "./order.ts";
@@ -51,8 +53,13 @@ export class TaskWork {
   readonly #known: Known;
   #lease: GatewayLease | undefined;
   #egress: TaskEgress | undefined;
+  #forks: ForkedDatabase[] = [];
   #decided = false;
   #interim_rows = 0;
+  /** The last figures of the lease, until they are on the disk. */
+  #unwritten_spend: SpendFigures | undefined;
+  /** Aborted when the broker stops: nobody waits for a disk then. */
+  readonly #abandoned = new AbortController();
 
   readonly #releaseSlot: () => void;
 
@@ -80,6 +87,7 @@ export class TaskWork {
 
   /** Ends the work because the broker stops. */
   abandon(): void {
+    this.#abandoned.abort();
     const { stage } = this.task.record;
     this.end(failureIn(stage), `the broker was stopped while the task was in ${stage}: ${STAGES[stage].meaning}`);
   }
@@ -148,7 +156,12 @@ export class TaskWork {
     const { base_commit, base_branch } = staged;
     this.#known.base_commit = base_commit;
     await this.#evidence("staged", { base_commit, ...(base_branch === undefined ? {} : { base_branch }) });
+    this.#forks = await stageData(this.#parts, this.#dataWork());
     return staged;
+  }
+
+  #dataWork(): DataWork {
+    return { task: this.task, places: this.#places, signal: this.#signal };
   }
 
   async #setUp(staged: StagedRepository): Promise<SetupResult | undefined> {
@@ -159,25 +172,24 @@ export class TaskWork {
     if (profile === undefined) return undefined;
     await this.#to({ from: "staging", to: "setting_up" });
     const transcript = new Transcript(this.task);
-    let result: SetupResult;
-    try {
-      result = await setup({
-        task_id: id,
-        repo: url,
-        profile,
-        work_dir: this.#places.work_dir,
-        git_dir: staged.git_dir,
-        base_commit: staged.base_commit,
-        proxy_url: this.#egress.url,
-        log_path: auditPlaces(resolved.settings.audit_root, id).setup_log,
-        ...(record.platform === undefined ? {} : { platform: record.platform }),
-        signal: this.#signal,
-        onLine: (text) => transcript.take("setup", text),
-      });
-    } finally {
+    const result = await setup({
+      task_id: id,
+      repo: url,
+      profile,
+      work_dir: this.#places.work_dir,
+      git_dir: staged.git_dir,
+      base_commit: staged.base_commit,
+      proxy_url: this.#egress.url,
+      log_path: auditPlaces(resolved.settings.audit_root, id).setup_log,
+      ...(record.platform === undefined ? {} : { platform: record.platform }),
+      signal: this.#signal,
+      onLine: (text) => transcript.take("setup", text),
+    }).catch(async (error: unknown) => {
       await transcript.close();
-    }
+      throw error;
+    });
     try {
+      await transcript.close();
       this.#known.setup = result.evidence;
       await this.#evidence("setup", JSON.parse(JSON.stringify(result.evidence)) as Json);
       this.#signal.throwIfAborted();
@@ -222,6 +234,7 @@ export class TaskWork {
         proxy_url: this.#egress!.url,
         mounts: setup?.mounts ?? [],
         env: setup?.env ?? {},
+        databases: this.#forks.map(({ db }) => db),
       });
       const sandbox = await runtime.start({
         task_id: this.task.id,
@@ -254,10 +267,17 @@ export class TaskWork {
   async #endLease(lease: GatewayLease, transcript: Transcript): Promise<Spend> {
     const spend = await lease.end();
     this.#lease = undefined;
-    this.#known.spend = figures(spend);
+    this.#known.spend = this.#unwritten_spend = figures(spend);
     await transcript.close();
-    await this.task.append({ type: "spend", spend: figures(spend) });
+    await this.#writeSpend();
     return spend;
+  }
+
+  /** Writes down what was spent in the end, which a full disk must not make less. */
+  async #writeSpend(): Promise<void> {
+    if (this.#unwritten_spend === undefined) return;
+    await this.task.append({ type: "spend", spend: this.#unwritten_spend });
+    this.#unwritten_spend = undefined;
   }
 
   /** Writes down what was spent so far, so that a crash does not hide it. */
@@ -269,6 +289,7 @@ export class TaskWork {
 
   async #collect(staged: StagedRepository): Promise<Move> {
     await this.#to({ from: "running", to: "collecting" });
+    if (this.#forks.length > 0) this.#known.databases = await collectData(this.#parts, this.#dataWork());
     const gate = await collectChange(this.#parts, {
       task: this.task,
       url: this.#plan.url,
@@ -322,8 +343,9 @@ export class TaskWork {
         }
       }],
       ["remove the work tree", async () => {
-        const { root, work_dir, home_dir } = this.#places;
-        for (const path of move.to === "done" ? [root] : [work_dir, home_dir]) await removeTree(path);
+        const { root, work_dir, home_dir, databases_dir, inspected_dir } = this.#places;
+        const over = [work_dir, home_dir, databases_dir, inspected_dir];
+        for (const path of move.to === "done" ? [root] : over) await removeTree(path);
       }],
     ];
     for (const [what, step] of steps) {
@@ -342,19 +364,17 @@ export class TaskWork {
     const { log, clock } = this.#parts;
     for (let tries = 0;; tries++) {
       try {
+        await this.#writeSpend();
         return void await this.task.move(move);
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
         log("error", "trace_failed", `cannot write a task's move: ${message}`, { task_id: this.task.id });
         // The next broker ends what cannot be ended now.
-        if (!hasCode(error, "no_space", "denied", "unavailable") || this.#isOver(tries)) return;
-        await clock.sleep(REWRITE_MS, this.#signal).catch(() => {});
+        const passing = hasCode(error, "no_space", "denied", "unavailable");
+        if (!passing || (this.#abandoned.signal.aborted && tries > 0)) return;
+        await clock.sleep(REWRITE_MS, this.#abandoned.signal).catch(() => {});
       }
     }
-  }
-
-  #isOver(tries: number): boolean {
-    return this.#signal.aborted && tries > 0;
   }
 }
 

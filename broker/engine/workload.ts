@@ -8,6 +8,7 @@
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
+import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/wanted.ts";
 import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Plan } from "./order.ts";
@@ -32,6 +33,8 @@ export interface WorkloadOf {
   mounts: CommandWorkload["mounts"];
   /** Variables besides the agent's own, which go before them. */
   env: Readonly<Record<string, string>>;
+  /** Databases of which it has copies. */
+  databases: readonly string[];
 }
 
 /**
@@ -41,18 +44,26 @@ export interface WorkloadOf {
  */
 export async function sandboxWorkload(
   { runtime, gateway_url, resolved }: Pick<EngineParts, "runtime" | "gateway_url" | "resolved">,
-  { plan, record, places, token, proxy_url, mounts, env }: WorkloadOf,
+  { plan, record, places, token, proxy_url, mounts, env, databases }: WorkloadOf,
 ): Promise<Workload> {
   const { model, agent } = plan;
   const { instruction } = record;
   if (runtime.name === "deno") {
     if (model === undefined) throw new TaskdError("internal", "A built-in agent has no model");
-    return { kind: "built_in_agent", gateway_url, token, model, instruction };
+    const files = databases.map((name) => ({ name, file: fileOf(name) }));
+    return {
+      kind: "built_in_agent",
+      gateway_url,
+      token,
+      model,
+      instruction,
+      ...(files.length === 0 ? {} : { databases: { directory: places.databases_dir, files } }),
+    };
   }
   const launch = agent.launch({
     gateway_url,
     token,
-    instruction,
+    instruction: withDatabases(instruction, databases),
     home: AGENT_HOME,
     ...(model === undefined ? {} : { model }),
   });
@@ -62,12 +73,34 @@ export async function sandboxWorkload(
     kind: "command",
     image: settings.sandbox_image,
     command: launch.command,
-    env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...launch.env },
-    mounts: [{ source: places.home_dir, target: AGENT_HOME, writable: true }, ...mounts],
+    env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...databasesEnv(databases), ...launch.env },
+    mounts: [
+      { source: places.home_dir, target: AGENT_HOME, writable: true },
+      ...(databases.length === 0 ? [] : [{ source: places.databases_dir, target: DATABASES_MOUNT, writable: true }]),
+      ...mounts,
+    ],
     network: settings.network,
     max_pids: MAX_PIDS,
     ...(record.platform === undefined ? {} : { platform: record.platform }),
   };
+}
+
+/** Where programs find the task's databases. */
+function databasesEnv(databases: readonly string[]): Record<string, string> {
+  return Object.fromEntries(databases.map((db) => [variableOf(db), `${DATABASES_MOUNT}/${fileOf(db)}`]));
+}
+
+/** The instruction, with what no agent would look for. */
+function withDatabases(instruction: string, databases: readonly string[]): string {
+  if (databases.length === 0) return instruction;
+  const files = databases.map((db) => `- ${db}: ${DATABASES_MOUNT}/${fileOf(db)} (also in $${variableOf(db)})`);
+  return [
+    instruction,
+    "",
+    "You have your own copies of these SQLite databases. What you change there is shown to a person and kept when they",
+    "approve it; close them when you are done, and leave no transaction open.",
+    ...files,
+  ].join("\n");
 }
 
 /** The way out in every spelling that programs know; the gateway is reached without it. */

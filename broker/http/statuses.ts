@@ -28,6 +28,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   too_large: [413],
   not_acknowledged: [422],
   at_capacity: [503, 5],
+  daemon_unreachable: [503, 5],
   no_space: [503, 60],
   overloaded: [503, 1],
   stopping: [503, 5],

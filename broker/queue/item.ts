@@ -63,6 +63,7 @@ export function standing(record: Pick<TaskRecord, "stage" | "outcome" | "reason"
   const why = reason === undefined ? {} : { reason };
   switch (outcome) {
     case "no_diff":
+    case "promoted":
       return { state: "completed", ...why };
     case "pushed":
       if (ci?.state === "failed") return { state: "ci_failed", reason: ci.detail ?? "a check failed" };

@@ -60,6 +60,8 @@ export function recover(record: TaskRecord): Recovery {
 export interface RecoveryHooks {
   /** Whether the remote has this very commit at this branch. Rejects when that cannot be known now. */
   wasPushed(attempt: PushAttempt): Promise<boolean>;
+  /** Called before the task moves on because the change has arrived: what belongs to the push is finished. */
+  arrived?(): Promise<void>;
   /** Whether checks are watched, by the present configuration. */
   watch_ci: boolean;
 }
@@ -110,6 +112,7 @@ async function look(task: Task, attempts: readonly PushAttempt[], hooks: Recover
       return { kind: "undecided", cause };
     }
     if (!arrived) continue;
+    await hooks.arrived?.();
     const pushed = { branch: attempt.branch, commit: attempt.commit };
     if (hooks.watch_ci) {
       await task.move({ from: "pushing", to: "awaiting_ci", pushed });

@@ -12,6 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 /** What a task may come to, with what that means. */
 export const OUTCOMES = {
   pushed: "the change is on the code host",
+  promoted: "the change to databases is in the branch store; no file was changed",
   no_diff: "the agent changed nothing",
   denied: "the change was refused at the gate, by a person or by approval_timeout",
   cancelled: "somebody ended the task",
@@ -96,7 +97,7 @@ export const STAGES = {
     meaning: "the approved change is being pushed",
     moved_by: "broker",
     next: ["awaiting_ci"],
-    ends: ["pushed", "push_failed"],
+    ends: ["pushed", "promoted", "push_failed"],
     at_restart: { kind: "look" },
   },
   awaiting_ci: {

@@ -69,7 +69,7 @@ export function approveCommand(id: string, gate: { diff_sha256: string; second_l
 }
 
 /** Outcomes that `--wait` counts as what was wanted. */
-const WANTED: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "no_diff"]);
+const WANTED: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "promoted", "no_diff"]);
 
 /** Whether a task is where whoever waited for it wanted it: at the gate, pushed, or without a change. */
 export function isWanted({ stage, outcome }: { stage: Stage; outcome?: Outcome }): boolean {
@@ -84,6 +84,7 @@ export function nextSteps(id: string, { stage, outcome }: { stage: Stage; outcom
     case undefined:
       return [`taskd logs ${short} -f`];
     case "pushed":
+    case "promoted":
     case "no_diff":
       return [];
     case "policy_blocked":

@@ -11,7 +11,7 @@ import { AGENT_NAMES } from "./_broker_shared.ts";
 import { ANYWHERE, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
 
 /** What is touched of the host; a plan without it was made for a command that touches nothing of it. */
-function hostOf(plan: Plan): HostPlace {
+export function hostOf(plan: Plan): HostPlace {
   const { host } = brokerOf(plan);
   if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
   return host;
@@ -24,14 +24,14 @@ function homeNeeds(plan: Plan): PermissionSet {
 }
 
 /** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
-function settingsNeeds(plan: Plan): PermissionSet {
+export function settingsNeeds(plan: Plan): PermissionSet {
   const { directory, egress_list, variables } = hostOf(plan);
   const read = egress_list === undefined ? [directory] : [directory, egress_list];
   return { ...NO_PERMISSIONS, read, env: variables, sys: ["uid"] };
 }
 
 /** The broker's socket: the one that is configured, and that of the broker that runs. */
-function askNeeds(plan: Plan): PermissionSet {
+export function askNeeds(plan: Plan): PermissionSet {
   const { socket, settings } = brokerOf(plan);
   // As it is spelled too: a permission of a socket is for one spelling.
   const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
@@ -40,7 +40,7 @@ function askNeeds(plan: Plan): PermissionSet {
 }
 
 /** Programs that are asked what they are. */
-function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
+export function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
   const { programs, tool_variables } = hostOf(plan);
   const paths = names.flatMap((name) => programs[name]);
   return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
@@ -67,7 +67,7 @@ function bracketed(ip: string): string {
 }
 
 /** Modules and images of the program itself, which the broker reads as it runs. */
-function programFiles(): PermissionSet {
+export function programFiles(): PermissionSet {
   const { protocol, hostname, port } = new URL(import.meta.url);
   if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
   const folders = ["broker", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
@@ -89,7 +89,9 @@ function brokerServes(plan: Plan): PermissionSet {
   const { "log-file": log_file } = plan.flags;
   const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
   const sockets = [folderOf(socket), folderOf(settings?.broker.socket ?? socket)];
-  const places = [...roots, ...sockets, ...logs];
+  // The branch store's socket lies in its directory, where the checkouts of tasks' branches are.
+  const store = settings === undefined ? [] : [folderOf(settings.branch_store.socket)];
+  const places = [...roots, ...sockets, ...store, ...logs];
   const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
   const own: PermissionSet = {
     ...NO_PERMISSIONS,

@@ -22,6 +22,7 @@ export const STAGE_LABELS: Readonly<Record<Stage, string>> = {
 /** Outcomes, each with the colour it has. */
 export const OUTCOME_LABELS: Readonly<Record<Outcome, readonly [label: string, kind: "good" | "bad" | "quiet"]>> = {
   pushed: ["Pushed", "good"],
+  promoted: ["Promoted", "good"],
   no_diff: ["No change", "quiet"],
   denied: ["Denied", "quiet"],
   cancelled: ["Cancelled", "quiet"],

@@ -1,0 +1,141 @@
+/**
+ * A task's databases on the task's way: what the engine does with them at each stage, and writes down.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { BriefDatabase } from "../brief.ts";
+import {
+  asJson,
+  changesOf,
+  type DatabaseResult,
+  EVIDENCE,
+  type ForkedDatabase,
+  forksOf,
+  isDataChanged,
+  resultsOf,
+} from "../databases/evidence.ts";
+import { promoteDatabases } from "../databases/promote.ts";
+import type { TaskDatabases } from "../databases/task_databases.ts";
+import { parseWanted, type WantedDatabase } from "../databases/wanted.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { TaskStore } from "../task/task_store.ts";
+import type { Task } from "../task/task.ts";
+import { changeOf } from "./known.ts";
+import type { EngineParts } from "./parts.ts";
+import type { StagePlaces } from "./places.ts";
+
+/** What staging and collecting work with. */
+export interface DataWork {
+  task: Task;
+  places: StagePlaces;
+  signal: AbortSignal;
+}
+
+/** The databases that a task was submitted with. */
+function wantedBy({ databases = [] }: Pick<TaskRecord, "databases">): WantedDatabase[] {
+  return parseWanted(databases);
+}
+
+function requireDatabases({ databases }: Pick<EngineParts, "databases">): TaskDatabases {
+  if (databases !== undefined) return databases;
+  throw new TaskdError("unavailable", "This broker gives tasks no branches of databases", {
+    hint: "Leave `databases` out",
+  });
+}
+
+/** Checks what a request asks for before there is a task; see `TaskDatabases.check`. */
+export async function checkData(parts: Pick<EngineParts, "databases">, texts: readonly string[] = []): Promise<void> {
+  if (texts.length > 0) await requireDatabases(parts).check(parseWanted(texts));
+}
+
+/** Forks the task's databases and puts copies into its scratch. */
+export async function stageData(parts: EngineParts, { task, places, signal }: DataWork): Promise<ForkedDatabase[]> {
+  const wanted = wantedBy(task.record);
+  if (wanted.length === 0) return [];
+  const forks = await requireDatabases(parts).stage({
+    task_id: task.id,
+    wanted,
+    directory: places.databases_dir,
+    signal,
+  });
+  await task.append({ type: "evidence", name: EVIDENCE.forks, value: asJson(forks) });
+  return forks;
+}
+
+/** Takes over what the agent has left of them; what it returns is in the trace, but for the rows. */
+export async function collectData(parts: EngineParts, { task, places, signal }: DataWork): Promise<BriefDatabase[]> {
+  const forks = forksOf(task.record);
+  if (forks.length === 0) return [];
+  const collected = await requireDatabases(parts).collect({
+    task_id: task.id,
+    forks,
+    directory: places.databases_dir,
+    work_dir: places.inspected_dir,
+    signal,
+  });
+  const changes = collected.map(({ change }) => change);
+  await task.append({ type: "evidence", name: EVIDENCE.changes, value: asJson(changes) });
+  return collected.map((
+    { change: { db, base, changed, more_tables, schema, more_schema, other_changes }, tables },
+  ) => ({
+    db,
+    base,
+    changed,
+    tables,
+    more_tables,
+    schema,
+    more_schema,
+    other_changes,
+  }));
+}
+
+/** Whether nothing but data was approved: there is then nothing to push. */
+export function isDataOnly(record: TaskRecord): boolean {
+  return changeOf(record)?.files_changed === 0 && isDataChanged(changesOf(record));
+}
+
+/** Promotes what was approved; may be called again after a broker was cut off. */
+export async function promoteData(parts: EngineParts, task: Task): Promise<DatabaseResult[]> {
+  const known = resultsOf(task.record);
+  const changes = changesOf(task.record);
+  if (known.length > 0 || !isDataChanged(changes)) return known;
+  const results = await promoteDatabases(requireDatabases(parts).access, { forks: forksOf(task.record), changes });
+  await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
+  return results;
+}
+
+/** Destroys the branches of a task that has ended, but those that it has to keep. */
+export async function releaseData({ databases }: Pick<EngineParts, "databases">, record: TaskRecord): Promise<void> {
+  if (record.databases === undefined) return;
+  await databases?.release(record.id, wantedBy(record), keptOf(record));
+}
+
+function keptOf(record: TaskRecord): Set<string> {
+  return new Set(resultsOf(record).flatMap(({ db, result }) => result === "kept" ? [db] : []));
+}
+
+/** Destroys the branches that earlier brokers left of tasks that have ended. */
+export async function sweepData({ databases, tasks, log }: EngineParts): Promise<void> {
+  if (databases === undefined) return;
+  try {
+    const gone = await databases.sweep((task_id, db) => isOver(tasks, task_id, db));
+    if (gone > 0) log("info", "database_branches_removed", `destroyed ${gone} branches of ended tasks`);
+  } catch (error) {
+    // Most brokers have no branch store. The next start looks again.
+    if (hasCode(error, "daemon_unreachable")) return;
+    const why = error instanceof Error ? error.message : String(error);
+    log("warn", "database_branches_unknown", `cannot look for branches of ended tasks: ${why}`);
+  }
+}
+
+function isOver(tasks: TaskStore, task_id: string, db: string): boolean {
+  try {
+    const record = tasks.read(task_id);
+    return record.stage === "done" && !keptOf(record).has(db);
+  } catch {
+    // Another broker's, or one that was pruned: not for this one to decide.
+    return false;
+  }
+}

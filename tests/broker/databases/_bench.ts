@@ -1,0 +1,142 @@
+/**
+ * A broker together with a branch store: a real daemon in its own process, a database `shop` with a table of items, and
+ * what tests ask both.
+ *
+ * @module
+ */
+
+import { DatabaseSync } from "node:sqlite";
+import type { TrustBrief } from "../../../broker/brief.ts";
+import { changesOf, resultsOf } from "../../../broker/databases/evidence.ts";
+import type { TaskRecord } from "../../../broker/task/record.ts";
+import type { Client } from "../../../lib/client/client.ts";
+import { DaemonProcess, Place } from "../../daemon/daemon_process.ts";
+import type { Scripted } from "../../support/model_server.ts";
+import { type BenchOptions, BrokerBench, until } from "../engine/bench.ts";
+
+/** The schema and rows of `shop`. */
+export const SHOP = `
+  CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price INTEGER);
+  INSERT INTO items VALUES (1, 'tea', 300), (2, 'coffee', 450), (3, 'cocoa', 400);`;
+
+/** What the agent does to the data. */
+export const RAISE = "UPDATE items SET price = 500 WHERE id = 2; INSERT INTO items VALUES (4, 'mate', 350)";
+
+/** The agent runs `statements` on `shop` one after the other, writes `file` when there is one, and ends. */
+export function agentDoes(statements: string[], file?: string): Scripted[] {
+  return [
+    ...statements.map((statement): Scripted => ({ calls: [["sql", { database: "shop", statement }]] })),
+    ...(file === undefined ? [] : [{ calls: [["write", { path: file, content: "new\n" }]] } as Scripted]),
+    { calls: [["finish", { summary: "done" }]] },
+  ];
+}
+
+/** Both. */
+export class DataBench implements AsyncDisposable {
+  readonly place = new Place();
+  #daemon: DaemonProcess | undefined;
+  #broker: BrokerBench | undefined;
+
+  private constructor() {}
+
+  /** Starts the daemon with `shop`, and prepares a broker; `serve: false` leaves its start to the test. */
+  static async start(options: BenchOptions & { serve?: false } = {}): Promise<DataBench> {
+    const bench = new DataBench();
+    try {
+      await bench.startDaemon();
+      const seed = `${bench.place.directory}/seed.db`;
+      sqlite(seed, SHOP);
+      await bench.store((client) => client.call("create", { db: "shop", from: seed }));
+      const config = `branch_store:\n  socket: ${bench.place.socket}\n${options.config ?? ""}`;
+      bench.#broker = await BrokerBench.prepare({ ...options, config });
+      if (options.serve !== false) await bench.broker.serve();
+      return bench;
+    } catch (error) {
+      await bench[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  get broker(): BrokerBench {
+    return this.#broker!;
+  }
+
+  get daemon(): DaemonProcess {
+    return this.#daemon!;
+  }
+
+  async startDaemon(): Promise<void> {
+    this.#daemon = await DaemonProcess.start(this.place);
+  }
+
+  /** Asks the store. */
+  async store<T>(work: (client: Client) => Promise<T>): Promise<T> {
+    using client = await this.daemon.connect();
+    return await work(client);
+  }
+
+  /** Names of the branches of `shop`. */
+  async branches(): Promise<string[]> {
+    const { branches } = await this.store((client) => client.call("branches", { db: "shop" }));
+    return branches.map(({ branch }) => branch).sort();
+  }
+
+  /** Resolves when no branch of a task is left. */
+  async released(): Promise<void> {
+    await until(async () => (await this.branches()).every((branch) => !/^task-[0-9a-f]{32}$/.test(branch)));
+  }
+
+  /** Rows of `shop` at a branch, as the store has them. */
+  async rows(branch = "main", sql = "SELECT * FROM items ORDER BY id"): Promise<unknown[]> {
+    const file = `${this.place.directory}/${crypto.randomUUID()}.db`;
+    await this.store((client) => client.call("export", { db: "shop", branch, path: file }));
+    const db = new DatabaseSync(file, { readOnly: true });
+    try {
+      return db.prepare(sql).all().map((row) => Object.values(row));
+    } finally {
+      db.close();
+    }
+  }
+
+  /** Changes `shop` at a branch, as an application would. */
+  async write(sql: string, branch = "main"): Promise<void> {
+    const { checkout } = await this.store((client) => client.call("open", { db: "shop", branch }));
+    sqlite(checkout, sql);
+    await this.store((client) => client.call("close", { db: "shop", branch }));
+  }
+
+  /** Submits, and resolves at the gate or at the end. */
+  async toGate(databases: string[] = ["shop"]): Promise<TaskRecord> {
+    const { id } = await this.broker.submit({ databases });
+    return await this.broker.reaches(id, "awaiting_approval");
+  }
+
+  /** Approves what is at the gate and resolves at the end. */
+  async approve({ id, gate }: TaskRecord): Promise<TaskRecord> {
+    const { diff_sha256, second_look } = gate!;
+    await this.broker.engine.approve(id, { diff_sha256, acknowledge: second_look });
+    return await this.broker.reaches(id);
+  }
+
+  brief({ id }: TaskRecord): Promise<TrustBrief> {
+    return this.broker.engine.brief(id);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#broker?.[Symbol.asyncDispose]();
+    await this.#daemon?.[Symbol.asyncDispose]();
+    await this.place[Symbol.asyncDispose]();
+  }
+}
+
+/** Runs statements in a file. */
+export function sqlite(path: string, sql: string): void {
+  const db = new DatabaseSync(path);
+  try {
+    db.exec(sql);
+  } finally {
+    db.close();
+  }
+}
+
+export { changesOf, resultsOf };
