@@ -169,13 +169,14 @@ Deno.test("a queue item in awaiting_ci is dead_letter at a boot with the watch o
 
 // conformance: b2.ci.watch b2.ci.poll_interval b2.ci.read_only
 Deno.test("with ci.watch a watch goes on after a restart: one call of the pinned host that only reads, for each tick", () =>
-  withWatch("ci:\n  watch: true\n", async (bench, clock, calls) => {
+  withWatch("ci:\n  watch: true\n  poll_interval: 70s\n", async (bench, clock, calls) => {
     assertEquals(await queueItem(bench), ["awaiting_ci", undefined]);
     assertEquals(calls(), []);
     for (let tick = 1; tick <= 3; tick++) {
-      await until(() => clock.sleepers > 0);
-      clock.advance(60_000);
-      await until(() => calls().length >= tick);
+      // Nothing else in a broker waits for so long.
+      await until(() => clock.sleeping.includes(70_000));
+      clock.advance(70_000);
+      await until(() => clock.sleeping.includes(70_000));
       assertEquals(calls().length, tick);
     }
     const one = "pr view --repo=git.example.com/acme/app 7 --json=headRefOid,state,statusCheckRollup";
