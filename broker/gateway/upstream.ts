@@ -104,6 +104,9 @@ export class Upstream {
         ...(body ? { "content-type": "application/json", "content-length": String(body.length) } : {}),
       },
     }, options.onResponse);
+    // Deno sends a request again, unasked, when a connection that was kept breaks off before the answer; the vendor, who
+    // may be at work on the first one, would bill both.
+    outgoing.on("socket", () => outgoing.reusedSocket = false);
     outgoing.setNoDelay(true);
     outgoing.end(body);
     return outgoing;

@@ -1,5 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { EXCHANGE_LIMITS } from "../../../broker/gateway/exchange.ts";
 import type { GatewayLease } from "../../../broker/gateway/lease.ts";
+import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json, OPENAI, sse } from "./vendor_server.ts";
 
@@ -137,6 +139,27 @@ Deno.test("a vendor that cannot be reached, or hangs up without an answer, is 50
   const refused = await nobody.post(unsent, PATH, BODIES.messages);
   assertEquals([refused.status, (await refused.json()).code], [502, "upstream_failed"]);
   assertEquals([unsent.spend().in_flight, unsent.spend().unmetered_requests], [0, 0], "nothing can have been billed");
+});
+
+Deno.test("a vendor that hangs up on a kept connection, or is given up there, gets the request once", async () => {
+  const clock = new VirtualClock();
+  await using gate = await harness((response, ...rest) => {
+    const number = gate.vendor.seen.length;
+    if (number === 2) response.destroy();
+    else if (number !== 4) return json({})(response, ...rest);
+  }, { clock });
+  const lease = gate.lease("vendor_a");
+  const codes: unknown[] = [];
+  const ask = async () => codes.push((await (await gate.post(lease, PATH, BODIES.messages)).json()).code);
+  for (let number = 1; number <= 3; number++) await ask();
+  const last = ask();
+  await gate.vendor.arrived(4);
+  clock.advance(EXCHANGE_LIMITS.answer_ms);
+  await last;
+  // Whatever was on its way by then has arrived before this one.
+  await ask();
+  assertEquals(codes, [undefined, "upstream_failed", undefined, "upstream_timeout", undefined]);
+  assertEquals([gate.vendor.seen.length, lease.spend().requests], [5, 5]);
 });
 
 Deno.test("a vendor that does not answer in time is 504; one that falls silent is cut off", async () => {
