@@ -156,8 +156,11 @@ export class Engine implements BrokerEngine {
       throw error;
     }
     let task: Task;
+    const creating = tasks.create(plan.order);
+    // A stop waits for it: what is on the disk by then ends with a reason.
+    this.#background.go(() => creating.then(() => {}, () => {}));
     try {
-      task = await tasks.create(plan.order);
+      task = await creating;
     } catch (error) {
       claim.abandon();
       throw error;
@@ -172,7 +175,7 @@ export class Engine implements BrokerEngine {
 
   #refuseWhenStopping(): void {
     if (this.#over.signal.aborted) {
-      throw new TaskdError("stopping", "Cannot take the task: the broker is stopping", {
+      throw new TaskdError("stopping", "Cannot do this now: the broker is stopping", {
         hint: "Try again in a moment",
       });
     }
@@ -189,6 +192,7 @@ export class Engine implements BrokerEngine {
   #work(task: Task, plan: Plan): void {
     const work = new TaskWork(this.#parts, task, plan, () => this.#claims.get(task.id)?.releaseSlot());
     this.#works.set(task.id, work);
+    if (this.#over.signal.aborted) work.abandon();
     this.#background.go(async () => {
       await work.finished;
       this.#works.delete(task.id);
@@ -352,18 +356,28 @@ export class Engine implements BrokerEngine {
   }
 
   async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
-    const task = this.tasks.live(id);
-    const time = { now_ms: this.#parts.clock.now() };
-    accept(task === undefined ? judgeApproval(this.tasks.read(id), request, time) : await task.approve(request));
-    if (task !== undefined) this.#background.go(() => this.#push(task));
+    this.#refuseWhenStopping();
+    const task = this.#atTheGate(id, (record, time) => judgeApproval(record, request, time));
+    accept(await task.approve(request));
+    this.#background.go(() => this.#push(task));
   }
 
   async deny(id: string, reason: string): Promise<void> {
     const said = reason.trim() === "" ? NO_REASON : reason;
+    this.#refuseWhenStopping();
+    const task = this.#atTheGate(id, (record, time) => judgeDenial(record, said, time));
+    accept(await task.deny(said));
+    await this.#settle(task);
+  }
+
+  /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
+  #atTheGate(id: string, judge: (record: TaskRecord, time: { now_ms: number }) => GateAnswer): Task {
     const task = this.tasks.live(id);
-    const time = { now_ms: this.#parts.clock.now() };
-    accept(task === undefined ? judgeDenial(this.tasks.read(id), said, time) : await task.deny(said));
-    if (task !== undefined) await this.#settle(task);
+    if (task !== undefined) return task;
+    accept(judge(this.tasks.read(id), { now_ms: this.#parts.clock.now() }));
+    throw new TaskdError("unavailable", `Cannot answer for the task ${id}: this broker could not take it over`, {
+      hint: "The broker's log says why; start it again once that is put right",
+    });
   }
 
   async kill(id: string, reason: string): Promise<void> {

@@ -1,0 +1,107 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { TaskdError } from "../../../lib/errors.ts";
+import { VirtualClock } from "../../support/clock.ts";
+import { mount, type Mounted, whyNotMountable } from "../../support/mounts.ts";
+import type { Asked, Scripted } from "../../support/model_server.ts";
+import { BrokerBench, until } from "./bench.ts";
+
+const why = await whyNotMountable("tmpfs");
+
+/** A small disk that has the audit directory, and can be filled. */
+class SmallDisk implements AsyncDisposable {
+  readonly #mounted: Mounted;
+
+  constructor(mounted: Mounted) {
+    this.#mounted = mounted;
+  }
+
+  get audit_root(): string {
+    return `${this.#mounted.directory}/audit`;
+  }
+
+  /** Leaves no block free. */
+  fill(): void {
+    using file = Deno.openSync(`${this.#mounted.directory}/ballast`, { write: true, create: true, append: true });
+    for (let size = 65_536; size >= 1; size = size > 1 ? size >> 1 : 0) {
+      try {
+        for (;;) file.writeSync(new Uint8Array(size));
+      } catch {
+        // Full, but for what is smaller.
+      }
+    }
+  }
+
+  free(): void {
+    Deno.removeSync(`${this.#mounted.directory}/ballast`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#mounted[Symbol.asyncDispose]();
+  }
+}
+
+/** Reads often enough that the rows about it fill whatever block the trace has begun, then makes a change. */
+function chatty(disk: SmallDisk, ends: () => void): (asked: Asked) => Scripted {
+  return ({ body }) => {
+    const turns = body.messages.filter(({ role }) => role === "assistant").length;
+    if (turns === 0) return { calls: [["write", { path: "hello.txt", content: "hello\n" }]] };
+    if (turns === 1) {
+      disk.fill();
+      return { calls: Array.from({ length: 60 }, () => ["read", { path: "hello.txt" }]) };
+    }
+    ends();
+    return { calls: [["finish", { summary: "done" }]] };
+  };
+}
+
+for (const end of ["comes to its end", "is killed"] as const) {
+  Deno.test({
+    name: `a disk that is full while a task ${end}: the end and all of its spend are written when there is room${why}`,
+    ignore: why !== "",
+    async fn() {
+      await using disk = new SmallDisk(await mount("tmpfs", 4));
+      const clock = new VirtualClock();
+      let spent = 0;
+      await using bench = await BrokerBench.start({
+        clock,
+        config: `audit_root: ${disk.audit_root}\nmax_concurrent_tasks: 1\n`,
+        script: [chatty(disk, () => {
+          if (end === "is killed") void bench.engine.kill(bench.engine.tasks.list()[0]!.id, "enough");
+        })],
+      });
+      const { id } = await bench.submit();
+      const forget = bench.engine.onSpend((_, { requests }) => spent = requests);
+      await until(() => bench.lines.some((line) => line.includes("trace_failed")));
+      forget();
+      assertEquals(bench.engine.view(id).stage === "done", false);
+      disk.free();
+      await until(async () => {
+        clock.advance(5_000);
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        return bench.engine.view(id).stage === "done";
+      });
+      const view = bench.engine.view(id);
+      assertEquals([view.outcome, view.spend?.requests], [end === "is killed" ? "cancelled" : "agent_failed", spent]);
+      assert(view.trace.intact);
+      assertEquals(bench.staged(), []);
+    },
+  });
+}
+
+Deno.test({
+  name: `a disk that is full before a task: it is refused, holds no slot, and the next one is taken${why}`,
+  ignore: why !== "",
+  async fn() {
+    await using disk = new SmallDisk(await mount("tmpfs", 4));
+    await using bench = await BrokerBench.start({
+      config: `audit_root: ${disk.audit_root}\nmax_concurrent_tasks: 1\nglobal_max_tasks: 1\n`,
+    });
+    disk.fill();
+    const refused = await assertRejects(() => bench.submit({ instruction: "x".repeat(9_000) }), TaskdError);
+    assertEquals(refused.code, "no_space");
+    assertStringIncludes(refused.message, "No space left");
+    assertEquals([bench.engine.tasks.size, bench.engine.ceiling().starts], [0, 0]);
+    disk.free();
+    assertEquals((await bench.pushed()).outcome, "pushed");
+  },
+});
