@@ -1,0 +1,57 @@
+/**
+ * Where the two ceilings answer differently: what neither can know.
+ *
+ * @module
+ */
+
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { figures, refusal, settlement, Site, START } from "../admission/site.ts";
+
+const ended_at = "2026-01-01T00:00:00.000Z";
+
+/** Tasks that really cost something which nobody metered. */
+async function runUnmetered(site: Site, count: number): Promise<void> {
+  for (let n = 0; n < count; n++) {
+    const { id, claim } = site.begin();
+    site.admission.settled(settlement(id, 0, { unmetered: true }));
+    await claim.end({ outcome: "pushed", ended_at, spend: figures(0, false) });
+  }
+}
+
+// conformance: b2.ceiling.cannot_tell
+Deno.test("the aggregate ceiling admits what it cannot tell, and is not held up by a ledger that is none of its own", async () => {
+  await using site = await Site.make({ aggregate_budget_usd: 0.01, max_concurrent_tasks: 9 });
+  await runUnmetered(site, 20);
+  assertEquals(refusal(site.admission), undefined);
+  Deno.mkdirSync(`${site.audit_root}/global`, { recursive: true });
+  Deno.writeTextFileSync(site.ledger, "\u0000 no ledger\n");
+  await site.restart();
+  assertEquals(refusal(site.admission), undefined);
+  // The same file under a global ceiling.
+  site.settings = { ...site.settings, global_budget_usd: 100 };
+  await site.restart();
+  assertStringIncludes(refusal(site.admission)!.message, "global ceiling");
+});
+
+// conformance: b8.undercount b2.ceiling.starts
+Deno.test("what the USD limb cannot count, the task limb does: unmetered, unpriced and subscribed tasks are starts", async () => {
+  await using site = await Site.make({ global_budget_usd: 100, global_max_tasks: 4, max_concurrent_tasks: 4 });
+  await runUnmetered(site, 2);
+  await site.run(0, { ...START, lane: "vendor_b", auth: "subscription", agent: "agent_b" });
+  await site.run(0, { ...START, lane: "compat", agent: "agent_d" });
+  const { spent_usd, starts, usd, tasks } = site.admission.ceiling();
+  assertEquals([spent_usd, starts, usd.blocked, tasks.blocked], [0, 4, false, true]);
+  assertStringIncludes(refusal(site.admission)!.message, "task limb");
+});
+
+// conformance: b2.ceiling.both b2.ceiling.aggregate
+Deno.test("a start that either ceiling refuses is refused, whichever is the stricter", async () => {
+  for (const [aggregate_budget_usd, global_budget_usd, named] of [[1, 9, "aggregate"], [9, 1, "global"]] as const) {
+    await using site = await Site.make({ aggregate_budget_usd, global_budget_usd, max_concurrent_tasks: 9 });
+    assertEquals(refusal(site.admission), undefined);
+    await site.run(1);
+    assertStringIncludes(refusal(site.admission)!.message, `${named}_budget_usd`);
+    const other = refusal(site.admission, { ...START, lane: "vendor_c", agent: "agent_c" });
+    assertEquals(other === undefined, named === "aggregate");
+  }
+});
