@@ -20,6 +20,7 @@ import { promoteData } from "./data.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, stagedOf } from "./known.ts";
 import type { EngineParts } from "./parts.ts";
+import { openPullRequest } from "./pull_request.ts";
 import { auditPlaces, stagedTasks, stagePlaces } from "./places.ts";
 
 /** How often one looks whether an ended push is gone, and the time in between. */
@@ -36,7 +37,12 @@ export async function restoreTask(parts: EngineParts, task: Task): Promise<Recov
   return await recoverTask(task, {
     watch_ci: parts.resolved.settings.ci.watch && parts.ci !== undefined,
     wasPushed: (attempt) => wasPushed(parts, task, attempt),
-    arrived: async () => void await promoteData(parts, task),
+    arrived: async ({ branch }) => {
+      await promoteData(parts, task);
+      // One that was opened before the crash is found again.
+      const url = parseRepo(task.record.repo);
+      return await openPullRequest(parts, task, { url, branch, base: stagedOf(task.record)?.base_branch });
+    },
   });
 }
 

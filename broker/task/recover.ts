@@ -60,8 +60,12 @@ export function recover(record: TaskRecord): Recovery {
 export interface RecoveryHooks {
   /** Whether the remote has this very commit at this branch. Rejects when that cannot be known now. */
   wasPushed(attempt: PushAttempt): Promise<boolean>;
-  /** Called before the task moves on because the change has arrived: what belongs to the push is finished. */
-  arrived?(): Promise<void>;
+  /**
+   * Called before the task moves on because the change has arrived: what belongs to the push is finished.
+   *
+   * @returns URL of the pull request, when there is one.
+   */
+  arrived?(attempt: PushAttempt): Promise<string | undefined>;
   /** Whether checks are watched, by the present configuration. */
   watch_ci: boolean;
 }
@@ -112,9 +116,11 @@ async function look(task: Task, attempts: readonly PushAttempt[], hooks: Recover
       return { kind: "undecided", cause };
     }
     if (!arrived) continue;
-    await hooks.arrived?.();
-    const pushed = { branch: attempt.branch, commit: attempt.commit };
-    if (hooks.watch_ci) {
+    const pull_request = await hooks.arrived?.(attempt);
+    const { branch, commit } = attempt;
+    const pushed = { branch, commit, ...(pull_request === undefined ? {} : { pull_request }) };
+    // Without a pull request there is nothing to watch.
+    if (hooks.watch_ci && pull_request !== undefined) {
       await task.move({ from: "pushing", to: "awaiting_ci", pushed });
       return { kind: "watching" };
     }

@@ -86,18 +86,22 @@ Deno.test("a crash at each stage: what was under way has failed and says so, all
 
 Deno.test("a push that was under way is decided by looking at every branch that was tried, the last one first", async () => {
   const looked: string[] = [];
-  const hooks = (there: string | undefined, watch_ci: boolean): RecoveryHooks => ({
+  const hooks = (there: string | undefined, watch_ci: boolean, pull_request?: string): RecoveryHooks => ({
     wasPushed: ({ branch }) => {
       looked.push(branch);
       return Promise.resolve(branch === there);
     },
+    arrived: () => Promise.resolve(pull_request),
     watch_ci,
   });
   const events = [...TO_THE_PUSH, tried("agent/1"), tried("agent/1-2")];
   const first = await restart(events, hooks("agent/1", false));
   assertEquals([first.outcome, first.pushed], ["pushed", { branch: "agent/1", commit: "c0ffee" }]);
   assertEquals(looked, ["agent/1-2", "agent/1"]);
-  assertEquals((await restart(events, hooks("agent/1-2", true))).stage, "awaiting_ci");
+  const url = "https://git.example.com/acme/app/pull/7";
+  const watched = await restart(events, hooks("agent/1-2", true, url));
+  assertEquals([watched.stage, watched.pushed?.pull_request], ["awaiting_ci", url]);
+  assertEquals((await restart(events, hooks("agent/1-2", true))).outcome, "pushed");
   const none = await restart(events, hooks(undefined, true));
   assertEquals([none.outcome, none.reason], [
     "push_failed",

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { TaskStore } from "../../../broker/task/task_store.ts";
 import { plainGit } from "../git/bench.ts";
 import { LOGIN } from "./_code_host.ts";
 import { withCodeHost } from "./_hosted.ts";
@@ -141,3 +142,33 @@ Deno.test("a pull request that gh refuses leaves the change pushed, and the task
     assertStringIncludes(await bench.written(), "no pull request was opened for");
     assertEquals((await bench.branches()).has(`agent/${done.id}`), true);
   }));
+
+for (const { when, opened } of [{ when: "before", opened: false }, { when: "after", opened: true }]) {
+  Deno.test(`a push whose broker died ${when} its pull request was opened has one pull request, and the next broker names it`, () =>
+    withCodeHost({}, async ({ bench, host, submit }) => {
+      const { id } = await submit();
+      const { gate } = await bench.reaches(id, "awaiting_approval");
+      await bench.broker.stop();
+      // As far as that broker came.
+      const branch = `agent/${id}`;
+      await plainGit(bench.git.origin, "branch", branch, "main");
+      const commit = await plainGit(bench.git.origin, "rev-parse", "main");
+      const tasks = await TaskStore.open(`${bench.home}/.taskd/audit`);
+      const task = await tasks.reopen(id);
+      const approval = { diff_sha256: gate!.diff_sha256, acknowledged: [] };
+      await task.move({ from: "awaiting_approval", to: "pushing", approval });
+      await task.append({ type: "push_attempt", remote: host.repo, branch, commit });
+      await tasks.close();
+      if (opened) {
+        await host.creates({
+          stderr: `a pull request for branch "${branch}" already exists:\n${host.repo}/pull/1\n`,
+          code: 1,
+        });
+      }
+      await bench.serve();
+      const done = await bench.reaches(id);
+      assertEquals([done.outcome, done.pushed], ["pushed", { branch, commit, pull_request: `${host.repo}/pull/1` }]);
+      const [create] = await host.calls("pr", "create");
+      assert(create!.args.includes(`--head=${branch}`));
+    }));
+}
