@@ -30,7 +30,10 @@ export const BROKER_SECTIONS: readonly Section[] = [
     init: "`init` makes `~/.taskd/` (0700) with `config.yaml` and `egress.yaml`, and never overwrites them.",
     restart_applies: "`start` starts the broker; edits of the configuration take effect when it is run again.",
     precedence: "A setting's value: environment variable, then `config.yaml`, then the built-in default.",
-    sandbox: "Each task's agent runs in a sandbox of its own.",
+    sandbox: [
+      "Each task's agent runs in a sandbox VM of its own.",
+      "A sandbox is a virtual machine only with Apple's container, or with an OCI runtime that makes one, such as kata or krun.",
+    ],
     gateway_port: "A gateway on port 8088 meters API calls.",
     proxy_port: "A forward proxy on port 3128 enforces egress.",
     submit: "Tasks are submitted with POST `/tasks`.",
@@ -152,7 +155,10 @@ export const BROKER_SECTIONS: readonly Section[] = [
     version_drift: "Another major version of the runtime with `strict_container_version` fails closed.",
   }),
   section("b8", "Limits", {
-    ports: "Gateway 8088, proxy 3128.",
+    ports: [
+      "Gateway 8088, proxy 3128.",
+      "The embedded runtime has no image that would have to agree, and takes any free ports of loopback.",
+    ],
     values: "The limits of the contract's table are those in force by default.",
     modes: "Configuration directory 0700; keys file, ledger and socket 0600.",
     total_mode: "An exhausted total stays so across restarts until a limit is raised or the ledger is removed.",

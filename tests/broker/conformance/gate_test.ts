@@ -1,5 +1,5 @@
 /**
- * The diff policy in a whole broker, and a pushed pull request that nobody watches.
+ * The diff policy in a whole broker.
  *
  * @module
  */
@@ -7,7 +7,6 @@
 import { assertEquals } from "@std/assert";
 import type { Scripted } from "../../support/model_server.ts";
 import { BrokerBench } from "../engine/bench.ts";
-import { withCodeHost } from "../whole/_hosted.ts";
 
 /** Two files, three lines. */
 const TWO_FILES: Scripted[] = [
@@ -38,20 +37,3 @@ Deno.test("a change at the diff policy's bounds comes to the gate, and one past 
     else assertEquals((await bench.branches()).size, 1);
   }
 });
-
-// conformance: b1.pull_request b2.ci.watch
-Deno.test("without ci.watch a pushed pull request is done at once: no marker, no look at its checks", () =>
-  withCodeHost({}, async ({ bench, host, through }) => {
-    const done = await through();
-    assertEquals([done.outcome, done.pushed?.pull_request], ["pushed", `${host.repo}/pull/1`]);
-    assertEquals((await bench.written()).includes("awaiting_ci"), false);
-    assertEquals((await host.calls("pr")).map(({ args }) => args[1]), ["create"]);
-  }));
-
-// conformance: b2.ci.watch
-Deno.test("with ci.watch it waits for its checks", () =>
-  withCodeHost({ config: "ci:\n  watch: true\n" }, async ({ bench, through }) => {
-    const record = await through({}, "awaiting_ci");
-    assertEquals([record.stage, record.outcome], ["awaiting_ci", undefined]);
-    await bench.broker.stop();
-  }));
