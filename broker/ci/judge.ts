@@ -19,6 +19,12 @@ export function dispatchFloor(poll_interval_ms: number): number {
   return Math.max(2 * poll_interval_ms, DISPATCH_FLOOR_MS);
 }
 
+/** Somebody gave the change up. Not so with a merge: the checks of the commit go on. */
+const CLOSED: CiObservation = {
+  state: "no_conclusion",
+  detail: "the pull request was closed before its checks had concluded",
+};
+
 /** Judges what was seen; `pending` means that the watch goes on. */
 export function judgeView(
   view: PullRequestView,
@@ -30,23 +36,22 @@ export function judgeView(
   const conclusion = concludeChecks(view.checks);
   if (conclusion === "failed") return { state: "failed", detail: `failed: ${named(view.checks, "failed")}` };
   if (conclusion === "pending") {
-    if (view.state !== "open") return over(view);
+    if (view.state === "closed") return CLOSED;
     return { state: "pending", detail: `waiting for: ${named(view.checks, "pending")}` };
   }
   if (age_ms >= floor_ms) {
     return conclusion === "passed"
-      ? { state: "passed", detail: `${view.checks.length} checks, none failed` }
+      ? {
+        state: "passed",
+        detail: `${view.checks.length === 1 ? "1 check" : `${view.checks.length} checks`}, none failed`,
+      }
       : { state: "no_checks", detail: "the pull request has no checks" };
   }
-  if (view.state !== "open") return over(view);
+  if (view.state === "closed") return CLOSED;
   return {
     state: "pending",
     detail: conclusion === "passed" ? "all checks have passed so far" : "there are no checks so far",
   };
-}
-
-function over({ state }: PullRequestView): CiObservation {
-  return { state: "no_conclusion", detail: `the pull request was ${state} before its checks had concluded` };
 }
 
 function named(checks: readonly Check[], outcome: Check["outcome"]): string {

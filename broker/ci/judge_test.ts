@@ -29,12 +29,12 @@ Deno.test("passed and no_checks are believed only from the floor on, a failure a
   assertEquals(judged({ checks: [check("passed"), check("pending")] }), "pending");
 });
 
-Deno.test("another commit on the branch, and a request that was closed or merged too early, prove nothing", () => {
+Deno.test("another commit on the branch, and a request that was closed too early, prove nothing; a merge ends no check", () => {
   assertEquals(judged({ head_oid: "d".repeat(40), checks: [check("passed")] }), "no_conclusion");
   assertEquals(judged({ head_oid: "d".repeat(40), checks: [check("failed")] }), "no_conclusion");
-  for (const state of ["closed", "merged"] as const) {
-    assertEquals(judged({ state, checks: [check("pending")] }), "no_conclusion");
-    assertEquals(judged({ state, checks: [check("passed")] }, 0), "no_conclusion");
+  for (const [state, early] of [["closed", "no_conclusion"], ["merged", "pending"]] as const) {
+    assertEquals(judged({ state, checks: [check("pending")] }), early);
+    assertEquals(judged({ state, checks: [check("passed")] }, 0), early);
     assertEquals(judged({ state, checks: [check("passed")] }), "passed");
     assertEquals(judged({ state, checks: [check("failed")] }, 0), "failed");
   }

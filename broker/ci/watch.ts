@@ -9,7 +9,7 @@
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { CiWatch, EngineOperations } from "../engine/parts.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import type { Check } from "../host/checks.ts";
@@ -60,7 +60,7 @@ export class CheckWatch implements CiWatch {
       if (!signal.aborted) await this.#end(task, seen.observation);
     } catch (error) {
       if (signal.aborted) return;
-      this.#options.log("error", "ci_watch_failed", `Cannot go on watching: ${messageOf(error)}`, { task: task.id });
+      this.#options.log("error", "ci_watch_failed", `Cannot go on watching: ${messageOf(error)}`, { task_id: task.id });
     }
   }
 
@@ -75,6 +75,7 @@ export class CheckWatch implements CiWatch {
     const opened_ms = clock.monotonic();
     // The wall clock counts through restarts; the other besides it, so that setting the clock back gains no time.
     const age = () => Math.max(clock.now() - begun_ms, clock.monotonic() - opened_ms);
+    let complaint: string | undefined;
     for (;;) {
       const left_ms = watch_timeout_ms - age();
       if (left_ms <= 0) return await this.#note(task, { state: "no_conclusion", detail: NO_CI_CONCLUSION }, []);
@@ -85,18 +86,23 @@ export class CheckWatch implements CiWatch {
         throw error;
       }
       if (age() >= watch_timeout_ms) continue;
-      const seen = await this.#look(task, place, age(), signal);
+      const seen = await this.#look(place, age(), signal);
       if (signal.aborted) return undefined;
-      if (seen !== undefined) {
-        const noted = await this.#note(task, seen.observation, seen.checks);
-        if (seen.observation.state !== "pending") return noted;
+      if (typeof seen === "string") {
+        // Once, and not at every look: a gh that is too old stays so.
+        if (seen !== complaint) this.#options.log("warn", "ci_look_failed", seen, { task_id: task.id });
+        complaint = seen;
+        continue;
       }
+      complaint = undefined;
+      const noted = await this.#note(task, seen.observation, seen.checks);
+      if (seen.observation.state !== "pending") return noted;
     }
   }
 
-  /** One call of the code host; undefined when it did not answer, which proves nothing. */
-  async #look(task: Task, place: Place, age_ms: number, signal: AbortSignal): Promise<Seen | undefined> {
-    const { code_host, poll_interval_ms, log } = this.#options;
+  /** One call of the code host; its complaint when it did not answer, which proves nothing. */
+  async #look(place: Place, age_ms: number, signal: AbortSignal): Promise<Seen | string> {
+    const { code_host, poll_interval_ms } = this.#options;
     try {
       const view = await code_host.viewPullRequest(place.repo, place.number, signal);
       const floor_ms = dispatchFloor(poll_interval_ms);
@@ -105,8 +111,7 @@ export class CheckWatch implements CiWatch {
         checks: view.checks,
       };
     } catch (error) {
-      if (!signal.aborted) log("warn", "ci_look_failed", messageOf(error), { task: task.id });
-      return undefined;
+      return messageOf(error);
     }
   }
 
@@ -185,5 +190,7 @@ function placeOf({ record }: Task): Place | string {
 }
 
 function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof Error)) return String(error);
+  const hint = error instanceof TaskdError ? error.hint : undefined;
+  return hint === undefined ? error.message : `${error.message} (${hint})`;
 }

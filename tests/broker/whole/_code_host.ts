@@ -49,7 +49,7 @@ case "$1 $2 $3" in
     echo x >> DIR/numbers
     echo "Creating pull request in acme/app" >&2
     echo "https://HOST/acme/app/pull/$(/usr/bin/wc -l < DIR/numbers)";;
-  "pr view "*) answer view-$3; echo "no pull requests found for $3" >&2; exit 1;;
+  "pr view "*) answer view-$4; echo "no pull requests found for $4" >&2; exit 1;;
   *) echo "unknown command $*" >&2; exit 1;;
 esac
 `;
@@ -146,13 +146,13 @@ export class CodeHost implements AsyncDisposable {
     await Deno.rename(join(this.root, `${name}.new`), join(this.root, name));
   }
 
-  /** Calls of gh that begin with these words. */
+  /** Calls of gh that have these words. */
   async calls(...words: string[]): Promise<GhCall[]> {
     const calls: GhCall[] = [];
     for await (const { name } of Deno.readDir(join(this.root, "calls"))) {
       const read = (file: string) => Deno.readTextFile(join(this.root, "calls", name, file)).catch(() => "");
       const args = (await read("args")).split("\0").slice(0, -1);
-      if (!words.every((word, i) => args[i] === word)) continue;
+      if (!words.every((word) => args.includes(word))) continue;
       const env = (await read("env")).split("\0").filter(Boolean).map((entry) => {
         const at = entry.indexOf("=");
         return [entry.slice(0, at), entry.slice(at + 1)] as const;
