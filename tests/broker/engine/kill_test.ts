@@ -5,6 +5,7 @@ import type { SubmitRequest } from "../../../broker/api/wire.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench, silentServer, until } from "./bench.ts";
+import { ProcessRuntime } from "./process_runtime.ts";
 
 /** A broker in a process of its own. */
 class BrokerProcess implements AsyncDisposable {
@@ -20,7 +21,10 @@ class BrokerProcess implements AsyncDisposable {
       args: ["run", "-A", "--no-prompt", "--no-check", new URL("./_broker_main.ts", import.meta.url).pathname],
       clearEnv: true,
       env: Object.fromEntries(
-        ["HOME", "DENO_DIR", "ENDPOINT_KEY"].map((name) => [name, bench.env(name)!]),
+        ["HOME", "DENO_DIR", "ENDPOINT_KEY", "SANDBOX_PROGRAMS"].flatMap((name) => {
+          const value = bench.env(name);
+          return value === undefined ? [] : [[name, value]];
+        }),
       ),
       stdin: "null",
       stdout: "piped",
@@ -98,6 +102,45 @@ Deno.test("killed while staging: the next broker ends the task as setup_failed a
   assertEquals(outcome, "setup_failed");
   assertStringIncludes(reason!, "the broker stopped while the task was in staging");
   assertEquals(bench.staged(), []);
+});
+
+Deno.test("killed while the profile's commands run, twice: setup_failed, and neither scratch nor a cache entry of it stays", async () => {
+  const programs = await Deno.makeTempDir();
+  try {
+    // Ends when it loses its output, as a sandbox does that is swept.
+    await Deno.writeTextFile(`${programs}/install`, "#!/bin/bash\nwhile echo waiting; do /bin/sleep 0.05; done\n", {
+      mode: 0o755,
+    });
+    const bench = await BrokerBench.prepare({
+      files: { "package-lock.json": "{}\n" },
+      env: { SANDBOX_PROGRAMS: programs },
+      overrides: { runtime: new ProcessRuntime(programs) },
+    });
+    await using _ = bench;
+    bench.configure(
+      `profiles:\n  repos:\n    file://${bench.git.origin}:\n      setup: [[install]]\n      cache: true\n`,
+    );
+    const ids: string[] = [];
+    for (let life = 0; life < 2; life++) {
+      await using broker = new BrokerProcess(bench);
+      await broker.says("broker_started");
+      ids.push((await broker.client.submit({ repo: bench.git.origin, instruction: "Say hello" })).id);
+      await broker.says("task_stage", "setting_up");
+      await until(() => Deno.readDirSync(`${bench.home}/.taskd/cache/staging`).toArray().length > 0);
+    }
+    await bench.serve();
+    for (const id of ids) {
+      const { outcome, reason, trace } = bench.engine.view(id);
+      assertEquals([outcome, trace.intact], ["setup_failed", true]);
+      assertStringIncludes(reason!, "the broker stopped while the task was in setting_up");
+    }
+    assertEquals(bench.staged(), []);
+    for (const folder of ["staging", "entries", "trash"]) {
+      assertEquals(Deno.readDirSync(`${bench.home}/.taskd/cache/${folder}`).toArray(), []);
+    }
+  } finally {
+    await Deno.remove(programs, { recursive: true });
+  }
 });
 
 Deno.test("killed while the agent works: no process stays, and the task ends as agent_failed", async () => {
