@@ -11,7 +11,7 @@ import { launchFlags } from "./launch_flags.ts";
  * A young generation of this many MiB at most: a daemon's short-lived garbage is small, and V8's own choice would cost
  * tens of megabytes.
  */
-const YOUNG_GENERATION = "--v8-flags=--max-semi-space-size=4";
+export const YOUNG_GENERATION = "--v8-flags=--max-semi-space-size=4";
 
 /** The program and its arguments. */
 export function ownCommand(words: readonly string[]): [program: string, args: string[]] {

@@ -18,9 +18,19 @@ export interface BenchCase {
   title: string;
   /** How it is measured, for the documentation. */
   method: string;
-  /** `each`: on every place; `once`: only on the one that clones blocks, or else the first. */
-  places: "each" | "once";
+  /** `each`: on every place; `once`: only on the one that clones blocks, or else the first; `plain`: only on the first. */
+  places: "each" | "once" | "plain";
   run(bench: Bench, place: Place): Promise<void>;
+}
+
+/** Cases that belong together: a part of the page on benchmarks, with a machine, targets and a run of its own. */
+export interface BenchPart {
+  /** How `--only` names it. */
+  name: string;
+  title: string;
+  /** What holds for all its cases, as a list. */
+  method: readonly string[];
+  cases: readonly BenchCase[];
 }
 
 /** How a run is set up. */

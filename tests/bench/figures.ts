@@ -8,7 +8,18 @@
 import type { Stats } from "./stats.ts";
 
 /** Units of figures. */
-export type Unit = "ms" | "s" | "MB/s" | "tx/s" | "bytes" | "%" | "MB" | "objects" | "requests/s" | "events/s";
+export type Unit =
+  | "ms"
+  | "s"
+  | "MB/s"
+  | "tx/s"
+  | "bytes"
+  | "%"
+  | "MB"
+  | "objects"
+  | "requests/s"
+  | "events/s"
+  | "tunnels/s";
 
 /** A number somebody promised for a figure's p50. */
 export interface Target {

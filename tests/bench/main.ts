@@ -10,12 +10,12 @@ import { parseArgs } from "node:util";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { Bench, type BenchCase } from "./bench.ts";
-import { CASES } from "./cases/mod.ts";
+import { CASES, PARTS } from "./cases/mod.ts";
 import type { Report } from "./figures.ts";
 import { describeMachine } from "./machine.ts";
 import { freeBytes, type Place, plainPlace, xfsPlace } from "./places.ts";
 import { run } from "./process.ts";
-import { markdownReport, textReport } from "./report.ts";
+import { benchmarksPage, textReport } from "./report.ts";
 
 const PROJECT = new URL("../../", import.meta.url).pathname;
 // Sparse: it takes what is written to it.
@@ -23,11 +23,13 @@ const XFS_BYTES = 24 * 2 ** 30;
 const XFS_QUICK_BYTES = 2 * 2 ** 30;
 
 const HELP = `deno task bench [options]
-  --only a,b        only these cases: ${CASES.map((each) => each.name).join(", ")}
+  --only a,b        only these: ${
+  PARTS.map(({ name, cases }) => `${name} (${cases.map((each) => each.name).join(", ")})`).join(", ")
+}
   --quick           small sizes and few rounds
   --max-size MB     no larger databases, default 4096
   --out FILE        where the figures go, default tests/output/bench.json
-  --write-docs      also write docs/benchmarks.md, from this run
+  --write-docs      also write the parts of docs/benchmarks.md that have figures in this run
   --from FILE       run nothing: print, and with --write-docs write, the report in FILE
 
 It works in the directory for temporary files (TMPDIR) and takes up to 40 GB there for a while.`;
@@ -49,7 +51,9 @@ async function main(args: string[]): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const only = values.only?.split(",");
+  const only = values.only?.split(",").flatMap((name) => {
+    return PARTS.find((part) => part.name === name)?.cases.map((each) => each.name) ?? [name];
+  });
   const unknown = only?.filter((name) => !CASES.some((each) => each.name === name)) ?? [];
   if (unknown.length > 0) {
     console.error(`Cannot run ${unknown.join(", ")}: no such case. ${HELP}`);
@@ -71,7 +75,7 @@ async function main(args: string[]): Promise<number> {
 
 async function writeDocs(report: Report): Promise<void> {
   const path = join(PROJECT, "docs/benchmarks.md");
-  await Deno.writeTextFile(path, markdownReport(report, CASES));
+  await Deno.writeTextFile(path, benchmarksPage(report, PARTS, await Deno.readTextFile(path)));
   await run(Deno.execPath(), ["fmt", "--quiet", path]);
 }
 
@@ -86,13 +90,15 @@ async function measure(
   const root = await Deno.makeTempDir({ prefix: "taskd-bench-" });
   stack.defer(() => Deno.remove(root, { recursive: true }));
   stopOnSignal(stack);
-  const places = await preparePlaces(root, bench, stack);
+  const places = await preparePlaces(root, bench, {
+    only_plain: cases.every((each) => each.places === "plain"),
+    stack,
+  });
   const cloning = places.find((place) => place.clones) ?? places[0]!;
-  machine.file_systems = `${places[0]!.kind}, ${
-    places.slice(1).map((place) => `${place.kind} in an image on it`).join()
-  }`;
+  machine.file_systems = places.map(({ kind }, index) => index === 0 ? kind : `${kind} in an image on it`).join(", ");
+  const where = { each: places, once: [cloning], plain: places.slice(0, 1) };
   for (const benchCase of cases) {
-    for (const place of benchCase.places === "each" ? places : [cloning]) await bench.run(benchCase, place);
+    for (const place of where[benchCase.places]) await bench.run(benchCase, place);
   }
   machine.load_at_end = Deno.loadavg()[0]!.toFixed(2);
   return {
@@ -106,8 +112,13 @@ async function measure(
   };
 }
 
-async function preparePlaces(root: string, bench: Bench, stack: AsyncDisposableStack): Promise<Place[]> {
+async function preparePlaces(
+  root: string,
+  bench: Bench,
+  { only_plain, stack }: { only_plain: boolean; stack: AsyncDisposableStack },
+): Promise<Place[]> {
   const plain = await plainPlace(join(root, "plain"));
+  if (only_plain) return [plain];
   // The image may grow to its size: it must not fill the disk that the other place is on.
   const size = Math.min(bench.pick(XFS_BYTES, XFS_QUICK_BYTES), await freeBytes(root) / 2);
   try {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { BenchCase } from "./bench.ts";
+import type { BenchCase, BenchPart } from "./bench.ts";
 import { type Figure, meetsTarget, type Report } from "./figures.ts";
 
 const HEADINGS = ["where", "size", "what", "p50", "19 of 20", "best", "n", "ratio", "target"];
@@ -52,44 +52,59 @@ export function textReport(report: Report, cases: readonly BenchCase[]): string 
 
 const INTRODUCTION = `# Benchmarks
 
-This page is written by \`deno task bench --write-docs\` from a run on one machine. \`deno task bench --help\` says how to repeat it.
+This page is written by \`deno task bench --write-docs\`, each part from a run on one machine. \`deno task bench --help\` says how to repeat it.
 
-## Method
-
-- The database is the shop of \`cli/demo/shop.ts\`: customers, orders, reviews with full-text search and click trails, the same bytes from the same seed.
 - What is compared is measured in one run, in turns (A B B A), after a warm-up, so that a noisy minute hits both sides. p50 is the median; \`19 of 20\` is what that many samples keep to (p95, or p5 where more is better); both by nearest rank.
-- Engine calls are timed inside one process. \`cp\` and \`sqlite3\` are timed as the programs a person runs, start included (about a millisecond); they are not
-  asked to make their copy durable, while every write of the store is.
-- xfs is made in an image file on the other file system and shares blocks; ext4 cannot.
-- \`ratio\` is the p50 over that of the row it is set beside: taskd's row of the same place and size. A target belongs to the row's p50; there are no timed
-  assertions in the tests.
-`;
+- \`ratio\` is the p50 over that of the row it is set beside, of the same place and size. A target belongs to the row's p50; there are no timed assertions in the tests.
+- A load of more than the number of cores means that other work ran beside it: compare, then, within its part only.`;
 
-/** The whole report as a page of documentation. */
-export function markdownReport(report: Report, cases: readonly BenchCase[]): string {
-  const parts = [INTRODUCTION];
-  parts.push(
-    "## Machine\n\n" + list(
-      Object.entries(report.machine).map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`),
-    ),
-  );
+/** The page of documentation: parts that `report` has figures of are drawn from it, the others stay as `previous` has them. */
+export function benchmarksPage(report: Report, parts: readonly BenchPart[], previous: string): string {
+  const sections = parts.map((part) => {
+    const figures = figuresOf(report, part);
+    return figures.length > 0 ? partSection(report, part, figures) : sectionOf(previous, part, parts);
+  });
+  return [INTRODUCTION, ...sections.filter((section) => section !== "")].join("\n\n") + "\n";
+}
+
+function heading({ title }: BenchPart): string {
+  return `## ${title}`;
+}
+
+/** What `page` says of a part. */
+function sectionOf(page: string, part: BenchPart, parts: readonly BenchPart[]): string {
+  const lines = page.split("\n");
+  const from = lines.indexOf(heading(part));
+  if (from < 0) return "";
+  const headings = parts.map(heading);
+  const length = lines.slice(from + 1).findIndex((line) => headings.includes(line));
+  return lines.slice(from, length < 0 ? undefined : from + 1 + length).join("\n").trim();
+}
+
+function figuresOf({ figures }: Report, { cases }: BenchPart): Figure[] {
+  return figures.filter((figure) => cases.some(({ name }) => name === figure.case));
+}
+
+function partSection(report: Report, part: BenchPart, figures: readonly Figure[]): string {
+  const machine = Object.entries(report.machine).map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`);
   const day = report.started_at.slice(0, 10);
-  const run = `Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}.`;
-  parts.push(
-    `${run} A load of more than the number of cores means that other work ran beside it: compare, then, within this page only.`,
-  );
-  parts.push(targetSection(report.figures));
-  for (const benchCase of cases) {
-    const figures = report.figures.filter((figure) => figure.case === benchCase.name);
-    if (figures.length === 0) continue;
-    parts.push(`## ${benchCase.title}\n\n${benchCase.method}\n\n${markdownTable(caseRows(figures))}`);
+  const parts = [
+    heading(part),
+    list(part.method),
+    `Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}, on:`,
+    list(machine),
+    targetSection(figures),
+  ];
+  for (const benchCase of part.cases) {
+    const own = figures.filter((figure) => figure.case === benchCase.name);
+    if (own.length === 0) continue;
+    parts.push(`### ${benchCase.title}\n\n${benchCase.method}\n\n${markdownTable(caseRows(own))}`);
   }
-  if (report.skipped.length > 0) {
-    parts.push(
-      "## Not measured\n\n" + list(report.skipped.map((skip) => `${skip.case}: ${skip.subject}: ${skip.reason}`)),
-    );
+  const skipped = report.skipped.filter((skip) => part.cases.some(({ name }) => name === skip.case));
+  if (skipped.length > 0) {
+    parts.push("### Not measured\n\n" + list(skipped.map((skip) => `${skip.case}: ${skip.subject}: ${skip.reason}`)));
   }
-  return parts.join("\n\n").replaceAll("\n\n\n", "\n\n") + "\n";
+  return parts.join("\n\n");
 }
 
 function targetSection(figures: readonly Figure[]): string {
@@ -101,11 +116,11 @@ function targetSection(figures: readonly Figure[]): string {
     return `${figure.subject}${size} on ${figure.place}: ${shown(figure.stats.p50)} ${figure.unit}, wanted ${bound}`;
   });
   const summary = `${targeted.length - missed.length} of ${targeted.length} targets are met in this run.`;
-  if (missed.length === 0) return `## Targets\n\n${summary}`;
+  if (missed.length === 0) return `### Targets\n\n${summary}`;
   const subjects = targeted.filter((figure) => !meetsTarget(figure)).map(({ subject }) => subject);
   const known = REASONS.filter(([about]) => subjects.some((subject) => about.test(subject))).map(([, why]) => why);
   const reasons = known.length === 0 ? "" : `\n\nWhat is known of the reasons:\n\n${list(known)}`;
-  return `## Targets\n\n${summary} Missed:\n\n${list(missed)}${reasons}`;
+  return `### Targets\n\n${summary} Missed:\n\n${list(missed)}${reasons}`;
 }
 
 /** Why a target is missed, by the figures that it speaks of: what was found by measuring, not a guess. */
@@ -162,7 +177,7 @@ function mostly(figure: Figure): number {
 
 function higherIsBetter({ unit, target }: Figure): boolean {
   return unit === "MB/s" || unit === "tx/s" || unit === "requests/s" || unit === "events/s" ||
-    target?.is === "at_least";
+    unit === "tunnels/s" || target?.is === "at_least";
 }
 
 function ratio(figure: Figure, figures: readonly Figure[]): string {

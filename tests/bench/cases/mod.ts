@@ -1,23 +1,26 @@
 /**
- * The cases, in the order they run and are shown.
+ * The cases by parts, in the order they run and are shown.
  *
  * @module
  */
 
-import type { BenchCase } from "../bench.ts";
+import type { BenchCase, BenchPart } from "../bench.ts";
+import { gateway } from "./broker_gateway.ts";
+import { api } from "./broker_http.ts";
+import { proxy } from "./broker_proxy.ts";
+import { sandbox } from "./broker_sandbox.ts";
+import { stats } from "./broker_stats.ts";
 import { bucket } from "./bucket.ts";
 import { capture, commits } from "./capture.ts";
 import { checkout } from "./checkout.ts";
 import { idle, startup } from "./daemon.ts";
 import { fork } from "./fork.ts";
 import { garbage } from "./garbage.ts";
-import { gateway } from "./gateway.ts";
 import { events, sessions } from "./serving.ts";
 import { flush, open } from "./session.ts";
 import { stored } from "./stored.ts";
 
-/** Every case. */
-export const CASES: readonly BenchCase[] = [
+const STORE_CASES: readonly BenchCase[] = [
   fork,
   checkout,
   open,
@@ -31,5 +34,34 @@ export const CASES: readonly BenchCase[] = [
   events,
   garbage,
   startup,
-  gateway,
 ];
+
+const BROKER_CASES: readonly BenchCase[] = [gateway, proxy, sandbox, stats, api];
+
+/** Every part. */
+export const PARTS: readonly BenchPart[] = [
+  {
+    name: "store",
+    title: "Branch store",
+    method: [
+      "The database is the shop of `cli/demo/shop.ts`: customers, orders, reviews with full-text search and click trails, the same bytes from the same seed.",
+      "Engine calls are timed inside one process. `cp` and `sqlite3` are timed as the programs a person runs, start included (about a millisecond); they are not " +
+      "asked to make their copy durable, while every write of the store is.",
+      "xfs is made in an image file on the other file system and shares blocks; ext4 cannot.",
+    ],
+    cases: STORE_CASES,
+  },
+  {
+    name: "broker",
+    title: "Task broker",
+    method: [
+      "Clients, the broker's parts and what they speak to run on one machine and share its processors; a figure of a part is what it adds, " +
+      "so everything stands beside the same thing done without the broker.",
+      "Models are servers of the benchmark's own: no figure has a vendor's thinking in it.",
+    ],
+    cases: BROKER_CASES,
+  },
+];
+
+/** Every case. */
+export const CASES: readonly BenchCase[] = PARTS.flatMap(({ cases }) => cases);

@@ -5,11 +5,12 @@
  * @module
  */
 
+import { YOUNG_GENERATION } from "../../../cli/own_command.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Listening } from "../gateway_server.ts";
+import type { Listening } from "../broker_gateway_server.ts";
 import type { Place } from "../places.ts";
 
-const SERVER = new URL("../gateway_server.ts", import.meta.url).pathname;
+const SERVER = new URL("../broker_gateway_server.ts", import.meta.url).pathname;
 const CONNECTIONS = 16;
 const MIB = 2 ** 20;
 
@@ -19,8 +20,8 @@ export const gateway: BenchCase = {
   title: "Go through the model gateway",
   method:
     "Client, gateway and vendor are processes of their own on one machine; a request is 2 KB of JSON, its answer 1 KB. Direct and through the gateway " +
-    "are measured in alternating batches; `added` is the difference of the p50 or p99 of two neighbouring batches. All of it shares the machine's processors.",
-  places: "once",
+    "are measured in alternating batches; `added` is the difference of the p50 or p99 of two neighbouring batches. The gateway runs with the flags of `taskd start`.",
+  places: "plain",
   async run(bench, place) {
     await using vendor = await serverProcess(["vendor"]);
     await using through = await serverProcess(["gateway", `http://127.0.0.1:${vendor.listening.port}`]);
@@ -183,7 +184,7 @@ interface ServerProcess extends AsyncDisposable {
 
 async function serverProcess(args: string[]): Promise<ServerProcess> {
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--no-prompt", "--quiet", "--allow-net=127.0.0.1", "--allow-env", SERVER, ...args],
+    args: ["run", YOUNG_GENERATION, "--no-prompt", "--quiet", "--allow-net=127.0.0.1", "--allow-env", SERVER, ...args],
     stdin: "null",
     stdout: "piped",
   }).spawn();

@@ -1,0 +1,79 @@
+/**
+ * A whole broker for a case: `taskd start` in a home of its own, a bare repository, and a model that answers from a script.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import type { BrokerClient } from "../../../broker/client/client.ts";
+import { BrokerHome, type DemoRuntime } from "../../../cli/demo/broker_home.ts";
+import { BrokerProcess } from "../../../cli/demo/broker_process.ts";
+import { GitBench } from "../../broker/git/bench.ts";
+import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
+import type { Place } from "../places.ts";
+
+/** Of the model, as the broker holds it. */
+const KEY = "sk-bench-key-0123456789";
+
+/** A network that no test, demo or broker has; it is there until somebody removes it. */
+export const NETWORK = "taskd-bench";
+const GATEWAY_IP = "10.213.98.1";
+
+/** What a case works with. */
+export interface WholeBroker extends AsyncDisposable {
+  client: BrokerClient;
+  git: GitBench;
+  /** Resolves with the moment of the next request that the model gets, as `performance.now()` has it. */
+  asked(): Promise<number>;
+  /** Waits until a task is at the gate; throws when it ends before. */
+  reachesGate(id: string): Promise<void>;
+}
+
+/** Starts one; `config` are more lines of config.yaml. */
+export async function wholeBroker(place: Place, runtime: DemoRuntime, config = ""): Promise<WholeBroker> {
+  const { signal } = new AbortController();
+  await using stack = new AsyncDisposableStack();
+  let next = Promise.withResolvers<number>();
+  const model = stack.use(
+    new ModelServer([(asked) => {
+      next.resolve(performance.now());
+      return oneChange(asked);
+    }]),
+  );
+  const git = stack.use(await GitBench.start());
+  const dir = join(place.dir, `broker-${runtime}`);
+  await Deno.mkdir(dir, { mode: 0o700 });
+  const home = await BrokerHome.make({ dir, runtime, model_url: model.url, api_key: KEY, signal });
+  const path = join(home.taskd, "config.yaml");
+  const text = (await Deno.readTextFile(path))
+    .replace(/^network: .*$/m, `network: ${NETWORK}`).replace(/^gateway_ip: .*$/m, `gateway_ip: ${GATEWAY_IP}`);
+  await Deno.writeTextFile(path, text + config);
+  const process = stack.use(await BrokerProcess.start(home, signal));
+  const { client } = process;
+  const parts = stack.move();
+  return {
+    client,
+    git,
+    asked() {
+      next = Promise.withResolvers();
+      return next.promise;
+    },
+    async reachesGate(id) {
+      for await (const event of client.events(id)) {
+        if (event.event === "stage" && event.data.stage === "awaiting_approval") return;
+        if (event.event === "result") {
+          throw new Error(`task ${id} ended as ${event.data.outcome}: ${event.data.reason}`);
+        }
+      }
+    },
+    [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  };
+}
+
+/** Writes one file, then ends. */
+function oneChange({ body }: Asked): Scripted {
+  const wrote = body.messages.some(({ role }) => role === "tool");
+  return {
+    calls: [wrote ? ["finish", { summary: "done" }] : ["write", { path: "hello.txt", content: "hello\n" }]],
+  };
+}
