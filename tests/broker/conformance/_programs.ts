@@ -46,12 +46,13 @@ const ASK: Record<string, string> = {
 "x-goog-api-key: $GEMINI_API_KEY" '{"contents":[]}'`,
 };
 
-/** A script in front of which `ask <url> <header> <body>` is at hand; it leaves its words and a change behind. */
+/** A script that has `CURL` and `ask <url> <header> <body>` at hand, and leaves its words and a change behind. */
 function script(text: string): string {
   return `#!/bin/bash
+CURL=${CURL}
 printf '%s\\n' "$@" > words.txt
 ask() {
-  ${CURL} --silent --output /dev/null --write-out '%{http_code}\\n' -H "$2" -H 'content-type: application/json' -d "$3" "$1"
+  $CURL --silent --output /dev/null --write-out '%{http_code}\\n' -H "$2" -H 'content-type: application/json' -d "$3" "$1"
 }
 ${text}
 `;

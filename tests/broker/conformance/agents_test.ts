@@ -153,3 +153,34 @@ programTest("max_request_cost_usd is reserved before a request goes out", async 
     assertEquals(await programs.added(id, "status.txt"), [status], "the budget is the default's, $2");
   }
 });
+
+const REACHES = "for name in a b; do ${CURL} --silent --output /dev/null http://$name.example/; done";
+
+// conformance: b2.egress_config b1.proxy_port
+programTest("the proxy lets out what the list says that EGRESS_CONFIG names, and without one nothing", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const list = `${folder}/list.yaml`;
+    await Deno.writeTextFile(list, "allow: [{ host: a.example, ports: [80] }]\n", { mode: 0o600 });
+    for (const [env, looked_up] of [[{ EGRESS_CONFIG: list }, ["a.example"]], [{}, []]] as const) {
+      const names: string[] = [];
+      const resolve = (name: string) => {
+        names.push(name);
+        return Promise.resolve([]);
+      };
+      await using programs = await ProgramBench.start({
+        env: { ...KEYS, ...env },
+        programs: { claude: REACHES },
+        overrides: { egress: { resolve } },
+      });
+      const { id } = await programs.bench.submit({ agent: "agent_a" });
+      await programs.bench.reaches(id, "awaiting_approval");
+      // A name that is not listed is not even looked up.
+      assertEquals([...new Set(names)], [...looked_up]);
+      const { refused_egress } = programs.bench.engine.view(id);
+      assertEquals(refused_egress.map(({ target }) => target).sort(), ["a.example:80", "b.example:80"]);
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
