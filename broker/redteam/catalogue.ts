@@ -6,9 +6,14 @@
 
 import { EGRESS_PROMISES } from "./egress.ts";
 import { PASSING_PROMISES } from "./egress_passing.ts";
+import { CONTROL_PROMISES } from "./control.ts";
+import { DISPLAY_PROMISES } from "./display.ts";
 import { EMBEDDED_PROMISES } from "./embedded.ts";
+import { GATE_PROMISES } from "./gate.ts";
 import { GATEWAY_PROMISES } from "./gateway.ts";
 import { LIMIT_PROMISES } from "./gateway_limits.ts";
+import { LEDGER_PROMISES } from "./ledger.ts";
+import { FILE_PROMISES } from "./modes.ts";
 import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
 import { groupOf } from "./run.ts";
 
@@ -19,6 +24,11 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...GATEWAY_PROMISES,
   ...LIMIT_PROMISES,
   ...EMBEDDED_PROMISES,
+  ...CONTROL_PROMISES,
+  ...GATE_PROMISES,
+  ...LEDGER_PROMISES,
+  ...FILE_PROMISES,
+  ...DISPLAY_PROMISES,
 ];
 
 /** What the groups are called. */

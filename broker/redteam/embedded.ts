@@ -5,6 +5,7 @@
  */
 
 import { randomHex } from "../../lib/clock.ts";
+import { makeLink } from "./_special_files.ts";
 import type { RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./promise.ts";
 // Makes the agent part of the program, so that whatever caches or packs it has it.
@@ -100,7 +101,7 @@ async function plant(root: string, work: string): Promise<void> {
   };
   for (const [path, content] of Object.entries(files)) await Deno.writeTextFile(path, content);
   const links = { "link.txt": "../secret.txt", "folder": root, "deep/folder": root, "loop": "." };
-  for (const [name, target] of Object.entries(links)) await Deno.symlink(target, `${work}/${name}`);
+  for (const [name, target] of Object.entries(links)) await makeLink(target, `${work}/${name}`);
 }
 
 /** Names beside the work folder, and what the secret is. */

@@ -12,6 +12,7 @@ import { Git } from "../git/git.ts";
 import type { Stage } from "../task/stages.ts";
 import type { BrokerUnderAttack, RedteamContext } from "./context.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
+import { parsedJson } from "./_json.ts";
 import { RawClient, type RawResponse } from "./raw.ts";
 
 /** Milliseconds between looks at a task that is on its way. */
@@ -105,6 +106,23 @@ export class StagedBroker {
       if (task.stage === stage || task.stage === "done") return task;
       await this.#context.clock.sleep(LOOK_MS);
     }
+  }
+
+  /** The object that a name of the bare repository stands for; `-` for nothing. */
+  async head(name: string): Promise<string> {
+    const repository = { git_dir: this.origin };
+    try {
+      return await this.git.text(["rev-parse", "--verify", "--quiet", name], { repository, attempted: "look" });
+    } catch {
+      return "-";
+    }
+  }
+
+  /** The tree that was collected of a task, as its trace has it. */
+  async collectedTree(id: string): Promise<string> {
+    const rows = (await Deno.readTextFile(`${this.audit}/${id}.jsonl`)).trimEnd().split("\n").map(parsedJson);
+    const change = rows.find(({ type, name }) => type === "evidence" && name === "change")?.value;
+    return typeof change === "object" && change !== null && "tree" in change ? String(change.tree) : "unknown";
   }
 
   /** One request over a connection of its own, to the socket or to a port; `fields` may have a Host. */

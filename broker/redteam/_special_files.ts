@@ -1,0 +1,29 @@
+/**
+ * Links and pipes for hostile trees, made by the host's own programs: a runtime whose permissions name paths makes no
+ * links, since these could lead out of them.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+
+/** Makes a symbolic link. */
+export function makeLink(target: string, path: string): Promise<void> {
+  return make("/bin/ln", ["-s", "--", target, path]);
+}
+
+/** Gives a file a second name. */
+export function makeHardLink(target: string, path: string): Promise<void> {
+  return make("/bin/ln", ["--", target, path]);
+}
+
+/** Makes a pipe. */
+export function makePipe(path: string): Promise<void> {
+  return make("/usr/bin/mkfifo", [path]);
+}
+
+async function make(program: string, args: string[]): Promise<void> {
+  const command = new Deno.Command(program, { args, clearEnv: true, stdin: "null", stdout: "null", stderr: "piped" });
+  const { success, stderr } = await command.output();
+  if (!success) throw new TaskdError("internal", `${program}: ${new TextDecoder().decode(stderr).trim()}`);
+}

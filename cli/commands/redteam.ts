@@ -1,0 +1,166 @@
+/**
+ * The command `taskd redteam`.
+ *
+ * @module
+ */
+
+import { byGroup, GROUP_TITLES, PROMISES } from "../../broker/redteam/catalogue.ts";
+import { type ContainerPlace, containerPlace } from "../../broker/redteam/container_place.ts";
+import { type InstalledPlace, RedteamContext } from "../../broker/redteam/context.ts";
+import type { SecurityPromise } from "../../broker/redteam/promise.ts";
+import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../../broker/redteam/run.ts";
+import { denoCache } from "../../broker/serve.ts";
+import { findBroker } from "../../broker/setup/lifecycle.ts";
+import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/setup/runtimes.ts";
+import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
+import { systemClock, systemRandom } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileErrorCode } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+import type { Args } from "../args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Io } from "../io.ts";
+import { RUNTIME_NAMES } from "../table/broker_admin.ts";
+import { asking, environment, hostOf, looking } from "./_surroundings.ts";
+
+/** What came of the attacks, and on what. */
+export interface RedteamResult extends RedteamReport {
+  /** Whose containers were attacked; absent where none were. */
+  runtime?: string;
+}
+
+/** Attacks, and prints each promise as it is tried. */
+export async function run(args: Args, io: Io): Promise<RedteamResult> {
+  const promises = chosen(args.texts("only"));
+  const settings = settingsOf(args);
+  const found = await containers(args, io, { settings, promises });
+  await using context = await RedteamContext.open({
+    temporary: hostOf(args).temporary,
+    env: environment(args),
+    deno_path: hostOf(args).deno,
+    deno_cache_dir: denoCache(args.broker.home, environment(args)),
+    ...await installed(args, settings),
+    containers: found.place,
+  });
+  const live = io.live();
+  let group: string | undefined;
+  const report = await runRedteam({
+    promises,
+    context,
+    clock: systemClock,
+    signal: io.signal,
+    onBegin: (promise) => void live?.show(`trying ${promise.id}`),
+    onResult: (tried) => {
+      if (io.json) return;
+      if (group !== tried.group) io.out(GROUP_TITLES[tried.group]);
+      group = tried.group;
+      io.out(lines(tried).join("\n"));
+    },
+  });
+  io.clearProgress();
+  return { ...report, ...(found.runtime === undefined ? {} : { runtime: found.runtime }) };
+}
+
+/** The promises that the flags name; all without any. */
+function chosen(names: readonly string[]): SecurityPromise[] {
+  for (const name of names) {
+    if (PROMISES.some((promise) => promise.id === name || groupOf(promise) === name)) continue;
+    throw new TaskdError("usage", `Cannot try ${JSON.stringify(name)}: there is no such promise, nor group of them`, {
+      hint: `Groups are ${byGroup(PROMISES).map(([group]) => group).join(", ")}; docs/security.md has the promises`,
+    });
+  }
+  return PROMISES.filter((promise) =>
+    names.length === 0 || names.some((name) => promise.id === name || groupOf(promise) === name)
+  );
+}
+
+function settingsOf({ broker }: Args): Settings {
+  if (broker.settings === undefined) throw new Error("The plan of this command has no settings");
+  return broker.settings;
+}
+
+/** The containers of the runtime that was chosen, or why there are none. */
+async function containers(
+  args: Args,
+  io: Io,
+  { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
+): Promise<{ place: ContainerPlace | { why: string }; runtime?: string }> {
+  const wanted = args.text("runtime") ?? settings.runtime;
+  if (!isRuntime(wanted)) {
+    throw new TaskdError("usage", `Cannot use ${JSON.stringify(wanted)}: runtimes are ${RUNTIME_NAMES.join(", ")}`);
+  }
+  if (wanted === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
+  if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
+  const deno = { path: hostOf(args).deno, version: Deno.version.deno };
+  const found = await findRuntimes({ ask: asking(args, io.signal), deno });
+  const runtime = chooseRuntime(wanted, found);
+  if (runtime === undefined) {
+    const broken = found.find(({ name }) => name === wanted);
+    throw new TaskdError(
+      "sandbox_failed",
+      `Cannot attack ${wanted}: ${broken ? describeRuntime(broken) : "it is not installed"}`,
+      {
+        hint: "Repair or install it; taskd doctor looks at each runtime",
+      },
+    );
+  }
+  if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor tells why" } };
+  const place = containerPlace({
+    runtime,
+    settings,
+    env: environment(args),
+    deno_path: deno.path,
+    deno_cache_dir: denoCache(args.broker.home, environment(args)),
+    clock: systemClock,
+    random: systemRandom,
+  });
+  return { place, runtime: describeRuntime(runtime) };
+}
+
+function isRuntime(name: string): name is RuntimeName {
+  return RUNTIME_NAMES.includes(name);
+}
+
+/** Where the installed broker keeps its things; nothing without a `~/.taskd`. */
+async function installed(args: Args, settings: Settings): Promise<{ installed?: InstalledPlace }> {
+  const { directory } = hostOf(args);
+  try {
+    await Deno.lstat(directory);
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return {};
+    throw error;
+  }
+  const broker = await findBroker(looking(args));
+  return {
+    installed: {
+      directory,
+      audit_root: settings.audit_root,
+      squid_run_dir: settings.squid_run_dir,
+      ...(broker.state === "serving" ? { live_socket: broker.socket } : {}),
+    },
+  };
+}
+
+const MARKS = { held: "held   ", hole: "HOLE   ", skipped: "skipped" } as const;
+
+/** A promise, and what went through below it. */
+function lines({ id, promise, verdict, holes, why }: TriedPromise): string[] {
+  const reason = why === undefined ? "" : `: ${sanitizeLine(why)}`;
+  return [
+    `  ${MARKS[verdict]}  ${promise} (${id})${reason}`,
+    ...holes.map((hole) => `           ${sanitizeLine(hole).slice(0, 400)}`),
+  ];
+}
+
+/** The verdict; the promises were printed as they were tried. */
+export function render({ held, holes, skipped, attempts, duration_ms, runtime }: RedteamResult): string {
+  const counts = [`${held} held`, `${holes} ${holes === 1 ? "HOLE" : "HOLES"}`, `${skipped} skipped`].join(", ");
+  const where = runtime === undefined ? "" : `, containers of ${runtime}`;
+  return `${counts}: ${attempts} attacks in ${formatDuration(duration_ms)}${where}`;
+}
+
+/** Something that went through is told of by the exit status too. */
+export function exitCode({ holes }: RedteamResult): number {
+  return holes > 0 ? EXIT_FAILURE : EXIT_OK;
+}

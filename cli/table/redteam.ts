@@ -1,0 +1,68 @@
+/**
+ * The command that attacks the installation it belongs to.
+ *
+ * @module
+ */
+
+import type { CommandSpec, Plan } from "../command.ts";
+import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
+import { askNeeds, hostOf, programFiles, programNeeds, RUNTIME_NAMES, settingsNeeds } from "./broker_admin.ts";
+
+/**
+ * As much as a broker, because it starts one: but it writes below the temporary directory alone, so that nothing that is
+ * installed can be changed by it.
+ */
+function redteamNeeds(plan: Plan): PermissionSet {
+  const { roots, temporary, tool_variables } = hostOf(plan);
+  const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
+  const own: PermissionSet = {
+    ...NO_PERMISSIONS,
+    read: [...roots, ...read, temporary],
+    write: [temporary],
+    net: [ANYWHERE],
+    run: [ANYWHERE],
+    env: tool_variables,
+    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
+  };
+  return [settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
+}
+
+/** Commands of the group Broker that try the product itself. */
+export const REDTEAM_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: "redteam",
+    group: "Broker",
+    summary: "Attack this installation, and say for each promise whether it held",
+    details:
+      "Runs the attacks of docs/security.md against the installed program, runtime and images, in a folder and on " +
+      "ports of its own: no key is used, nothing is spent, nothing leaves the machine, nothing is left behind. A broker " +
+      "that runs is not disturbed; the modes of its files are looked at. Exits with 1 when something went through.",
+    positionals: [],
+    flags: [
+      {
+        name: "runtime",
+        kind: "string",
+        value: "RUNTIME",
+        choices: RUNTIME_NAMES,
+        help: "Whose containers are attacked; by default the setting runtime. deno leaves containers out",
+      },
+      {
+        name: "only",
+        kind: "string",
+        value: "NAME",
+        repeatable: true,
+        help: "A promise, such as egress.server_name, or a group of them, such as egress; may be repeated",
+      },
+    ],
+    examples: [
+      { words: "redteam", why: "Everything, in about a minute" },
+      { words: "redteam --only egress --only control.gate", why: "One group and one promise" },
+      { words: "redteam --json", why: "For a program: each promise with what went through" },
+    ],
+    output: "data",
+    uses: "home",
+    config: "required",
+    needs: redteamNeeds,
+    load: () => import("../commands/redteam.ts"),
+  },
+];
