@@ -98,6 +98,7 @@ Deno.test("a sandbox's user is nobody's on the host, or the broker's own", () =>
   assertEquals(args.slice(args.indexOf("8088,3128") + 1).slice(0, 2), ["501", "20"]);
 });
 
+// conformance: b2.effect.network b2.effect.gateway_ip
 Deno.test("the command lines of networks, as recorded", () => {
   const network = { name: "taskd-egress", labels: { "taskd.owner": "a" } };
   const line = (kind: ContainerKind, gateway_ip = "192.168.66.1") =>

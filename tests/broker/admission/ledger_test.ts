@@ -165,6 +165,7 @@ Deno.test("a ledger that is removed while the broker runs is written anew from m
   assertEquals([site.admission.ceiling().spent_usd, site.admission.ceiling().damaged], [3, 0]);
 });
 
+// conformance: b2.ceiling.ledger
 Deno.test("the file is compacted while it grows, and keeps a month for a longer window", async () => {
   await using site = await Site.make({ global_max_tasks: 1_000_000 });
   for (let n = 0; n < 40; n++) {

@@ -11,6 +11,7 @@ import { Bench, connectHead, credentials, Server } from "./_harness.ts";
 
 const LIST = { "example.com": [443], "*.wild.example": [443], "xn--bcher-kva.example": [443] };
 
+// conformance: b1.proxy_port
 Deno.test("a denied name causes no DNS query", async () => {
   await using bench = await Bench.start({ list: LIST });
   const task = bench.admit();
@@ -22,6 +23,7 @@ Deno.test("a denied name causes no DNS query", async () => {
   assertEquals(bench.lookups, []);
 });
 
+// conformance: b1.proxy_port
 Deno.test("a host allowed on 443 is refused on 22, 25, 80 and every other port, without a DNS query", async () => {
   await using bench = await Bench.start({ list: LIST });
   const task = bench.admit();

@@ -166,6 +166,7 @@ pageTest("a task that runs can be ended, and one that has ended be run again", a
   assertEquals(page.url(), `${pages.origin}/ui/tasks/${again!.id}`);
 });
 
+// conformance: b2.spend.source b2.spend.agent
 pageTest("the history adds up what was metered, and says what was not", async (pages) => {
   await fill(pages);
   const claimed = await pages.engine.begin({ instruction: "Claims much" });

@@ -4,6 +4,7 @@ import { plainGit } from "../git/bench.ts";
 import { LOGIN } from "./_code_host.ts";
 import { withCodeHost } from "./_hosted.ts";
 
+// conformance: b1.pull_request b5.code_host
 Deno.test("a change goes over https with the operator's login, and gets a pull request in the repository it was asked for", () =>
   withCodeHost({}, async ({ bench, host, through }) => {
     const done = await through();
@@ -24,6 +25,7 @@ Deno.test("a change goes over https with the operator's login, and gets a pull r
     assertStringIncludes(create!.stdin, done.id);
   }));
 
+// conformance: b5.code_host b2.ci.read_only
 Deno.test("GH_HOST and GH_REPO of the operator's shell reach neither gh nor git, and gh runs in an empty directory", () =>
   withCodeHost({ env: { VENDORA_API_KEY: "sk-vendor-a-0123456789" } }, async ({ host, through }) => {
     assertEquals((await through()).outcome, "pushed");
