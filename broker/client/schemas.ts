@@ -138,6 +138,33 @@ export function readEvent(name: string, data: unknown): TaskEventView | undefine
   return parsed.success ? { event: name, data: parsed.output } as TaskEventView : undefined;
 }
 
+const blob = v.object({ hex: text, bytes: count });
+const columns = v.record(v.string(), v.union([v.string(), v.number(), v.null(), blob]));
+const databaseRow = v.object({
+  change: v.picklist(["added", "removed", "changed"]),
+  key: columns,
+  before: maybe(columns),
+  after: maybe(columns),
+});
+
+const database = v.object({
+  db: text,
+  base: text,
+  changed: flag,
+  tables: v.array(v.object({
+    table: text,
+    change: v.picklist(["added", "removed", "changed", "schema"]),
+    rows_added: count,
+    rows_removed: count,
+    rows_changed: count,
+    rows: maybe(v.array(databaseRow)),
+  })),
+  more_tables: count,
+  schema: v.array(v.object({ type: text, name: text, change: v.picklist(["added", "removed", "changed"]) })),
+  more_schema: count,
+  other_changes: flag,
+});
+
 /** `GET /tasks/<id>/brief`. */
 export const TRUST_BRIEF: Schema<TrustBrief> = v.object({
   version: v.literal(1),
@@ -194,6 +221,7 @@ export const TRUST_BRIEF: Schema<TrustBrief> = v.object({
       key_prefix: maybe(text),
     }),
   })),
+  databases: maybe(v.array(database)),
   missing_evidence: v.array(text),
 });
 
