@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { buildBrief } from "../../../broker/brief.ts";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../../cli/support/broker_place.ts";
 import { CONTRACT_SETTINGS } from "../../conformance/broker_settings.ts";
 import { plantTrace, someOrder, staged } from "../task/lives.ts";
@@ -121,7 +122,7 @@ Deno.test("policy explain is the contract's table and object, alone, in sync wit
   assertEquals((await broker.ended()).code, 0);
 });
 
-// conformance: b1.commands b2.stats.offline
+// conformance: b1.commands b2.stats.offline b2.profiles.evidence b2.cache.brief
 Deno.test("the commands of the contract do what they are for, beside a broker and, for the records, without one", async () => {
   await using host = await makeBrokerPlace();
   assertEquals((await host.json(["init"])).ok, true);
@@ -139,6 +140,20 @@ Deno.test("the commands of the contract do what they are for, beside a broker an
     { type: "spend", spend },
     staged({ from: "staging", to: "done", outcome: "setup_failed", reason: "no such repository" }),
   ]);
+  const brief = buildBrief({
+    task_id: id,
+    instruction: "Fix the test",
+    repo: "example.com/o/r",
+    agent: "agent_a",
+    setup: {
+      commands: [
+        { phase: "setup", command: ["npm", "ci"], status: "passed", exit_code: 0, duration_ms: 61_000 },
+        { phase: "readiness", command: ["npm", "test"], status: "failed", exit_code: 7, duration_ms: 900 },
+      ],
+      cache: { participation: "disabled: no lockfile" },
+    },
+  });
+  Deno.writeTextFileSync(`${audit_root}/${id}.brief.json`, JSON.stringify(brief), { mode: 0o600 });
   const alone = await host.json(["stats"]);
   assertEquals([alone.tasks, (alone.spend as { usd: number }).usd, alone.global_ceiling], [1, 0.25, null]);
 
@@ -148,6 +163,9 @@ Deno.test("the commands of the contract do what they are for, beside a broker an
   const { stdout } = await host.taskd("inspect", id.slice(0, 6));
   assertMatch(stdout, /setup_failed/);
   assertMatch(stdout, /\$0\.25/);
+  assertMatch(stdout, /setup, cache disabled: no lockfile:/);
+  assertMatch(stdout, /setup passed \(exit code 0\) in 1m 1s: npm ci/);
+  assertMatch(stdout, /readiness failed \(exit code 7\) in 900ms: npm test/);
   assertEquals(((await host.json(["stats"])).global_ceiling as { enabled: boolean }).enabled, false);
   assertEquals((await host.json(["policy", "explain"])).in_sync, true);
   await host.taskd("stop");
