@@ -36,7 +36,7 @@ export function setupRunner(parts: SetupParts): (request: SetupRequest) => Promi
       toolchain: `${runtime.name} ${parts.runtime_version}`,
       arch: platform ?? Deno.build.arch,
       setup_commands: profile.setup,
-      image: settings.sandbox_image,
+      image: await runtime.imageDigest?.(settings.sandbox_image) ?? settings.sandbox_image,
       wanted: profile.cache,
       signal,
     });

@@ -208,6 +208,13 @@ export class TaskWork {
     const { auth } = this.#plan;
     const from = this.task.record.stage === "setting_up" ? "setting_up" : "staging";
     await this.#to({ from, to: "running" });
+    const built_in = runtime.name === "deno";
+    this.#known.runtime = runtime.name;
+    if (!built_in) {
+      this.#known.image = settings.sandbox_image;
+      const image_digest = await runtime.imageDigest?.(settings.sandbox_image);
+      if (image_digest !== undefined) this.#known.image_digest = image_digest;
+    }
     const lease = this.#lease = gateway.lease({
       task_id: this.task.id,
       lane,
@@ -220,9 +227,6 @@ export class TaskWork {
       onSpend: (spend) => this.#note(spend),
     });
     const transcript = new Transcript(this.task);
-    const built_in = runtime.name === "deno";
-    this.#known.runtime = runtime.name;
-    if (!built_in) this.#known.image = settings.sandbox_image;
     let end: SandboxEnd;
     let spend: Spend;
     try {

@@ -90,6 +90,14 @@ export class ContainerRuntime implements SandboxRuntime {
     throw new TaskdError("sandbox_failed", `Cannot learn the version of ${this.name}: it does not say one`);
   }
 
+  /** The digest that podman and docker know of an image; Apple's container tells of none. */
+  async imageDigest(image: string): Promise<string | undefined> {
+    if (this.name === "container") return undefined;
+    const { code, stdout } = await this.#program.ask(["image", "inspect", "--format={{.Id}}", image]);
+    const digits = code === 0 ? /^(?:sha256:)?([0-9a-f]{64})$/.exec(stdout.trim())?.[1] : undefined;
+    return digits === undefined ? undefined : `sha256:${digits}`;
+  }
+
   /** Makes the network and starts the anchor, whose presence keeps the gateway's address on the host. */
   async prepare(): Promise<{ listen: ListenPlace }> {
     await this.#shared.prepare(await this.#host());

@@ -12,6 +12,8 @@ export class ProcessRuntime implements SandboxRuntime {
   readonly name = "podman";
   /** Every sandbox that was asked for. */
   readonly specs: SandboxSpec[] = [];
+  /** Of the image. */
+  digest: string | undefined;
   readonly #programs: string;
 
   /** Takes programs from the folder `programs`. */
@@ -25,6 +27,10 @@ export class ProcessRuntime implements SandboxRuntime {
 
   version(): Promise<string> {
     return Promise.resolve("5.0.0");
+  }
+
+  imageDigest(): Promise<string | undefined> {
+    return Promise.resolve(this.digest);
   }
 
   sweep(): Promise<string[]> {

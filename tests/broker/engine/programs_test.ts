@@ -83,7 +83,8 @@ async function withProfile(
   profile: string,
   test: (bench: BrokerBench, repo: string, runtime: ProcessRuntime) => Promise<void>,
 ): Promise<void> {
-  await withPrograms({ claude: CLAUDE, ...programs }, {}, async (bench, runtime) => {
+  const files = { "package-lock.json": "{}\n" };
+  await withPrograms({ claude: CLAUDE, ...programs }, { files }, async (bench, runtime) => {
     await using server = await serveGit(bench.git.root);
     const place = `${server.origin.slice("http://".length)}/acme/app`;
     await bench.broker.stop();
@@ -206,3 +207,26 @@ Deno.test("agent_d without an endpoint or without a model is refused, and names 
     await broker.stop();
   }
 });
+
+Deno.test("attack: an image is built anew under its old name: what the old one installed is not handed to it", () =>
+  withProfile(
+    { prepare: "true" },
+    `      setup: [["prepare"]]
+      cache: true
+`,
+    async (bench, repo, runtime) => {
+      const participation = async (digest: string | undefined) => {
+        runtime.digest = digest;
+        const { id } = await bench.submit({ agent: "agent_a", repo });
+        await bench.reaches(id, "awaiting_approval");
+        const { setup, image_digest, missing_evidence } = await bench.engine.brief(id);
+        const unknown = missing_evidence.some((text) => text.includes("image"));
+        return [setup?.cache.participation, image_digest, unknown];
+      };
+      const [old, fresh] = ["a", "b"].map((digit) => `sha256:${digit.repeat(64)}`);
+      assertEquals(await participation(old), ["miss", old, false]);
+      assertEquals(await participation(old), ["hit", old, false]);
+      assertEquals(await participation(fresh), ["miss", fresh, false]);
+      assertEquals(await participation(undefined), ["miss", null, true]);
+    },
+  ));
