@@ -44,7 +44,7 @@ Deno.test("approveCommand() quotes for a shell what no category should hold", ()
   assertEquals(shellWord(""), "''");
 });
 
-Deno.test("every stage and outcome has its next step, and only two outcomes were wanted", () => {
+Deno.test("every stage and outcome has its next step, and only three outcomes were wanted", () => {
   const id = "0123456789abcdef".repeat(2);
   for (const stage of Object.keys(STAGES) as Stage[]) {
     if (stage === "done") continue;
@@ -52,7 +52,7 @@ Deno.test("every stage and outcome has its next step, and only two outcomes were
     assertEquals(nextSteps(id, { stage }), [command]);
   }
   const wanted = (Object.keys(OUTCOMES) as Outcome[]).filter((outcome) => isWanted({ stage: "done", outcome }));
-  assertEquals(wanted.toSorted(), ["no_diff", "pushed"]);
+  assertEquals(wanted.toSorted(), ["no_diff", "promoted", "pushed"]);
   for (const outcome of Object.keys(OUTCOMES) as Outcome[]) {
     assertEquals(nextSteps(id, { stage: "done", outcome }).length > 0, !wanted.includes(outcome), outcome);
   }

@@ -1,0 +1,249 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { inspectDatabase } from "../../../broker/databases/inspector.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { systemClock } from "../../../lib/clock.ts";
+import { psLister } from "../../../broker/sandbox/processes.ts";
+import { until } from "../engine/bench.ts";
+import { SHOP, sqlite } from "./_bench.ts";
+
+const CACHE_DIR = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
+
+/** A database as the store wrote it, and what a sandbox left of its copy. */
+class Left implements AsyncDisposable {
+  readonly root = Deno.realPathSync(Deno.makeTempDirSync());
+  readonly base = `${this.root}/store.db`;
+  readonly left = `${this.root}/sandbox/shop.db`;
+
+  constructor(sql = SHOP) {
+    sqlite(this.base, sql);
+    Deno.mkdirSync(`${this.root}/sandbox`);
+    Deno.copyFileSync(this.base, this.left);
+  }
+
+  change(sql: string): void {
+    const db = new DatabaseSync(this.left, { defensive: false } as object);
+    try {
+      db.exec(sql);
+    } finally {
+      db.close();
+    }
+  }
+
+  /** Runs statements and ends without closing the database, as an agent that is killed does. */
+  async killed(sql: string): Promise<void> {
+    const code = `
+      import { DatabaseSync } from "node:sqlite";
+      new DatabaseSync(Deno.args[0]).exec(Deno.args[1]);
+      Deno.kill(Deno.pid, "SIGKILL");`;
+    const { signal } = await new Deno.Command(Deno.execPath(), {
+      args: ["eval", "--no-lock", code, this.left, sql],
+      stdout: "null",
+      stderr: "inherit",
+    }).output();
+    assertEquals(signal, "SIGKILL");
+  }
+
+  async inspect(signal: AbortSignal = new AbortController().signal) {
+    const options = { deno_path: Deno.execPath(), deno_cache_dir: CACHE_DIR, clock: systemClock };
+    const { left, base } = this;
+    const work_dir = `${this.root}/work`;
+    return await inspectDatabase(options, { what: "the database shop", left, base, work_dir, signal });
+  }
+
+  async refused(with_text: string): Promise<TaskdError> {
+    const error = await assertRejects(() => this.inspect(), TaskdError);
+    assertStringIncludes(error.message, "Cannot take over the database shop");
+    assertStringIncludes(error.message, with_text);
+    return error;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.root, { recursive: true });
+  }
+}
+
+Deno.test("a symbolic link in the database's place is not followed", async () => {
+  await using left = new Left();
+  Deno.removeSync(left.left);
+  Deno.symlinkSync(left.base, left.left);
+  assertEquals((await left.refused("something else than a file")).code, "denied");
+});
+
+Deno.test("a symbolic link in the log's place is not followed", async () => {
+  await using left = new Left();
+  Deno.symlinkSync("/etc/passwd", `${left.left}-wal`);
+  await left.refused("something else than a file");
+});
+
+Deno.test("nobody waits for a FIFO in the database's place, or in its journal's", async () => {
+  for (const suffix of ["", "-wal", "-journal"]) {
+    await using left = new Left();
+    if (suffix === "") Deno.removeSync(left.left);
+    await new Deno.Command("mkfifo", { args: [left.left + suffix] }).output();
+    await assertRejects(() => left.inspect(), TaskdError, "Cannot take over");
+  }
+});
+
+Deno.test("a sparse file of a tebibyte is refused by its size, unread", async () => {
+  await using left = new Left();
+  await Deno.truncate(left.left, 2 ** 40);
+  assertEquals((await left.refused("it has grown to 1099511627776 bytes")).code, "too_large");
+});
+
+Deno.test("a database that was removed is told so", async () => {
+  await using left = new Left();
+  Deno.removeSync(left.left);
+  await left.refused("the agent has removed it");
+});
+
+Deno.test("what is no database is refused: a corrupt header, an empty file, text", async () => {
+  for (const bytes of ["", "hello\n", "SQLite format 3\0" + "\xff".repeat(84)]) {
+    await using left = new Left();
+    Deno.writeTextFileSync(left.left, bytes);
+    await left.refused("it is no SQLite database");
+  }
+});
+
+Deno.test("a database with damaged pages is refused", async () => {
+  await using left = new Left(`${SHOP} WITH RECURSIVE c(x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM c LIMIT 5000)
+    INSERT INTO items SELECT x, 'item ' || x, x FROM c;`);
+  const bytes = Deno.readFileSync(left.left);
+  bytes.fill(0xee, 3 * 4096, 5 * 4096);
+  Deno.writeFileSync(left.left, bytes);
+  const { message } = await left.refused("");
+  assert(/damaged|malformed/.test(message), message);
+});
+
+Deno.test("a page count in the header that the file does not have is refused", async () => {
+  await using left = new Left();
+  const bytes = Deno.readFileSync(left.left);
+  new DataView(bytes.buffer).setUint32(28, 0x7fffffff);
+  Deno.writeFileSync(left.left, bytes);
+  await left.refused("");
+});
+
+Deno.test("the log of another database is damage, or a change that is shown like any other", async () => {
+  await using left = new Left();
+  await using other = new Left("CREATE TABLE x (y); INSERT INTO x VALUES (randomblob(9000))");
+  await other.killed("PRAGMA journal_mode=WAL; UPDATE x SET y = randomblob(8000)");
+  Deno.copyFileSync(`${other.left}-wal`, `${left.left}-wal`);
+  const found = await left.inspect().then(
+    ({ report }) => report.tables.map(({ table }) => table),
+    ({ message }) => message,
+  );
+  assert(Array.isArray(found) && found.length > 0 || /damaged|malformed/.test(String(found)), String(found));
+});
+
+Deno.test("what was committed to the log of a killed agent is taken, and the rest is not", async () => {
+  await using left = new Left();
+  await left.killed("PRAGMA journal_mode=WAL; DELETE FROM items WHERE id = 1; BEGIN; DELETE FROM items");
+  const { report, image } = await left.inspect();
+  assertEquals(report.tables.map(({ rows_removed }) => rows_removed), [1]);
+  // In the journal mode that the store's file had.
+  assertEquals([...Deno.readFileSync(image).subarray(18, 20)], [1, 1]);
+  assertEquals([...Deno.readDirSync(`${left.root}/work`)].map(({ name }) => name).sort(), ["base.db", "result.db"]);
+});
+
+Deno.test("a journal that names another file does not lead to that file's removal", async () => {
+  await using left = new Left();
+  const victim = `${left.root}/config.yaml`;
+  Deno.writeTextFileSync(victim, "precious");
+  await left.killed(
+    "PRAGMA cache_spill=1; PRAGMA cache_size=1; BEGIN; UPDATE items SET name = hex(randomblob(200000))",
+  );
+  // The super-journal's name, its length, checksum and the magic stand at the end.
+  const name = new TextEncoder().encode(victim);
+  const sum = name.reduce((total, byte) => total + byte, 0);
+  const tail = new Uint8Array(4 + name.length + 16);
+  const view = new DataView(tail.buffer);
+  view.setUint32(0, 2 ** 30 / 4096 + 1);
+  tail.set(name, 4);
+  view.setUint32(4 + name.length, name.length);
+  view.setUint32(8 + name.length, sum);
+  tail.set([0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7], 12 + name.length);
+  const journal = Deno.readFileSync(`${left.left}-journal`);
+  Deno.writeFileSync(`${left.left}-journal`, new Uint8Array([...journal, ...tail]));
+  await left.refused("in the middle of a transaction");
+  assertEquals(Deno.readTextFileSync(victim), "precious");
+});
+
+Deno.test("a journal that was ended is no journal", async () => {
+  await using left = new Left();
+  left.change("PRAGMA journal_mode=PERSIST; DELETE FROM items WHERE id = 3");
+  assert(Deno.statSync(`${left.left}-journal`).size > 0);
+  assertEquals((await left.inspect()).report.tables.map(({ rows_removed }) => rows_removed), [1]);
+});
+
+Deno.test("triggers, views and generated columns of a hostile schema run nothing, and are named", async () => {
+  await using left = new Left();
+  left.change(`
+    CREATE TABLE traps (a, b GENERATED ALWAYS AS (abs(a)) VIRTUAL);
+    INSERT INTO traps (a) VALUES (1);
+    PRAGMA writable_schema=ON;
+    UPDATE sqlite_schema SET sql = replace(sql, 'abs(a)', 'abs(-9223372036854775807 - a)') WHERE name = 'traps';
+    PRAGMA writable_schema=OFF;
+    CREATE VIEW endless AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c;
+    CREATE TRIGGER boom BEFORE UPDATE ON items BEGIN SELECT load_extension('/tmp/evil.so'); END;`);
+  const { report } = await left.inspect();
+  assertEquals(report.schema.map(({ type, name }) => `${type} ${name}`), [
+    "table traps",
+    "trigger boom",
+    "view endless",
+  ]);
+  assertEquals(report.tables.map(({ table, rows_added }) => [table, rows_added]), [["traps", 1]]);
+});
+
+/** Puts an expression into an index that would have cost too much to make with it. */
+function indexBy(left: Left, expression: string): void {
+  left.change("CREATE INDEX trap ON items (length(name || zeroblob(1)))");
+  const sql = `CREATE INDEX trap ON items (${expression})`;
+  left.change(`PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = '${sql}' WHERE name = 'trap'`);
+}
+
+Deno.test("an index that takes for ever is left when the task ends", async () => {
+  await using left = new Left();
+  const slow = Array.from({ length: 20 }).reduce((inner) => `replace(hex(${inner}), '0', '')`, "zeroblob(100000000)");
+  indexBy(left, `length(name || ${slow})`.replaceAll("'", "''"));
+  const stop = new AbortController();
+  const inspecting = left.inspect(stop.signal);
+  inspecting.catch(() => {});
+  const inspectors = async () =>
+    (await psLister()()).filter(({ command_line }) => command_line.includes("/inspector_main.ts"));
+  await until(async () => (await inspectors()).length > 0);
+  stop.abort(new Error("the task was cancelled"));
+  await assertRejects(() => inspecting, Error, "the task was cancelled");
+  assertEquals(await inspectors(), []);
+});
+
+Deno.test("memory that a hostile definition asks for is bounded", async () => {
+  await using left = new Left();
+  indexBy(left, "length(name || zeroblob(900000000))");
+  await left.refused("out of memory");
+});
+
+Deno.test("names and rows that a terminal would act on, and very many tables, come out bounded", async () => {
+  await using left = new Left();
+  const tables = Array.from({ length: 150 }, (_, index) => `CREATE TABLE t${index} (x);`).join("");
+  left.change(
+    `${tables} CREATE TABLE "\u001b[2J${"n".repeat(500)}" (x); INSERT INTO items VALUES (9, '\u001b[31mred', 1)`,
+  );
+  const { report } = await left.inspect();
+  assertEquals([report.tables.length, report.more_tables], [100, 52]);
+  assertEquals([report.schema.length, report.more_schema], [100, 51]);
+  assert(report.tables.every(({ table }) => table.length <= 200));
+});
+
+Deno.test("bytes that differ where no row does are reported as such", async () => {
+  await using left = new Left();
+  left.change("PRAGMA user_version = 7");
+  const { report } = await left.inspect();
+  assertEquals([report.changed, report.tables, report.schema, report.other_changes], [true, [], [], true]);
+});
+
+Deno.test("switching the journal mode there and back is no change", async () => {
+  await using left = new Left();
+  left.change("PRAGMA journal_mode=WAL; SELECT * FROM items");
+  left.change("PRAGMA journal_mode=DELETE");
+  assertEquals((await left.inspect()).report.changed, false);
+});
