@@ -52,13 +52,20 @@ export interface Verdict {
   violations: string[];
   money: Money;
   outcomes: Map<string, number>;
+  /** Why tasks ended as they did, without what is different in each. */
+  reasons: Map<string, number>;
 }
 
 /** Judges a run. */
 export function judge(world: World): Verdict {
   const violations: string[] = [];
   const outcomes = new Map<string, number>();
-  for (const { outcomes: [outcome = "none"] } of world.traces) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+  const reasons = new Map<string, number>();
+  for (const { outcomes: [outcome = "none"], reason } of world.traces) {
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+    const why = `${outcome}: ${reason.replace(/[0-9a-f]{32}|\d+/g, "N").replace(/\/\S+/g, "/...").slice(0, 140)}`;
+    reasons.set(why, (reasons.get(why) ?? 0) + 1);
+  }
   const by_id = new Map(world.traces.map((trace) => [trace.id, trace]));
   violations.push(
     ...world.traces.flatMap(traceProblems),
@@ -69,7 +76,7 @@ export function judge(world: World): Verdict {
     ...followingProblems(world, by_id),
   );
   const { problems, money } = account(world);
-  return { violations: [...violations, ...problems], money, outcomes };
+  return { violations: [...violations, ...problems], money, outcomes, reasons };
 }
 
 /** Whether the task was under way when its broker was killed. */

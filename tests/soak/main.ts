@@ -13,7 +13,7 @@ function option(name: string): number | undefined {
   return index < 0 ? undefined : Number(Deno.args[index + 1]);
 }
 
-function table({ money, outcomes, counts, ...report }: SoakReport): string {
+function table({ money, outcomes, reasons, counts, ...report }: SoakReport): string {
   const usd = (figure: number) => `$${figure.toFixed(4)}`;
   const rows: [string, string | number][] = [
     ["tasks", report.tasks],
@@ -31,6 +31,7 @@ function table({ money, outcomes, counts, ...report }: SoakReport): string {
     ["most starts in a window", report.max_starts],
     ["most memory of a broker", `${Math.round(report.max_rss_bytes / 2 ** 20)} MiB`],
     ["most open files of a broker", report.max_open_files],
+    ...[...reasons].sort().map(([name, count]): [string, number] => [`ended: ${name}`, count]),
     ...[...counts].sort().map(([name, count]): [string, number] => [`answers: ${name}`, count]),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
