@@ -110,7 +110,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     clock,
     write: options.write,
   });
-  const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock });
+  const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock, log });
   for (const secret of lanes.secrets) hide(secret);
   for (const name of TOKEN_VARIABLES) hide(env(name) ?? "");
   for (const warning of startWarnings(settings)) log("warn", "configuration", warning);

@@ -6,12 +6,13 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES } from "../agents.ts";
-import type { UpstreamOptions } from "../gateway/upstream.ts";
+import type { Credential, TokenSource, UpstreamOptions } from "../gateway/upstream.ts";
+import type { Log } from "../log.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES } from "../settings/keys.ts";
 import type { ResolvedSettings } from "../settings/load.ts";
-import { oauthPath, Subscription, type SubscriptionLane } from "../settings/oauth.ts";
-import { readPrivateFile } from "../settings/private_file.ts";
+import { Subscription } from "../settings/oauth.ts";
 import type { VendorAuth } from "../settings/settings.ts";
 
 /** Where subscriptions of vendor_b are served; a key's requests go to `upstreams.vendor_b`. */
@@ -25,6 +26,7 @@ export interface LaneSources {
   /** What api-keys.env has. */
   key_file: ReadonlyMap<string, string>;
   clock: Clock;
+  log: Log;
 }
 
 /** The lanes, and what they lack. */
@@ -32,23 +34,30 @@ export interface Lanes {
   upstreams: Partial<Record<Lane, UpstreamOptions>>;
   /** Texts that no log may show. */
   secrets: string[];
-  /** Says what keeps a lane from being paid; undefined when nothing does. */
+  /**
+   * Says what keeps a lane from being paid; undefined when nothing does. A subscription that has expired is renewed.
+   *
+   * @throws {TaskdError} `unavailable` when it cannot be renewed now.
+   */
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
 }
 
 /** Puts the lanes together; throws `invalid_config` for a key that is none. */
 export function openLanes(sources: LaneSources): Lanes {
-  const { resolved, home, env, key_file, clock } = sources;
+  const { resolved, home, env, key_file, clock, log } = sources;
   const { settings } = resolved;
   const compat_variable = settings.compat.api_key_env;
   const keys = new Map<Lane, ApiKey | undefined>(
     LANES.map((lane) => [lane, apiKey(lane, { env, file: key_file, compat_variable })]),
   );
   const upstreams: Lanes["upstreams"] = {};
+  const subscriptions = new Map<Lane, Subscription>();
   for (const lane of ["vendor_a", "vendor_b", "vendor_c"] as const) {
     const base_url = settings.upstreams[lane];
     if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
-      const source = new Subscription(lane, { home, clock });
+      const subscription = new Subscription(lane, { home, clock });
+      subscriptions.set(lane, subscription);
+      const source = toldOf(subscription, log);
       const own = lane === "vendor_b" && resolved.sources.get("upstreams.vendor_b") === "default";
       upstreams[lane] = { base_url, subscription: { source, ...(own ? VENDOR_B_SUBSCRIPTION : {}) } };
     } else {
@@ -62,7 +71,7 @@ export function openLanes(sources: LaneSources): Lanes {
     upstreams,
     secrets: [...keys.values()].flatMap((key) => key?.secret ?? []),
     async credentialProblem(lane, auth) {
-      if (auth === "subscription") return await subscriptionProblem(home, lane as SubscriptionLane);
+      if (auth === "subscription") return await subscriptionProblem(subscriptions.get(lane)!);
       if (keys.get(lane) !== undefined || (lane === "compat" && compat_variable === "")) return undefined;
       const variable = lane === "compat" ? compat_variable : KEY_VARIABLES[lane][0]!;
       return `${variable} is neither in the environment nor in ~/.taskd/api-keys.env`;
@@ -70,7 +79,29 @@ export function openLanes(sources: LaneSources): Lanes {
   };
 }
 
-async function subscriptionProblem(home: string, lane: SubscriptionLane): Promise<string | undefined> {
-  const path = oauthPath(home, lane);
-  return await readPrivateFile(path, "secret") === undefined ? `there is no ${path}` : undefined;
+async function subscriptionProblem(subscription: Subscription): Promise<string | undefined> {
+  try {
+    await subscription.current();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof TaskdError) || hasCode(error, "unavailable")) throw error;
+    return inFull(error);
+  }
+}
+
+/** What fails is also told to the operator: the agent only hears that it did. */
+function toldOf(subscription: Subscription, log: Log): TokenSource {
+  const told = async (bearer: Promise<Credential>) => {
+    try {
+      return await bearer;
+    } catch (error) {
+      log("error", "subscription", error instanceof TaskdError ? inFull(error) : String(error));
+      throw error;
+    }
+  };
+  return { current: () => told(subscription.current()), renew: (rejected) => told(subscription.renew(rejected)) };
+}
+
+function inFull({ message, hint }: TaskdError): string {
+  return hint === undefined ? message : `${message} (${hint})`;
 }

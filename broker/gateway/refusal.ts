@@ -30,11 +30,12 @@ export const REFUSALS = {
 /** A stable code of a refusal. */
 export type RefusalCode = keyof typeof REFUSALS;
 
-/** Clients of the vendors repeat a 402 or 429 by themselves; this header tells them that it is of no use. */
+/** Clients of the vendors repeat a 402, 429 or 502 by themselves; this header tells them that it is of no use. */
 const FINAL = { "x-should-retry": "false" };
 const EXTRA_HEADERS: Readonly<Partial<Record<RefusalCode, Record<string, string>>>> = {
   budget_exhausted: FINAL,
   request_cap: FINAL,
+  credential_failed: FINAL,
   in_flight_cap: { "retry-after": "1" },
   overloaded: { "retry-after": "1" },
   upgrade_refused: { upgrade: "HTTP/1.1", connection: "close" },
