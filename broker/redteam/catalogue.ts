@@ -12,6 +12,7 @@ import { EMBEDDED_PROMISES } from "./embedded.ts";
 import { GATE_PROMISES } from "./gate.ts";
 import { GATEWAY_PROMISES } from "./gateway.ts";
 import { LIMIT_PROMISES } from "./gateway_limits.ts";
+import { GIT_PROMISES } from "./git.ts";
 import { LEDGER_PROMISES } from "./ledger.ts";
 import { FILE_PROMISES } from "./modes.ts";
 import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
@@ -23,6 +24,7 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...PASSING_PROMISES,
   ...GATEWAY_PROMISES,
   ...LIMIT_PROMISES,
+  ...GIT_PROMISES,
   ...EMBEDDED_PROMISES,
   ...CONTROL_PROMISES,
   ...GATE_PROMISES,

@@ -3,6 +3,12 @@ import { join } from "@std/path/join";
 import { collectFacts, type DiffFacts } from "../../../broker/git/facts.ts";
 import type { FlagCategory } from "../../../broker/git/flags.ts";
 import type { StagedRepository } from "../../../broker/git/stage.ts";
+import {
+  DECEIVING_NAMES,
+  DOT_GIT_SPELLINGS,
+  HIDING_ATTRIBUTES,
+  UNUSUAL_NAMES,
+} from "../../../broker/redteam/inputs/git.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { type Files, GitBench, type GitBenchOptions, plainGit, writeFiles } from "./bench.ts";
 
@@ -85,8 +91,7 @@ Deno.test("additions, edits, deletions, type and mode changes are told with thei
 Deno.test("no attribute of the tree hides a file, its lines or its bytes", async () => {
   await factsOf({ files: { "a.js": "1\n2\n", "win.txt": "a\r\nb\r\n" } }, (work) =>
     writeFiles(work, {
-      ".gitattributes":
-        "[attr]evil -diff filter=evil\n*.js -diff -text evil\n* export-ignore diff=evil merge=evil eol=crlf ident text\n",
+      ".gitattributes": HIDING_ATTRIBUTES,
       "sub/.gitattributes": "* -diff binary working-tree-encoding=UTF-16\n",
       "a.js": "1\n$Id$\n3\n",
       "sub/b.js": "x\r\ny\n",
@@ -165,17 +170,7 @@ Deno.test("the files of nested repositories are part of the change, and no submo
 });
 
 Deno.test("no spelling of .git gets into the tree, and each is flagged", async () => {
-  const names = [
-    ".GIT",
-    ".Git",
-    ".git ",
-    ".git.",
-    ".git. .",
-    "git~1",
-    "GIT~1",
-    ".git::$INDEX_ALLOCATION",
-    ".g\u200cit",
-  ];
+  const names = DOT_GIT_SPELLINGS;
   await factsOf({}, async (work) => {
     for (const [at, name] of names.entries()) {
       await writeFiles(work, { [`d${at}/${name}/hooks/pre-commit`]: "evil", [`d${at}/ok`]: "ok\n" });
@@ -265,16 +260,7 @@ Deno.test("a pipe where no name can reach it runs into the deadline", async () =
 });
 
 Deno.test("names of any bytes are carried exactly, and flagged", async () => {
-  const names = [
-    "line\nbreak",
-    "\u001b[31mred\u001b[0m",
-    "tab\t",
-    "quote\"'",
-    "\u202egpj.exe",
-    "-rf",
-    ":(exclude)*",
-    "ü",
-  ];
+  const names = [...DECEIVING_NAMES, ...UNUSUAL_NAMES];
   await factsOf({}, async (work) => {
     for (const name of names) await writeFiles(work, { [name]: "x\n" });
     await sh(
