@@ -1,7 +1,7 @@
 /**
- * `deno task demo`: both halves of taskd on real input, in half a minute. An agent fixes a program and a person approves
- * what it did; then migrations are tried on branches of a database. It needs git and an SQLite client, and no network,
- * key or container.
+ * `deno task demo`: both halves of taskd on real input, in half a minute. An agent fixes a program and the data that it
+ * stored, and one approval pushes the one and promotes the other; then migrations are tried on branches of a larger
+ * database. It needs git and an SQLite client, and no network, key or container.
  *
  * A program of its own: it starts SQLite clients, git and daemons, and taskd itself may start nothing of the kind. It
  * works in a temporary directory, with daemons of its own and a home directory of theirs, and leaves nothing behind: not
@@ -69,9 +69,9 @@ export async function runDemo(
     if (runtime === "podman") await needPodman();
     const common = { narrator, signal: io.signal };
     const program = await findSqlProgram(io.signal);
-    narrator.chapter("Code: an agent fixes a program, and a person decides what leaves");
+    narrator.chapter("An agent fixes a program and its data, and a person decides what leaves");
     const code = await tellCodeStory({ ...common, dir: await folder(dir, "code"), runtime, colour });
-    narrator.chapter("Data: three migrations on branches of one database");
+    narrator.chapter("Three migrations on branches of one database, while an application writes");
     const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb, program });
     const facts = { code, data };
     const duration_ms = performance.now() - start;

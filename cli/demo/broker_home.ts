@@ -9,6 +9,7 @@ import { join } from "@std/path/join";
 import { TOOL_VARIABLES } from "../../broker/setup/host_programs.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { ownCommand } from "../own_command.ts";
+import { runOwn } from "./daemon_process.ts";
 
 /** What runs sandboxes in the demo. */
 export type DemoRuntime = "deno" | "podman";
@@ -22,6 +23,8 @@ export interface BrokerHomeOptions {
   model_url: string;
   /** The model's key, which only the broker may have. */
   api_key: string;
+  /** Socket of the branch store. */
+  store_socket: string;
   signal: AbortSignal;
 }
 
@@ -60,6 +63,8 @@ export class BrokerHome {
 
   /** Initialises it as `taskd init` does, and configures it. */
   static async make(options: BrokerHomeOptions): Promise<BrokerHome> {
+    // On a first run packages are still to be downloaded, which may take the operator's proxies and certificates.
+    await runOwn(["version"], options.signal);
     const home = new BrokerHome(options, await environment(options.dir));
     await Deno.mkdir(home.path, { mode: 0o700 });
     await home.run(["init"]);
@@ -118,7 +123,7 @@ async function environment(dir: string): Promise<Record<string, string>> {
   };
 }
 
-function configuration({ runtime, model_url }: BrokerHomeOptions, socket: string): string {
+function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, socket: string): string {
   return `runtime: ${runtime}
 default_agent: agent_d
 task_budget_usd: ${BUDGET_USD}
@@ -127,6 +132,8 @@ network: ${NETWORK}
 gateway_ip: ${GATEWAY_IP}
 broker:
   socket: ${socket}
+branch_store:
+  socket: ${store_socket}
 compat:
   base_url: ${model_url}
   api_key_env: DEMO_API_KEY

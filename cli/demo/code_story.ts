@@ -1,6 +1,6 @@
 /**
- * The broker's half of the demo: a real repository with a failing test, an agent at work on it in a sandbox, a gate that
- * survives a crash, and a person who approves what they have read.
+ * The broker's half of the demo: a real repository with a failing test and a database that the same program has filled,
+ * an agent at work on both in a sandbox, a gate that survives a crash, and a person who approves what they have read.
  *
  * Every claim it prints is checked; one that does not hold ends it with an error.
  *
@@ -18,7 +18,8 @@ import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts
 import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, NETWORK, PRICES } from "./broker_home.ts";
 import { BrokerProcess } from "./broker_process.ts";
 import { claim } from "./claim.ts";
-import type { Narrator } from "./narrator.ts";
+import { INVOICES, Invoices } from "./invoices.ts";
+import { formatCount, type Narrator } from "./narrator.ts";
 import { removeNetwork } from "./podman.ts";
 import { Repository } from "./repository.ts";
 import { ScriptedModel } from "./scripted_model.ts";
@@ -47,6 +48,8 @@ export interface CodeFacts {
   branch: string;
   /** What the test said before, and says on the pushed branch. */
   test: { before: string; after: string };
+  /** Sum of the invoices on their main branch before the approval and after it, and what it should be. */
+  cents: { before: number; after: number; right: number };
   /** How the task that overstepped ended. */
   overstepped: string;
 }
@@ -75,20 +78,33 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
   );
   const test = await narrator.step("Run its test", () => repository.test("main"), ({ says }) => says);
   claim(!test.passed, "the test fails before");
+  await using invoices = await narrator.step(
+    "Put invoices in a store",
+    () => Invoices.start(dir, signal),
+    () => `${INVOICES}@main, a small database that the same program has filled`,
+  );
   const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
   let running: RunningProcess[] = [];
   await using model = ScriptedModel.start(scriptsFor(runtime), async () => {
     running = await psLister()();
   });
-  const home = await BrokerHome.make({ dir, runtime, model_url: model.url, api_key, signal });
+  const home = await BrokerHome.make({
+    dir,
+    runtime,
+    model_url: model.url,
+    api_key,
+    store_socket: invoices.socket,
+    signal,
+  });
   const agentOf = (id: string) => running.find(({ command_line }) => command_line.endsWith(`:${id}`));
-  await using story = new CodeStory(options, { home, repository, model, api_key, agentOf });
+  await using story = new CodeStory(options, { home, repository, invoices, model, api_key, agentOf });
   return { runtime, ...await story.tell(test.says) };
 }
 
 interface Parts {
   home: BrokerHome;
   repository: Repository;
+  invoices: Invoices;
   model: ScriptedModel;
   /** The model's key, which only the broker may have. */
   api_key: string;
@@ -118,7 +134,9 @@ class CodeStory implements AsyncDisposable {
     const { id, refused } = await this.#work();
     const { waiting, approve } = await this.#review(id);
     const rows = await this.#crash(waiting);
+    const before_cents = await this.#parts.invoices.cents("main");
     const { refused_approvals, branch } = await this.#approve(waiting, approve);
+    const cents = await this.#promoted(before_cents);
     const after = await this.#look(branch);
     const overstepped = await this.#overstep(branch);
     await this.#stop();
@@ -135,6 +153,7 @@ class CodeStory implements AsyncDisposable {
       refused_approvals,
       branch,
       test: { before, after },
+      cents,
       overstepped,
     };
   }
@@ -145,7 +164,7 @@ class CodeStory implements AsyncDisposable {
 
   async #work(): Promise<{ id: string; refused: string[] }> {
     const { home, repository, model, api_key } = this.#parts;
-    const words = ["submit", repository.path, FIX, "--detach", "--json"];
+    const words = ["submit", repository.path, FIX, "--database", INVOICES, "--detach", "--json"];
     const { id } = await this.#narrator.step(
       "Submit a task",
       async () => JSON.parse(await home.run(words)) as { id: string },
@@ -196,9 +215,15 @@ class CodeStory implements AsyncDisposable {
     if (this.#runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
     const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-\S+/g) ?? [];
     const [files, writes, net, ...more] = granted;
-    claim(files === "--allow-read=." && writes === "--allow-write=.", `it has its work folder: ${granted}`);
+    const folders = ".,../databases";
+    claim(
+      files === `--allow-read=${folders}` && writes === `--allow-write=${folders}`,
+      `it has its folders: ${granted}`,
+    );
     claim(/^--allow-net=127\.0\.0\.1:\d+$/.test(net ?? "") && more.length === 0, `it reaches the gateway: ${granted}`);
-    return `its process had its work folder and ${net!.slice("--allow-net=".length)}, the gateway, and nothing else`;
+    return `its process had its work folder, its database and ${
+      net!.slice("--allow-net=".length)
+    }, the gateway; nothing else`;
   }
 
   /** Shows what a person is shown; answers the task, and the command that approves exactly this. */
@@ -215,6 +240,10 @@ class CodeStory implements AsyncDisposable {
     const task = await this.#client.task(id);
     claim(task.stage === "awaiting_approval" && task.gate !== undefined, "the task waits at the gate");
     const approve = /^ {2}taskd (approve .*)$/m.exec(text)?.[1];
+    claim(
+      text.includes("+  return lines") && text.includes('{"cents":5994} -> {"cents":5997}'),
+      "it shows both differences",
+    );
     claim(approve !== undefined, "review ends with the command that approves it");
     const metered = task.spend?.usd ?? 0;
     claim(Math.abs(metered - this.#costOf(FIX)) < 1e-9, `${metered} USD is what the model's own count comes to`);
@@ -227,7 +256,7 @@ class CodeStory implements AsyncDisposable {
     await this.#narrator.step(
       `kill -9 ${broker.pid}`,
       () => broker.kill(),
-      () => "the broker dies while the task waits",
+      () => "the broker dies while the task waits at the gate",
     );
     await this.#start("Start it again");
     const task = await this.#client.task(id);
@@ -260,6 +289,20 @@ class CodeStory implements AsyncDisposable {
     );
     claim(pushed?.outcome === "pushed" && pushed.pushed !== undefined, `it is pushed: ${pushed?.reason}`);
     return { refused_approvals, branch: pushed.pushed.branch };
+  }
+
+  /** Looks at what the approval did to the database. */
+  async #promoted(before: number): Promise<CodeFacts["cents"]> {
+    const { invoices } = this.#parts;
+    const after = await invoices.cents("main");
+    claim(before === Invoices.wrong_cents, `before the approval the invoices are as they were, ${before} cents`);
+    claim(after === Invoices.right_cents, `after it they are right, ${after} cents`);
+    const kept = (await invoices.branches()).filter((branch) => branch !== "main");
+    claim(kept.length === 1, `the task's branch is gone, and one keeps what was before: ${kept}`);
+    claim(await invoices.cents(kept[0]!) === before, "what was before is kept");
+    const cents = `${formatCount(before)} cents, now ${formatCount(after)}`;
+    this.#narrator.detail(`the same approval promoted ${INVOICES}@main: ${cents}; undo stays at ${kept[0]}`, "good");
+    return { before, after, right: Invoices.right_cents };
   }
 
   async #refusal(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<string> {

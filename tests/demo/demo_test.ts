@@ -55,7 +55,8 @@ function assertCode({ code }: DemoResult["facts"]): void {
   assertEquals(code.branch, `agent/${code.task_id}`);
   assert(code.requests > 3 && code.spent_usd > 0);
   assertAlmostEquals(code.spent_usd, code.model_usd, 1e-9);
-  assertEquals(code.second_look, ["path:billing/**"]);
+  assertEquals(code.second_look, ["path:billing/**", "database"]);
+  assertEquals([code.cents.after, code.cents.before < code.cents.right], [code.cents.right, true]);
   assertMatch(code.diff_sha256, /^[0-9a-f]{64}$/);
   assert(code.rows.after >= code.rows.before && code.rows.before > 10);
   assertEquals(code.refused_approvals.length, 2);

@@ -1,0 +1,82 @@
+/**
+ * The database that the demo's agent works on: invoices whose stored sums are as wrong as the program, in a branch store
+ * of their own.
+ *
+ * @module
+ */
+
+import { DatabaseSync } from "node:sqlite";
+import { join } from "@std/path/join";
+import { DaemonProcess, runOwn } from "./daemon_process.ts";
+
+/** Name of the database. */
+export const INVOICES = "invoices";
+/** What corrects the sums. */
+export const CORRECTION = "UPDATE invoices SET cents = CAST(round(price * 100) AS INTEGER) * quantity " +
+  "WHERE cents <> CAST(round(price * 100) AS INTEGER) * quantity";
+
+/** Prices and quantities; as binary fractions, most of the prices are a little less than they look. */
+const ROWS = [[19.99, 3], [4.35, 2], [8.2, 5], [12.5, 2], [1.15, 10]] as const;
+
+/** The store with its daemon. */
+export class Invoices implements AsyncDisposable {
+  /** Of all invoices, in cents, as the wrong program stored it. */
+  static readonly wrong_cents = sum(Math.trunc);
+  /** As it should be. */
+  static readonly right_cents = sum(Math.round);
+  /** The daemon's socket. */
+  readonly socket: string;
+  readonly #dir: string;
+  readonly #store: string;
+  readonly #signal: AbortSignal;
+  #daemon: DaemonProcess | undefined;
+
+  private constructor(dir: string, signal: AbortSignal) {
+    this.#dir = dir;
+    this.#signal = signal;
+    this.#store = join(dir, "store");
+    this.socket = join(dir, "store.sock");
+  }
+
+  /** Builds the database in `dir`, takes it into a store, and starts the daemon of that. */
+  static async start(dir: string, signal: AbortSignal): Promise<Invoices> {
+    const invoices = new Invoices(dir, signal);
+    const file = join(dir, "invoices.db");
+    const db = new DatabaseSync(file);
+    db.exec("CREATE TABLE invoices (id INTEGER PRIMARY KEY, price REAL, quantity INTEGER, cents INTEGER)");
+    const insert = db.prepare("INSERT INTO invoices (price, quantity, cents) VALUES (?, ?, ?)");
+    for (const [price, quantity] of ROWS) insert.run(price, quantity, Math.trunc(price * 100) * quantity);
+    db.close();
+    await runOwn(["create", INVOICES, "--from", file, "--store", invoices.#store], signal);
+    invoices.#daemon = await DaemonProcess.start({ store: invoices.#store, socket: invoices.socket, signal });
+    return invoices;
+  }
+
+  /** What the invoices of a branch sum up to, in cents. */
+  async cents(branch: string): Promise<number> {
+    const folder = await Deno.makeTempDir({ dir: this.#dir, prefix: "export-" });
+    const file = join(folder, "invoices.db");
+    await runOwn(["export", `${INVOICES}@${branch}`, file, "--store", this.#store], this.#signal);
+    const db = new DatabaseSync(file);
+    try {
+      return Number(db.prepare("SELECT sum(cents) AS cents FROM invoices").get()!.cents);
+    } finally {
+      db.close();
+    }
+  }
+
+  /** The branches that there are. */
+  async branches(): Promise<string[]> {
+    const { branches } = await this.#daemon!.client.call("branches", { db: INVOICES });
+    return branches.map(({ branch }) => branch).sort();
+  }
+
+  /** Ends the daemon. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#daemon?.[Symbol.asyncDispose]();
+  }
+}
+
+function sum(rounded: (cents: number) => number): number {
+  return ROWS.reduce((total, [price, quantity]) => total + rounded(price * 100) * quantity, 0);
+}
