@@ -105,7 +105,6 @@ async function denoDirectory(): Promise<string> {
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-// What commands of the home directory may touch depends on the settings: they have tests of their own.
 for (const command of COMMANDS.filter(({ uses }) => uses !== "home")) {
   for (const route of command.uses === "branches" ? ["store", "socket"] as const : ["store"] as const) {
     const how = command.uses === "branches" ? ` (on the ${route})` : "";
@@ -125,3 +124,85 @@ for (const command of COMMANDS.filter(({ uses }) => ["store", "stores", "branche
 Deno.test("a client of the daemon reaches no bucket, though its store is in one", async () => {
   await compare(findCommand("fork")!, "socket", "bucket");
 });
+
+/** What commands of the home directory may do; `~/.taskd` is in the store's place, and the broker's socket is in it. */
+const READS = ["read the store", "read where the home directory is"];
+const EXAMINES = [...READS, ...SOCKET, "ask for the file system's type"];
+/** A broker starts programs and serves a network whose addresses are only known then; files have a list all the same. */
+const BROKER = {
+  inside: [...EXAMINES, "run cp", "set the umask", "connect to the bucket's server", "ask for the system's release"],
+  outside: [
+    "run a program",
+    "run a shell",
+    "run deno with all permissions",
+    "run cp with a library of one's own",
+    "connect by TCP",
+    "fetch",
+    "look a name up",
+    "listen by TCP",
+    "ask for the host's name",
+    "ask for the network's interfaces",
+    "ask for more",
+  ],
+};
+const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
+  init: { inside: ["read the store", "write the store"] },
+  setup: { inside: ["write the store", ...EXAMINES] },
+  doctor: { inside: EXAMINES },
+  start: { ...BROKER, inside: [...BROKER.inside, "write the store"] },
+  redteam: BROKER,
+  stats: { inside: SOCKET },
+  stop: { inside: ["read the store", ...SOCKET] },
+  "service print": { inside: READS },
+  "service install": { inside: READS },
+  "service uninstall": { inside: READS },
+  "policy explain": { inside: [...READS, ...SOCKET] },
+};
+
+async function probeHome(command: CommandSpec): Promise<ProbeReport> {
+  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "probe-" }));
+  try {
+    const home = `${base}/home`;
+    for (const directory of [".taskd", ".aws"]) await Deno.mkdir(`${home}/${directory}`, { recursive: true });
+    await Deno.mkdir(`${base}/tmp`);
+    await Deno.chmod(`${home}/.taskd`, 0o700);
+    for (const file of ["secret", "named", ".taskd/object", ".aws/credentials"]) {
+      await Deno.writeTextFile(`${home}/${file}`, file);
+    }
+    await Deno.writeTextFile(`${home}/module.ts`, "export {};");
+    await Deno.writeTextFile(`${home}/.taskd/config.yaml`, "runtime: deno\n", { mode: 0o600 });
+    using _socket = Deno.listen({ transport: "unix", path: `${home}/.taskd/taskd.sock` });
+    using _other = Deno.listen({ transport: "unix", path: `${home}/other.sock` });
+    const flags = command.name === "setup" ? ["--yes", "--no-build-images"] : [];
+    const main = new URL("./support/probe_main.ts", import.meta.url).pathname;
+    const args = ["run", ...launchFlags(), main, "--json", ...command.name.split(" "), ...flags];
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args,
+      cwd: home,
+      env: {
+        HOME: home,
+        TMPDIR: `${base}/tmp`,
+        BROKER_SOCKET: `${home}/.taskd/taskd.sock`,
+        DENO_DIR: await denoDirectory(),
+      },
+    }).output();
+    const text = new TextDecoder().decode(stdout);
+    assertEquals(code, 0, `${text}${new TextDecoder().decode(stderr)}`);
+    return JSON.parse(text);
+  } finally {
+    await Deno.remove(base, { recursive: true });
+  }
+}
+
+for (const command of COMMANDS.filter(({ uses }) => uses === "home")) {
+  Deno.test(`${command.name} can do what it needs in the home directory and is refused everything else`, async () => {
+    const { inside, outside } = await probeHome(command);
+    const wanted = HOME[command.name];
+    assert(wanted, `${command.name} is not in the table`);
+    const allowed = (attempts: Record<string, string>) =>
+      Object.keys(attempts).filter((attempt) => attempts[attempt] !== "refused").toSorted();
+    const expected = [wanted.inside.toSorted(), (wanted.outside ?? []).toSorted()];
+    assertEquals([allowed(inside), allowed(outside)], expected, JSON.stringify({ inside, outside }));
+    assert(Object.keys(outside).length > 30);
+  });
+}

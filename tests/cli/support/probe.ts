@@ -112,9 +112,10 @@ export async function run(args: Args): Promise<ProbeReport> {
   return { inside, outside: await attemptAll(outsideAttempts(store.slice(0, store.lastIndexOf("/")))) };
 }
 
-/** Where the broker's socket is, for commands that ask it. */
+/** Where the broker's socket is, for commands that ask it or are the broker. */
 function brokerFolder(args: Args): string | undefined {
-  return findCommand(args.command)?.uses === "broker" ? args.broker.socket.replace(/\/[^/]*$/, "") : undefined;
+  const { uses } = findCommand(args.command) ?? {};
+  return uses === "broker" || uses === "home" ? args.broker.socket.replace(/\/[^/]*$/, "") : undefined;
 }
 
 /** Not used: the report is read as JSON. */
