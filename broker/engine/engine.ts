@@ -13,7 +13,6 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import type { BrokerEngine } from "../api/engine.ts";
-import { NotAcknowledged } from "../api/not_acknowledged.ts";
 import type {
   CeilingView,
   Health,
@@ -26,31 +25,25 @@ import type {
 import type { Decision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "../metrics.ts";
-import { removeTree } from "../remove_tree.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
-import { type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { Background } from "./background.ts";
-import { checkData, isDataOnly, releaseData, sweepData } from "./data.ts";
+import { checkData, sweepData } from "./data.ts";
+import { LateStages } from "./late_stages.ts";
 import { type Plan, planTask } from "./order.ts";
-import type { CiWatch, EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
-import { stagePlaces } from "./places.ts";
-import { pushApproved } from "./push.ts";
-import { gateProblem, removeLeftovers, restoreTask } from "./restore.ts";
+import type { EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
+import { removeLeftovers } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
 
-/** Between looks at a remote that could not be asked what it has. */
-const LOOK_AGAIN_MS = 60_000;
 const NO_REASON = "somebody ended it and gave no reason";
 
 /** A broker at work. */
 export class Engine implements BrokerEngine {
   readonly #parts: EngineParts;
-  readonly #ci: CiWatch | undefined;
   #queue: TaskQueue | undefined;
   readonly #metrics: BrokerMetrics;
   readonly #started_at: string;
@@ -61,6 +54,8 @@ export class Engine implements BrokerEngine {
   readonly #background: Background;
   readonly #spend_listeners = new Set<(task_id: string, spend: SpendFigures) => void>();
   readonly #over = new AbortController();
+  /** From the gate on. */
+  readonly #late: LateStages;
 
   private constructor(parts: EngineParts) {
     this.#parts = parts;
@@ -69,7 +64,6 @@ export class Engine implements BrokerEngine {
       parts.log("error", "background_failed", `work in the background failed: ${text}`);
     });
     this.#started_at = new Date(parts.clock.now()).toISOString();
-    this.#ci = parts.ci?.(this);
     this.#metrics = new BrokerMetrics(VERSION, () => ({
       running: this.#works.size,
       pending: this.#atGate().length,
@@ -77,6 +71,13 @@ export class Engine implements BrokerEngine {
       ceiling: parts.admission.ceiling(),
       queue: this.#queue?.list() ?? [],
     }));
+    this.#late = new LateStages(parts, {
+      ci: parts.ci?.(this),
+      background: this.#background,
+      claims: this.#claims,
+      over: this.#over.signal,
+      onEnded: (outcome) => this.#metrics.ended(outcome),
+    });
     parts.tasks.onChange((change) => {
       const { rows, record } = change;
       this.#metrics.changed(change);
@@ -105,7 +106,7 @@ export class Engine implements BrokerEngine {
       parts.log("error", "trace_damaged", message, { task_id: id });
     }
     const unfinished = parts.tasks.unfinished();
-    for (const { id } of unfinished) await engine.#restore(id);
+    for (const { id } of unfinished) await engine.#late.restore(id);
     const keep = new Set(parts.tasks.unfinished().map(({ id }) => id));
     const gone = await removeLeftovers(parts, keep);
     if (gone.length > 0) parts.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
@@ -127,8 +128,8 @@ export class Engine implements BrokerEngine {
     const { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases } = this.tasks
       .read(id);
     const order = { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases };
-    const given = Object.fromEntries(Object.entries(order).filter(([, value]) => value !== undefined));
-    return this.#begin(given as unknown as SubmitRequest, { retry_of: id });
+    const request = Object.fromEntries(Object.entries(order).filter(([, value]) => value !== undefined));
+    return this.#begin(request as unknown as SubmitRequest, { retry_of: id });
   }
 
   async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {
@@ -199,113 +200,26 @@ export class Engine implements BrokerEngine {
       if (task.record.stage === "awaiting_approval") {
         const { repo, instruction } = task.record;
         if (!this.#over.signal.aborted) this.#parts.notify?.({ task_id: task.id, repo, instruction });
-        await this.#keepGate(task);
-      } else await this.#settle(task);
+        await this.#late.keepGate(task);
+      } else await this.#late.settle(task);
     });
   }
 
-  /** Stays with a task at the gate until its time is over, somebody has answered, or the broker stops. */
-  async #keepGate(task: Task): Promise<void> {
-    while (!this.#over.signal.aborted) {
-      try {
-        if (await task.denyWhenExpired(this.#over.signal)) await this.#settle(task);
-        return;
-      } catch (error) {
-        // The gate is shut all the same; the denial is written when it can be.
-        if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
-        this.#failed(task, error);
-        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over.signal).catch(() => {});
-      }
-    }
+  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+    this.#refuseWhenStopping();
+    await this.#late.approve(id, request);
   }
 
-  #failed({ id }: Task, error: unknown): void {
-    const message = error instanceof Error ? error.message : String(error);
-    this.#parts.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
+  async deny(id: string, reason: string): Promise<void> {
+    this.#refuseWhenStopping();
+    await this.#late.deny(id, given(reason));
   }
 
-  async #push(task: Task): Promise<void> {
-    const move = await pushApproved(this.#parts, task);
-    // Nothing of it is needed any more: whether the change arrived, the remote knows.
-    await this.#removeScratch(task);
-    await task.move(move);
-    if (task.record.stage === "awaiting_ci") await this.#watch(task);
-    else await this.#settle(task);
-  }
-
-  async #watch(task: Task): Promise<void> {
-    await this.#ci?.watch(task, this.#over.signal);
-    if (task.record.stage === "done") await this.#settle(task);
-  }
-
-  /** Lets go of a task that has ended. */
-  async #settle(task: Task): Promise<void> {
-    const { id, record } = task;
-    const { outcome, updated_at, spend } = record;
-    // What could not be written as ended is the next broker's.
-    if (outcome === undefined) return;
-    this.#metrics.ended(outcome);
-    await this.#removeScratch(task);
-    await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
-    this.#claims.delete(id);
-    // The store may be slow to answer, or not there: nobody waits for it.
-    this.#background.go(() => releaseData(this.#parts, record));
-    await this.tasks.release(id);
-  }
-
-  /** What cannot be removed keeps no task from its end; the next broker tries again. */
-  async #removeScratch(task: Task): Promise<void> {
-    await removeTree(stagePlaces(this.#parts.resolved.settings.stage_root, task.id).root)
-      .catch((error: unknown) => this.#failed(task, error));
-  }
-
-  async #restore(id: string): Promise<void> {
-    const { tasks, log, admission } = this.#parts;
-    let task: Task;
-    try {
-      task = await tasks.reopen(id);
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      log("error", "trace_failed", `cannot take over task ${id}: ${message}`, { task_id: id });
-      return;
-    }
-    const { stage } = task.record;
-    if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
-      this.#claims.set(id, admission.adopt(task.record));
-    }
-    // The remote of a push may be slow to answer, or not there: nobody waits for it.
-    if (stage === "pushing") return this.#background.go(() => this.#restoreStage(task));
-    try {
-      await this.#restoreStage(task);
-    } catch (error) {
-      this.#failed(task, error);
-    }
-  }
-
-  async #restoreStage(task: Task): Promise<void> {
-    // No remote has to be asked: what is promoted already is found to be.
-    if (task.record.stage === "pushing" && isDataOnly(task.record)) return await this.#push(task);
-    const restored = await restoreTask(this.#parts, task);
-    switch (restored.kind) {
-      case "ended":
-        return await this.#settle(task);
-      case "watching":
-        return this.#background.go(() => this.#watch(task));
-      case "undecided": {
-        this.#failed(task, restored.cause);
-        return this.#background.go(async () => {
-          await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over.signal).catch(() => {});
-          if (!this.#over.signal.aborted) await this.#restoreStage(task);
-        });
-      }
-      case "kept": {
-        const problem = await gateProblem(this.#parts, task);
-        if (problem === undefined) return this.#background.go(() => this.#keepGate(task));
-        const reason = `the change that waited cannot be pushed any more: ${problem}`;
-        await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
-        return await this.#settle(task);
-      }
-    }
+  async kill(id: string, reason: string): Promise<void> {
+    const work = this.#works.get(id);
+    if (work?.end("cancelled", given(reason))) return;
+    await work?.finished;
+    await this.#late.cancel(id, given(reason));
   }
 
   view(id: string): TaskView {
@@ -355,48 +269,6 @@ export class Engine implements BrokerEngine {
     );
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
-    this.#refuseWhenStopping();
-    const task = this.#atTheGate(id, (record, time) => judgeApproval(record, request, time));
-    accept(await task.approve(request));
-    this.#background.go(() => this.#push(task));
-  }
-
-  async deny(id: string, reason: string): Promise<void> {
-    const said = reason.trim() === "" ? NO_REASON : reason;
-    this.#refuseWhenStopping();
-    const task = this.#atTheGate(id, (record, time) => judgeDenial(record, said, time));
-    accept(await task.deny(said));
-    await this.#settle(task);
-  }
-
-  /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
-  #atTheGate(id: string, judge: (record: TaskRecord, time: { now_ms: number }) => GateAnswer): Task {
-    const task = this.tasks.live(id);
-    if (task !== undefined) return task;
-    accept(judge(this.tasks.read(id), { now_ms: this.#parts.clock.now() }));
-    throw new TaskdError("unavailable", `Cannot answer for the task ${id}: this broker could not take it over`, {
-      hint: "The broker's log says why; start it again once that is put right",
-    });
-  }
-
-  async kill(id: string, reason: string): Promise<void> {
-    const said = reason.trim() === "" ? NO_REASON : reason;
-    const work = this.#works.get(id);
-    if (work?.end("cancelled", said)) return;
-    await work?.finished;
-    const { stage, outcome } = this.tasks.read(id);
-    const task = this.tasks.live(id);
-    if (task === undefined || stage !== "awaiting_approval") {
-      const stands = outcome === undefined ? `in ${stage}` : `done (${outcome})`;
-      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${stands}`, {
-        hint: stage === "pushing" ? "The change may have arrived already" : "There is nothing left to end",
-      });
-    }
-    await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason: said });
-    await this.#settle(task);
-  }
-
   prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]> {
     return pruneTasks(this.tasks, options);
   }
@@ -409,8 +281,11 @@ export class Engine implements BrokerEngine {
     return this.#parts.admission.ceiling();
   }
 
-  enqueue(request: SubmitRequest): Promise<QueueItemView> {
-    return this.#theQueue().enqueue(request);
+  async enqueue(request: SubmitRequest): Promise<QueueItemView> {
+    const { resolved, runtime } = this.#parts;
+    // What can never begin is refused now, and is no dead letter later.
+    planTask(request, { settings: resolved.settings, runtime: runtime.name, origin: {} });
+    return await this.#theQueue().enqueue(request);
   }
 
   queue(): QueueItemView[] {
@@ -456,9 +331,7 @@ export class Engine implements BrokerEngine {
   }
 }
 
-/** Throws what the gate's answer means. */
-function accept(answer: GateAnswer): void {
-  if (answer.status === 204) return;
-  if (answer.status === 422) throw new NotAcknowledged(answer.missing, answer.detail);
-  throw new TaskdError(answer.code, answer.detail);
+/** What a person says, or that nobody said anything. */
+function given(reason: string): string {
+  return reason.trim() === "" ? NO_REASON : reason;
 }

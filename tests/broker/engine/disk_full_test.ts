@@ -3,6 +3,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { mount, type Mounted, whyNotMountable } from "../../support/mounts.ts";
 import type { Asked, Scripted } from "../../support/model_server.ts";
+import { serveGit } from "../git/git_server.ts";
 import { BrokerBench, until } from "./bench.ts";
 
 const why = await whyNotMountable("tmpfs");
@@ -87,6 +88,35 @@ for (const end of ["comes to its end", "is killed"] as const) {
     },
   });
 }
+
+Deno.test({
+  name: `a disk that is full when a push has arrived: the task is pushed as soon as that can be written${why}`,
+  ignore: why !== "",
+  async fn() {
+    await using disk = new SmallDisk(await mount("tmpfs", 4));
+    const clock = new VirtualClock();
+    await using bench = await BrokerBench.start({ clock, config: `audit_root: ${disk.audit_root}\n` });
+    let id = "";
+    const fillUp = async () => {
+      disk.fill();
+      // Also the block that the trace has begun.
+      for (;;) await bench.engine.tasks.live(id)!.append({ type: "note", text: "x".repeat(50) });
+    };
+    await using server = await serveGit(bench.git.root, ({ url }) => {
+      if (url.endsWith("/git-receive-pack")) fillUp().catch(() => {});
+      return "pass";
+    });
+    id = (await bench.submit({ repo: `${server.origin}/acme/app.git` })).id;
+    const { gate } = await bench.reaches(id, "awaiting_approval");
+    await bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
+    await until(() => bench.lines.some((line) => line.includes("cannot go on with task")));
+    assert((await bench.branches()).has(`agent/${id}`));
+    assertEquals(bench.engine.view(id).stage, "pushing");
+    disk.free();
+    clock.advance(60_000);
+    assertEquals((await bench.reaches(id)).outcome, "pushed");
+  },
+});
 
 Deno.test({
   name: `a disk that is full before a task: it is refused, holds no slot, and the next one is taken${why}`,

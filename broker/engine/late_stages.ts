@@ -1,0 +1,222 @@
+/**
+ * What happens to a task from its gate on: waiting for a person, the push, the watch of its checks, its end. Also with
+ * tasks that an earlier broker left there, or in the middle of its work.
+ *
+ * Every move is on the disk before it is acted on. What can be answered is said to be answered only when it is written.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { StartClaim } from "../admission/admission.ts";
+import { NotAcknowledged } from "../api/not_acknowledged.ts";
+import { removeTree } from "../remove_tree.ts";
+import { type ApprovalRequest, type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
+import type { TaskRecord } from "../task/record.ts";
+import type { Move, Outcome } from "../task/stages.ts";
+import type { Task } from "../task/task.ts";
+import type { Background } from "./background.ts";
+import { isDataOnly, releaseData } from "./data.ts";
+import type { CiWatch, EngineParts } from "./parts.ts";
+import { stagePlaces } from "./places.ts";
+import { pushApproved } from "./push.ts";
+import { gateProblem, restoreTask } from "./restore.ts";
+
+/** Between looks at what could not be asked or written. */
+const LOOK_AGAIN_MS = 60_000;
+
+/** What the late stages share with the engine. */
+export interface LateStagesOptions {
+  ci: CiWatch | undefined;
+  background: Background;
+  /** By task; the claim of a task that has ended is ended and removed. */
+  claims: Map<string, StartClaim>;
+  /** Aborted when the broker stops. */
+  over: AbortSignal;
+  /** Told of each task that is let go of. */
+  onEnded(outcome: Outcome): void;
+}
+
+/** The stages from the gate on. */
+export class LateStages {
+  readonly #parts: EngineParts;
+  readonly #ci: CiWatch | undefined;
+  readonly #background: Background;
+  readonly #claims: Map<string, StartClaim>;
+  readonly #over: AbortSignal;
+  readonly #onEnded: (outcome: Outcome) => void;
+
+  /** Nothing happens yet. */
+  constructor(parts: EngineParts, { ci, background, claims, over, onEnded }: LateStagesOptions) {
+    this.#parts = parts;
+    this.#ci = ci;
+    this.#background = background;
+    this.#claims = claims;
+    this.#over = over;
+    this.#onEnded = onEnded;
+  }
+
+  /** Stays with a task at the gate until its time is over, somebody has answered, or the broker stops. */
+  async keepGate(task: Task): Promise<void> {
+    while (!this.#over.aborted) {
+      try {
+        if (await task.denyWhenExpired(this.#over)) await this.settle(task);
+        return;
+      } catch (error) {
+        // The gate is shut all the same; the denial is written when it can be.
+        if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
+        this.#failed(task, error);
+        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+      }
+    }
+  }
+
+  #failed({ id }: Task, error: unknown): void {
+    const message = error instanceof Error ? error.message : String(error);
+    this.#parts.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
+  }
+
+  async #push(task: Task): Promise<void> {
+    const move = await pushApproved(this.#parts, task);
+    // Nothing of it is needed any more: whether the change arrived, the remote knows.
+    await this.#removeScratch(task);
+    await this.#write(task, move);
+    if (task.record.stage === "awaiting_ci") await this.#watch(task);
+    else await this.settle(task);
+  }
+
+  /** Makes a move of which the remote knows already: a disk that is full for a while must not hide it. */
+  async #write(task: Task, move: Move): Promise<void> {
+    for (;;) {
+      try {
+        return void await task.move(move);
+      } catch (error) {
+        // The next broker asks the remote what became of it.
+        if (!hasCode(error, "no_space", "denied", "unavailable") || this.#over.aborted) throw error;
+        this.#failed(task, error);
+        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+      }
+    }
+  }
+
+  async #watch(task: Task): Promise<void> {
+    await this.#ci?.watch(task, this.#over);
+    if (task.record.stage === "done") await this.settle(task);
+  }
+
+  /** Lets go of a task that has ended. */
+  async settle(task: Task): Promise<void> {
+    const { id, record } = task;
+    const { outcome, updated_at, spend } = record;
+    // What could not be written as ended is the next broker's.
+    if (outcome === undefined) return;
+    this.#onEnded(outcome);
+    await this.#removeScratch(task);
+    await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
+    this.#claims.delete(id);
+    // The store may be slow to answer, or not there: nobody waits for it.
+    this.#background.go(() => releaseData(this.#parts, record));
+    await this.#parts.tasks.release(id);
+  }
+
+  /** What cannot be removed keeps no task from its end; the next broker tries again. */
+  async #removeScratch(task: Task): Promise<void> {
+    await removeTree(stagePlaces(this.#parts.resolved.settings.stage_root, task.id).root)
+      .catch((error: unknown) => this.#failed(task, error));
+  }
+
+  /** Takes over a task that an earlier broker left; what keeps it from that is logged. */
+  async restore(id: string): Promise<void> {
+    const { tasks, log, admission } = this.#parts;
+    let task: Task;
+    try {
+      task = await tasks.reopen(id);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      log("error", "trace_failed", `cannot take over task ${id}: ${message}`, { task_id: id });
+      return;
+    }
+    const { stage } = task.record;
+    if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
+      this.#claims.set(id, admission.adopt(task.record));
+    }
+    // The remote of a push may be slow to answer, or not there: nobody waits for it.
+    if (stage === "pushing") return this.#background.go(() => this.#restoreStage(task));
+    try {
+      await this.#restoreStage(task);
+    } catch (error) {
+      this.#failed(task, error);
+    }
+  }
+
+  async #restoreStage(task: Task): Promise<void> {
+    // No remote has to be asked: what is promoted already is found to be.
+    if (task.record.stage === "pushing" && isDataOnly(task.record)) return await this.#push(task);
+    const restored = await restoreTask(this.#parts, task);
+    switch (restored.kind) {
+      case "ended":
+        return await this.settle(task);
+      case "watching":
+        return this.#background.go(() => this.#watch(task));
+      case "undecided": {
+        this.#failed(task, restored.cause);
+        return this.#background.go(async () => {
+          await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+          if (!this.#over.aborted) await this.#restoreStage(task);
+        });
+      }
+      case "kept": {
+        const problem = await gateProblem(this.#parts, task);
+        if (problem === undefined) return this.#background.go(() => this.keepGate(task));
+        const reason = `the change that waited cannot be pushed any more: ${problem}`;
+        await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+        return await this.settle(task);
+      }
+    }
+  }
+
+  /** Approves, and pushes in the background; throws what the gate answers. */
+  async approve(id: string, request: ApprovalRequest): Promise<void> {
+    const task = this.#atTheGate(id, (record, time) => judgeApproval(record, request, time));
+    accept(await task.approve(request));
+    this.#background.go(() => this.#push(task));
+  }
+
+  /** Denies; throws what the gate answers. */
+  async deny(id: string, reason: string): Promise<void> {
+    const task = this.#atTheGate(id, (record, time) => judgeDenial(record, reason, time));
+    accept(await task.deny(reason));
+    await this.settle(task);
+  }
+
+  /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
+  #atTheGate(id: string, judge: (record: TaskRecord, time: { now_ms: number }) => GateAnswer): Task {
+    const task = this.#parts.tasks.live(id);
+    if (task !== undefined) return task;
+    accept(judge(this.#parts.tasks.read(id), { now_ms: this.#parts.clock.now() }));
+    throw new TaskdError("unavailable", `Cannot answer for the task ${id}: this broker could not take it over`, {
+      hint: "The broker's log says why; start it again once that is put right",
+    });
+  }
+
+  /** Ends what waits at its gate; throws `wrong_state` for a task that stands elsewhere. */
+  async cancel(id: string, reason: string): Promise<void> {
+    const { stage, outcome } = this.#parts.tasks.read(id);
+    const task = this.#parts.tasks.live(id);
+    if (task === undefined || stage !== "awaiting_approval") {
+      const stands = outcome === undefined ? `in ${stage}` : `done (${outcome})`;
+      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${stands}`, {
+        hint: stage === "pushing" ? "The change may have arrived already" : "There is nothing left to end",
+      });
+    }
+    await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+    await this.settle(task);
+  }
+}
+
+/** Throws what the gate's answer means. */
+function accept(answer: GateAnswer): void {
+  if (answer.status === 204) return;
+  if (answer.status === 422) throw new NotAcknowledged(answer.missing, answer.detail);
+  throw new TaskdError(answer.code, answer.detail);
+}
