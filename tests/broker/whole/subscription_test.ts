@@ -202,7 +202,7 @@ Deno.test("the global ceiling counts what both vendors' subscriptions come to, a
     assertStringIncludes(error.message, "global_budget_usd");
   }));
 
-// conformance: b1.agent_c
+// conformance: b1.agent_c_key_only
 Deno.test("agent_c has no subscription: not by setting, not by variable, not by a file", async () => {
   await using bench = await BrokerBench.prepare({ env: { TASKD_VENDOR_C_AUTH: "subscription" } });
   bench.configure("vendor_c_auth: subscription\n");
