@@ -11,10 +11,10 @@
  * @module
  */
 
-import type { Clock } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
+import type { Clock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type OutputBudget, readLines } from "./lines.ts";
