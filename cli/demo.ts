@@ -24,14 +24,14 @@ import type { DemoRuntime } from "./demo/broker_home.ts";
 import { type CodeFacts, tellCodeStory } from "./demo/code_story.ts";
 import { type DataFacts, tellDataStory } from "./demo/data_story.ts";
 
-const DEFAULT_SIZE_MB = 50;
+const DEFAULT_SIZE_MB = 30;
 const QUICK_SIZE_MB = 12;
 
 /** How the demo is run. */
 export interface DemoOptions {
   /** What the agent runs in, by default the embedded sandbox. */
   runtime?: DemoRuntime;
-  /** Size of the shop, default 50. */
+  /** Size of the shop, default 30. */
   size_mb?: number;
   /** Leave the directory, to look around. */
   keep?: boolean;
