@@ -6,6 +6,7 @@
 
 import { EGRESS_PROMISES } from "./egress.ts";
 import { PASSING_PROMISES } from "./egress_passing.ts";
+import { CONTAINER_PROMISES } from "./containers.ts";
 import { CONTROL_PROMISES } from "./control.ts";
 import { DISPLAY_PROMISES } from "./display.ts";
 import { EMBEDDED_PROMISES } from "./embedded.ts";
@@ -26,6 +27,7 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...LIMIT_PROMISES,
   ...GIT_PROMISES,
   ...EMBEDDED_PROMISES,
+  ...CONTAINER_PROMISES,
   ...CONTROL_PROMISES,
   ...GATE_PROMISES,
   ...LEDGER_PROMISES,

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { ATTEMPTS_PRELUDE } from "../../../broker/redteam/inputs/container_scripts.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import type { CommandWorkload, OutputLine, Sandbox, SandboxEnd, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
 import type { TestRuntime } from "../../support/podman.ts";
@@ -86,49 +87,8 @@ export async function attempts(
   script: string,
   changes: Parameters<typeof startIn>[2] = {},
 ): Promise<Map<string, string>> {
-  const files = { ...changes.files, "attempts.py": `${PRELUDE}${script}` };
+  const files = { ...changes.files, "attempts.py": `${ATTEMPTS_PRELUDE}${script}` };
   const { end, out, err } = await runIn(test, ["python3", "/work/attempts.py"], { ...changes, files });
   if (end.code !== 0) throw new Error(`the attempts ended with ${end.code}: ${err.join("\n")}`);
   return new Map(out.map((line) => JSON.parse(line)).map(({ name, got }) => [name, got]));
 }
-
-/** `attempt(name, function)` runs all at the same time: what is dropped is only noticed by waiting. */
-const PRELUDE = `
-import ctypes, errno, json, os, socket, subprocess, sys, threading
-libc = ctypes.CDLL(None, use_errno=True)
-printing = threading.Lock()
-running = []
-def report(name, got):
-    with printing:
-        print(json.dumps({"name": name, "got": str(got)}), flush=True)
-def attempt(name, action):
-    def run():
-        try:
-            got = action()
-            report(name, "DONE" if got is None else got)
-        except Exception as error:
-            code = errno.errorcode.get(getattr(error, "errno", None) or 0, "")
-            report(name, ("refused " + type(error).__name__ + " " + code).strip())
-    thread = threading.Thread(target=run)
-    running.append(thread)
-    thread.start()
-def connect(host, port):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as it:
-        it.settimeout(1.5)
-        it.connect((host, port))
-        return it.recv(100).decode()
-def send(host, port):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
-        it.settimeout(1.5)
-        it.sendto(b"x" * 40, (host, port))
-        return it.recv(100).decode()
-def call(name, *args):
-    if getattr(libc, name)(*args) == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-def run(*command):
-    done = subprocess.run(command, capture_output=True, timeout=20)
-    if done.returncode != 0:
-        raise PermissionError(done.stderr.decode()[:200])
-`;

@@ -6,6 +6,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { firewallAttacks, networkAttacks, SIBLING_SCRIPT } from "../../../broker/redteam/inputs/container_scripts.ts";
 import { podman, podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, startIn } from "./_container.ts";
 
@@ -44,13 +45,7 @@ podmanTest("of the network a sandbox reaches the gateway and the proxy alone", a
   const sibling = await startIn(test, [
     "python3",
     "-c",
-    `
-import socket, select
-ports = [socket.create_server(("0.0.0.0", port)) for port in (8088, 3128, 9999)]
-print("ready", flush=True)
-ready = select.select(ports, [], [], 60)[0]
-print("reached", flush=True)
-`,
+    SIBLING_SCRIPT,
   ]);
   await sibling.line("ready");
   const { stdout } = await podman(
@@ -63,46 +58,13 @@ print("reached", flush=True)
 
   const got = await attempts(
     test,
-    `
-gw, other, everywhere, lan, sibling = ${
-      JSON.stringify([listen.hostname, other.port, everywhere.port, lanAddress(), sibling_ip])
-    }
-attempt("gateway", lambda: connect(gw, 8088))
-attempt("proxy", lambda: connect(gw, 3128))
-def own():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()):
-            return "own loopback"
-attempt("its own loopback", own)
-attempt("no: another port of the gateway's address", lambda: connect(gw, other))
-attempt("no: port 22 of the gateway's address", lambda: connect(gw, 22))
-attempt("no: the host by its own address", lambda: connect(lan, everywhere))
-attempt("no: the host's gateway port by its own address", lambda: connect(lan, 8088))
-for port in (8088, 3128, 9999):
-    attempt("no: a sibling's port %d" % port, lambda port=port: connect(sibling, port))
-for host, port in (("192.0.2.1", 443), ("1.1.1.1", 443), ("8.8.8.8", 53)):
-    attempt("no: the internet, " + host, lambda host=host, port=port: connect(host, port))
-for host in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"):
-    attempt("no: metadata at " + host, lambda host=host: connect(host, 80))
-attempt("no: the host's loopback mapped", lambda: connect("::ffff:" + gw, other))
-attempt("no: docker's resolver", lambda: send("127.0.0.11", 53))
-for host in (gw, "8.8.8.8", "127.0.0.53", "255.255.255.255", "224.0.0.251"):
-    attempt("no: DNS at " + host, lambda host=host: send(host, 53))
-attempt("no: DNS over TCP", lambda: connect(gw, 53))
-attempt("no: a name", lambda: socket.getaddrinfo("example.com", 443))
-attempt("no: a datagram to the gateway's port", lambda: send(gw, 8088))
-attempt("no: a source port of the gateway's", lambda: connect_from(8088))
-def connect_from(port):
-    with socket.socket() as it:
-        it.bind(("", port))
-        it.settimeout(1.5)
-        it.connect((lan, everywhere))
-        return "connected"
-attempt("no: a raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
-attempt("no: a packet socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
-attempt("no: a ping", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1))
-attempt("no: a vsock", lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).connect((2, 1)))
-`,
+    networkAttacks({
+      gateway: listen.hostname,
+      other_port: other.port,
+      host: lanAddress(),
+      host_port: everywhere.port,
+      sibling: sibling_ip,
+    }),
   );
   assertEquals(got.get("gateway"), "the gateway");
   assertEquals(got.get("proxy"), "the proxy");
@@ -121,27 +83,7 @@ podmanTest("an agent cannot change the firewall of its sandbox", async () => {
   using other = greeter({ hostname: listen.hostname, port: 0 }, "another port");
   const got = await attempts(
     test,
-    `
-import time
-attempt("read the rules", lambda: run("nft", "list", "ruleset"))
-attempt("flush the rules", lambda: run("nft", "flush", "ruleset"))
-attempt("delete the table", lambda: run("nft", "delete", "table", "inet", "taskd"))
-attempt("add a rule", lambda: run("nft", "insert", "rule", "inet", "taskd", "output", "accept"))
-attempt("as root of a namespace of its own", lambda: run("unshare", "--user", "--map-root-user", "nft", "flush", "ruleset"))
-attempt("in a network of its own", lambda: run("unshare", "--net", "true"))
-attempt("by the namespace of its first program", lambda: run("nsenter", "--target", "1", "--net", "nft", "flush", "ruleset"))
-attempt("become root again", lambda: os.setuid(0))
-attempt("become root's group again", lambda: os.setgid(0))
-attempt("by the entrypoint again", lambda: run("/usr/local/libexec/taskd-entrypoint", "1.1.1.1", "443", "1000", "1000", "true"))
-attempt("take a capability back", lambda: run("setpriv", "--ambient-caps=+net_admin", "--inh-caps=+net_admin", "true"))
-attempt("turn forwarding on", lambda: open("/proc/sys/net/ipv4/ip_forward", "w").write("1"))
-attempt("run before it is up", lambda: connect(${JSON.stringify(listen.hostname)}, ${other.port}))
-[thread.join() for thread in running]
-attempt("and after all that", lambda: connect(${JSON.stringify(listen.hostname)}, ${other.port}))
-for line in open("/proc/self/status"):
-    if line.startswith(("Cap", "NoNewPrivs")):
-        report(*line.split())
-`,
+    firewallAttacks({ gateway: listen.hostname, other_port: other.port }),
   );
   const state = (name: string) => Number.parseInt(got.get(name)!, 16);
   for (const set of ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"]) assertEquals(state(set), 0, set);

@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import { FORK_BOMB, WALL_ATTACKS } from "../../../broker/redteam/inputs/container_scripts.ts";
 import { psLister } from "../../../broker/sandbox/processes.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, runIn, startIn } from "./_container.ts";
@@ -16,45 +17,7 @@ podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see
   const home = await Deno.makeTempDir();
   const got = await attempts(
     test,
-    `
-for path in ("/x", "/etc/passwd", "/usr/bin/x", "/usr/local/libexec/taskd-entrypoint", "/home/x", "/dev/x", "/run/x",
-             "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-             "/sys/fs/cgroup/memory.max", "/sys/kernel/uevent_helper", "/proc/1/oom_score_adj_x"):
-    attempt("no: write " + path, lambda path=path: open(path, "w").write("x"))
-attempt("no: mount", lambda: call("mount", b"none", b"/tmp", b"tmpfs", 0, None))
-attempt("no: unmount", lambda: call("umount2", b"/work", 2))
-attempt("no: remount the root writable", lambda: call("mount", None, b"/", None, 32, None))
-attempt("no: make a device", lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(254, 0)))
-attempt("no: chroot", lambda: os.chroot("/tmp"))
-attempt("no: become root", lambda: os.setuid(0))
-attempt("no: a mount namespace", lambda: run("unshare", "--mount", "true"))
-attempt("no: give a file to root", lambda: os.chown("/work/attempts.py", 0, 0))
-attempt("no: set the clock", lambda: __import__("time").clock_settime(0, 0))
-attempt("no: the host's name", lambda: socket.sethostname("x"))
-attempt("no: lower its niceness", lambda: os.nice(-5))
-attempt("no: raise a limit", lambda: __import__("resource").setrlimit(7, (10**6, 10**6)))
-attempt("no: the kernel's log", lambda: open("/dev/kmsg").read(1))
-attempt("no: the memory of the host", lambda: open("/proc/kcore", "rb").read(1)[0])
-attempt("no: a kernel module", lambda: run("/bin/sh", "-c", "command -v insmod && insmod /work/attempts.py"))
-attempt("no: bpf", lambda: call("syscall", 321, 0, 0, 0))
-[thread.join() for thread in running]
-def suid():
-    import shutil
-    shutil.copy("/bin/sh", "/tmp/sh")
-    os.chmod("/tmp/sh", 0o6755)
-    return os.popen("/tmp/sh -p -c 'id -u'").read().strip()
-attempt("uid of a program with the set-user-id bit", suid)
-attempt("set-id programs", lambda: os.popen("find / -xdev -perm /6000 -type f -not -path '/tmp/*' 2>/dev/null").read().strip() or "none")
-attempt("sockets", lambda: os.popen("find / -type s 2>/dev/null").read().strip() or "none")
-attempt("uids of processes", lambda: " ".join(sorted({str(os.stat("/proc/" + pid).st_uid) for pid in os.listdir("/proc") if pid.isdigit()})))
-attempt("folders of the host", lambda: " ".join(sorted(line.split()[1] for line in open("/proc/mounts") if line.startswith("/dev/"))))
-attempt("environment", lambda: " ".join(sorted(os.environ)))
-attempt("names", lambda: open("/etc/hosts").read() + open("/etc/resolv.conf").read())
-attempt("host name", socket.gethostname)
-attempt("writes its work tree", lambda: open("/work/made", "w").write("x"))
-attempt("writes its home", lambda: open("/home/agent/made", "w").write("x"))
-attempt("writes /tmp", lambda: open("/tmp/made", "w").write("x"))
-`,
+    WALL_ATTACKS,
     { mounts: [{ source: home, target: "/home/agent", writable: true }], env: { HOME: "/home/agent" } },
   );
   const refused = [...got].filter(([name]) => name.startsWith("no: "));
@@ -82,19 +45,7 @@ attempt("writes /tmp", lambda: open("/tmp/made", "w").write("x"))
 podmanTest("a fork bomb meets its bound, and the sandbox still ends", async () => {
   await using test = await testRuntime(22);
   await test.runtime.prepare();
-  const script = `
-import os, time
-count = 0
-try:
-    while True:
-        if os.fork() == 0:
-            time.sleep(600)
-        count += 1
-except BlockingIOError:
-    print("made", count, flush=True)
-time.sleep(600)
-`;
-  const { sandbox, line } = await startIn(test, ["python3", "-c", script], { max_pids: 40 });
+  const { sandbox, line } = await startIn(test, ["python3", "-c", FORK_BOMB], { max_pids: 40 });
   const made = Number((await line("made")).split(" ")[1]);
   assert(made > 10 && made < 40, String(made));
   assertEquals((await sandbox.stop()).reason, "stopped");
