@@ -60,7 +60,7 @@ ${text}
 
 /** What {@linkcode ProgramBench.start} takes. */
 export interface ProgramOptions {
-  /** The whole of config.yaml but where the socket and the vendors are. */
+  /** The whole of config.yaml but where the socket and the vendors are; `REPO` stands for the repository. */
   config?: string;
   env?: Record<string, string>;
   /** Scripts in place of asking once. */
@@ -68,6 +68,8 @@ export interface ProgramOptions {
   /** Answers a vendor's request. */
   answer?: () => Promise<Response> | Response;
   overrides?: BenchOptions["overrides"];
+  /** Files of the repository. */
+  files?: NonNullable<BenchOptions["files"]>;
 }
 
 /** The broker, its vendors and its agents. */
@@ -105,6 +107,7 @@ export class ProgramBench implements AsyncDisposable {
     const bench = await BrokerBench.prepare({
       env: options.env ?? KEYS,
       overrides: { runtime: new ProcessRuntime(folder), ...options.overrides },
+      ...(options.files === undefined ? {} : { files: options.files }),
     });
     const url = `http://127.0.0.1:${vendor.addr.port}`;
     await Deno.writeTextFile(
@@ -115,7 +118,7 @@ upstreams:
   vendor_a: ${url}
   vendor_b: ${url}
   vendor_c: ${url}
-${options.config ?? ""}`,
+${(options.config ?? "").replaceAll("REPO", `file://${bench.git.origin}`)}`,
       { mode: 0o600 },
     );
     const self = new ProgramBench(bench, asked, vendor, folder);

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { BrokerBench } from "../engine/bench.ts";
 import { figures, refusal, settlement, Site, START } from "../admission/site.ts";
 
 const ended_at = "2026-01-01T00:00:00.000Z";
@@ -53,5 +54,35 @@ Deno.test("a start that either ceiling refuses is refused, whichever is the stri
     assertStringIncludes(refusal(site.admission)!.message, `${named}_budget_usd`);
     const other = refusal(site.admission, { ...START, lane: "vendor_c", agent: "agent_c" });
     assertEquals(other === undefined, named === "aggregate");
+  }
+});
+
+// conformance: b8.total_mode b2.ceiling.clear b2.ceiling.total
+Deno.test("an exhausted total stays so over restarts, until a limb is raised or the ledger is removed", async () => {
+  const spent = { global_window: 0, global_budget_usd: 1, global_max_tasks: 0, max_concurrent_tasks: 9 };
+  await using site = await Site.make(spent);
+  await site.run(1);
+  for (let n = 0; n < 3; n++) {
+    await site.restart();
+    assertStringIncludes(refusal(site.admission)!.message, "does not age out");
+  }
+  site.settings = { ...site.settings, global_budget_usd: 2 };
+  await site.restart();
+  assertEquals(refusal(site.admission), undefined);
+  site.settings = { ...site.settings, global_budget_usd: 1 };
+  await site.restart();
+  assert(refusal(site.admission));
+  await site.restart(() => Deno.removeSync(site.ledger));
+  assertEquals(refusal(site.admission), undefined);
+});
+
+// conformance: b8.total_warning
+Deno.test("a broker that boots with a limb armed in total mode warns of it, and of no other", async () => {
+  for (
+    const [config, warned] of [["global_window: 0s\nglobal_max_tasks: 5\n", 1], ["global_max_tasks: 5\n", 0]] as const
+  ) {
+    await using bench = await BrokerBench.start({ config });
+    const warnings = bench.lines.filter((line) => line.includes("nothing ages out of global_max_tasks"));
+    assertEquals(warnings.map((line) => JSON.parse(line).level), Array(warned).fill("warn"));
   }
 });
