@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Section, section, type Statement } from "./contract.ts";
+import { type Section, section } from "./contract.ts";
 
 /** Every section with every statement. */
 export const SECTIONS: readonly Section[] = [
@@ -185,6 +185,3 @@ export const SECTIONS: readonly Section[] = [
     pre_1_0: "The stored format is before 1.0.",
   }),
 ];
-
-/** Every statement. */
-export const STATEMENTS: readonly Statement[] = SECTIONS.flatMap(({ statements }) => statements);

@@ -5,7 +5,7 @@
  */
 
 import { CONTRACT_SETTINGS } from "./broker_settings.ts";
-import { type Section, section, type Statement } from "./contract.ts";
+import { type Section, section } from "./contract.ts";
 
 /** That each setting of the contract's tables has its default, its variable, its precedence and its rule. */
 const SETTINGS = Object.fromEntries(
@@ -170,6 +170,3 @@ export const BROKER_SECTIONS: readonly Section[] = [
     seeds: "What `init` seeded is never overwritten by later runs.",
   }),
 ];
-
-/** Every statement. */
-export const BROKER_STATEMENTS: readonly Statement[] = BROKER_SECTIONS.flatMap(({ statements }) => statements);
