@@ -10,7 +10,7 @@
 
 import { createHash } from "node:crypto";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
-import { fileError, fileErrorCode } from "../lib/fs.ts";
+import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
 import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./ci/watch.ts";
@@ -174,6 +174,11 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   });
   cleanup.defer(() => admission.close());
   for (const warning of admission.warnings) log("warn", "admission", warning);
+  const queue_dir = `${taskdHome(home)}/queue`;
+  // What a broker was writing when it was killed; nobody writes there yet.
+  for (const directory of [settings.audit_root, `${settings.audit_root}/global`, queue_dir]) {
+    removeUnfinished(directory);
+  }
 
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
   const gh = gh_path === undefined ? undefined : new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock });
@@ -224,7 +229,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
           }),
       }
       : {}),
-    queue: (engine) => new DurableQueue({ directory: `${taskdHome(home)}/queue`, tasks, engine, log, clock, random }),
+    queue: (engine) => new DurableQueue({ directory: queue_dir, tasks, engine, log, clock, random }),
     log,
     clock,
   });

@@ -149,6 +149,28 @@ export async function writeFileAtomic(path: string, bytes: Uint8Array, mode: num
   }
 }
 
+/** How {@linkcode writeFileAtomic} names what it has not finished. */
+const UNFINISHED = /\.[0-9a-f]{16}\.tmp$/;
+
+/**
+ * Removes what calls of {@linkcode writeFileAtomic} have left in `directory` whose process was killed. Only for a directory
+ * that nobody writes to now; nothing happens when there is none.
+ *
+ * @returns The names of what was removed.
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
+export function removeUnfinished(directory: string): string[] {
+  try {
+    const names = Array.from(Deno.readDirSync(directory)).filter(({ name, isFile }) => isFile && UNFINISHED.test(name))
+      .map(({ name }) => name);
+    for (const name of names) removeIfPresent(`${directory}/${name}`);
+    return names;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return [];
+    throw fileError(error, `Cannot clear ${directory}`);
+  }
+}
+
 /** What cloning takes. */
 export interface CloneOptions {
   /** Absolute path of `cp`; by default where the system keeps it. Spell it as `--allow-run` does. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../tests/support/mounts.ts";
 import { TaskdError } from "./errors.ts";
-import { clonable, cloneFile, fileError, writeFileAtomic } from "./fs.ts";
+import { clonable, cloneFile, fileError, removeUnfinished, writeFileAtomic } from "./fs.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
 const NO_TMPFS = await whyNotMountable("tmpfs");
@@ -34,6 +34,18 @@ Deno.test("writeFileAtomic() creates and replaces, with its mode, and leaves not
     await Deno.mkdir(`${directory}/d`);
     assertEquals(await code(() => writeFileAtomic(`${directory}/d`, text("x"), 0o600)), "denied");
     assertEquals(names(directory), ["d", "f"]);
+  }));
+
+Deno.test("removeUnfinished() removes what killed writers have left, and nothing else", () =>
+  inDirectory(async (directory) => {
+    await writeFileAtomic(`${directory}/f.json`, text("one"), 0o600);
+    for (const name of ["f.json.0123456789abcdef.tmp", "f.tmp", "notes.0123.tmp"]) {
+      await Deno.writeFile(`${directory}/${name}`, text("half"));
+    }
+    await Deno.mkdir(`${directory}/d.0123456789abcdef.tmp`);
+    assertEquals(removeUnfinished(directory), ["f.json.0123456789abcdef.tmp"]);
+    assertEquals(names(directory), ["d.0123456789abcdef.tmp", "f.json", "f.tmp", "notes.0123.tmp"]);
+    assertEquals(removeUnfinished(`${directory}/none`), []);
   }));
 
 Deno.test({

@@ -62,6 +62,19 @@ Deno.test("files of a task are for its owner alone", async () => {
   assertEquals(names.filter((name) => name.startsWith("ID")).sort(), ["ID.brief.json", "ID.diff", "ID.jsonl"]);
 });
 
+Deno.test("a starting broker removes what a killed one had half written", async () => {
+  await using bench = await BrokerBench.prepare();
+  const paths = ["audit/a.diff", "audit/global/ledger.jsonl", "queue/b.json"].map((path) => {
+    return `${bench.home}/.taskd/${path}.0123456789abcdef.tmp`;
+  });
+  for (const path of paths) {
+    await Deno.mkdir(path.slice(0, path.lastIndexOf("/")), { recursive: true });
+    await Deno.writeTextFile(path, "half");
+  }
+  await bench.serve();
+  for (const path of paths) await assertRejects(() => Deno.stat(path), Deno.errors.NotFound);
+});
+
 Deno.test("without a terminal every entry of the log is one JSON object", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.pushed();
