@@ -190,9 +190,10 @@ class CodeStory implements AsyncDisposable {
     let spent = "";
     for await (const { event, data } of this.#client.events(id)) {
       if (event === "spend") spent = `$${data.usd.toFixed(4)}`;
-      if (event === "output") {
-        const row = parseProgress(data.text);
-        const line = row === undefined ? plain(data.text) : worded(row);
+      // An event may have several lines.
+      for (const text of event === "output" ? data.text.split("\n") : []) {
+        const row = parseProgress(text);
+        const line = row === undefined ? plain(text) : worded(row);
         const isRefused = row?.type === "tool" && !row.ok;
         if (isRefused) refused.push(line);
         if (line !== "") this.#narrator.detail(`${spent.padEnd(10)}${line}`, isRefused ? "bad" : "faint");
