@@ -145,8 +145,22 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
     "whenever the log is folded. At a few thousand transactions a second it does not notice.",
   ],
   [
-    /idle|sessions/,
+    /^one core, |idle/,
     "Nearly all that idle sessions cost is renewing leases: 50 durable compare-and-swaps a second for 500 of them.",
+  ],
+  [
+    /^added to the p(50|99)$|through the gateway$|^added to the first token$/,
+    "Client, gateway and vendor take turns on the machine's processors, so that other work shows in the gateway's figures three times. Of the time " +
+    "that the gateway works under load, a third goes into writes to sockets, a fifth into collecting garbage, and less than a tenth into checking and metering.",
+  ],
+  [
+    /^share of a direct copy, taskd$/,
+    "A tunnel reads and writes every byte in one thread, while a direct copy has one process for each. Reads of four times the size would copy a fifth more, for four " +
+    "times the memory of every busy tunnel.",
+  ],
+  [
+    /tasks, no index$/,
+    "Without its index every row of every trace is read, held against the one before and checked; a broker does that once when it starts and the index is not there.",
   ],
   [
     /snapshot/,

@@ -63,7 +63,7 @@ async function containers(bench: Bench, place: Place): Promise<void> {
   await using test = await testRuntime(NET);
   await test.runtime.prepare();
   await using cleanup = new AsyncDisposableStack();
-  cleanup.defer(() => podman("network", "rm", "--force", NETWORK));
+  cleanup.defer(async () => void await podman("network", "rm", "--force", NETWORK));
   const config = `sandbox_image: ${IMAGE}\nanchor_image: ${images.anchor}\n`;
   await using broker = await wholeBroker(place, "podman", config);
   const { client, git, reachesGate } = broker;

@@ -56,11 +56,13 @@ async function measure(bench: Bench, place: Place, tasks: number): Promise<void>
   await settle(place);
   const index = indexPath(audit_root);
   const [program, args] = ownCommand(["stats", "--json"]);
+  // Deno would look for its cache below HOME.
+  const { denoDir } = JSON.parse(await run(Deno.execPath(), ["info", "--json"])) as { denoDir: string };
   const taskd = async () => {
     const { success, stdout, stderr } = await new Deno.Command(program, {
       args,
       stdin: "null",
-      env: { HOME: home },
+      env: { HOME: home, DENO_DIR: denoDir },
     }).output();
     if (!success) throw new Error(new TextDecoder().decode(stderr));
     const said = JSON.parse(new TextDecoder().decode(stdout)) as { tasks: number; damaged: number };
