@@ -270,7 +270,7 @@ export class Ledger {
     let found = 0;
     for (const { task_id, changed_ms } of traces()) {
       if (before.has(task_id)) there.add(task_id);
-      if (before.has(task_id) || this.#of_task.has(task_id)) continue;
+      if (before.has(task_id) || this.#isKnown(task_id, changed_ms)) continue;
       if (this.#isForgotten(time.wall() - changed_ms)) continue;
       found++;
       const at = stampText(changed_ms);
@@ -290,6 +290,13 @@ export class Ledger {
     }
     if (this.#opened !== undefined) this.#opened = { ...this.#opened, before: [...there] };
     if (found > 0) log(`ledger: ${found} starts were not recorded at their end; what they cost is not known`);
+  }
+
+  /** Whether there is a line of that start; one that was made while the task waited at the gate says nothing of its end. */
+  #isKnown(task_id: string, changed_ms: number): boolean {
+    const line = this.#of_task.get(task_id)?.line;
+    if (line?.kind !== "start") return false;
+    return line.outcome !== "unknown" || Date.parse(line.ended_at) >= Math.floor(changed_ms);
   }
 
   #isForgotten(age_ms: number): boolean {

@@ -140,6 +140,22 @@ Deno.test("a start that is reconciled counts once, however often the broker star
   assertEquals(site.lines().length, 2);
 });
 
+Deno.test("a task that outlived a broker at the gate and whose end the next one could not write is as old as its end", async () => {
+  await using site = await Site.make(ON);
+  const id = someId();
+  site.plantTrace(id, site.clock.now());
+  await site.restart();
+  // It waits for most of the window, ends, and its broker is killed before it has written that.
+  await site.restart(() => {
+    site.clock.advance(23 * HOUR_MS);
+    site.plantTrace(id, site.clock.now());
+  });
+  await site.restart(() => site.clock.advance(23 * HOUR_MS));
+  assertEquals(site.admission.ceiling().starts, 1);
+  await site.restart(() => site.clock.advance(2 * HOUR_MS));
+  assertEquals(site.admission.ceiling().starts, 0);
+});
+
 Deno.test("rows that name one task twice are one start at the higher cost", async () => {
   await using site = await Site.make(ON);
   const task_id = await site.run(3);
