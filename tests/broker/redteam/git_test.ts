@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { DiffFacts } from "../../../broker/git/facts.ts";
+import type { Surfaces } from "../../../broker/redteam/context.ts";
 import { GIT_PROMISES } from "../../../broker/redteam/git.ts";
 import { allTold, tryThem, unheld } from "./_context.ts";
 
@@ -44,11 +45,11 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
 }
 
 Deno.test("every promise about git is told as a hole of a git that believes the tree", async () => {
-  const surfaces = {
+  const surfaces: Partial<Surfaces> = {
     collectFacts: naiveFacts,
-    parseRepo: (text: string) => ({ text, clone_url: text, canonical: text, host: "", transport: "https" as const }),
+    parseRepo: (text) => ({ transport: "https", host: "", owner: "", repo: "", clone_url: text, canonical: text }),
   };
-  const tried = await tryThem(["git"], { surfaces: surfaces as never });
+  const tried = await tryThem(["git"], { surfaces });
   assertEquals(tried.length, GIT_PROMISES.length);
   allTold(tried);
 });
