@@ -1,7 +1,39 @@
 import { assertEquals } from "@std/assert";
 import * as v from "valibot";
 import { buildBrief } from "../brief.ts";
-import { TRUST_BRIEF } from "./schemas.ts";
+import type { TaskView } from "../api/wire.ts";
+import { TASK_VIEW, TRUST_BRIEF } from "./schemas.ts";
+
+Deno.test("a task comes whole to a client: what it repeats, its attempt, its item of the queue, its push", () => {
+  const now = "2026-01-01T00:00:00.000Z";
+  const task: TaskView = {
+    id: "1".repeat(32),
+    repo: "example.com/o/r",
+    instruction: "Correct the invoices",
+    agent: "agent_d",
+    retry_of: "2".repeat(32),
+    ci_attempt: 1,
+    queue_id: "3".repeat(32),
+    stage: "pushing",
+    created_at: now,
+    updated_at: now,
+    stage_since: now,
+    push_attempts: [{ remote: "https://example.com/o/r", branch: "agent/1", commit: "c".repeat(40) }],
+    push_begun_at: now,
+    evidence: {},
+    seq: 9,
+    trace: { intact: true, rows: 9 },
+    refused_egress: [],
+    links: {
+      self: "/tasks/1",
+      events: "/tasks/1/events",
+      diff: "/tasks/1/diff",
+      brief: "/tasks/1/brief",
+      log: "/tasks/1/log",
+    },
+  };
+  assertEquals(v.parse(TASK_VIEW, JSON.parse(JSON.stringify(task))), task);
+});
 
 Deno.test("a brief comes whole to a client, with the rows of databases, blobs among them", () => {
   const brief = buildBrief({
