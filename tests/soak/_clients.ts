@@ -72,6 +72,7 @@ export class Clients {
   readonly #options: ClientsOptions;
   readonly #deciding = new Set<string>();
   readonly #following: Promise<void>[] = [];
+  readonly #staring: Deno.Conn[] = [];
   #number = 0;
 
   constructor(options: ClientsOptions) {
@@ -134,6 +135,7 @@ export class Clients {
       }
       Object.assign(order, { fate: "accepted", id: answer.id });
       if (random.chance(0.4)) this.#following.push(this.#follow(answer.id));
+      if (random.chance(0.1)) await this.#stare(answer.id);
       await systemClock.sleep(random.between(50, 1_500));
     }
   }
@@ -162,6 +164,23 @@ export class Clients {
     }
     seen.over = true;
     this.#count("followed to the end");
+  }
+
+  /** Opens a stream of events and never reads a byte of it; the broker has to do without. */
+  async #stare(id: string): Promise<void> {
+    try {
+      const conn = await Deno.connect({ transport: "unix", path: this.#options.socket });
+      this.#staring.push(conn);
+      await conn.write(new TextEncoder().encode(`GET /tasks/${id}/events HTTP/1.1\r\nHost: taskd.invalid\r\n\r\n`));
+      this.#count("stares");
+    } catch {
+      // Nobody is there just now.
+    }
+  }
+
+  /** Those who stare go home. */
+  lookAway(): void {
+    for (const conn of this.#staring) conn.close();
   }
 
   /** Everybody who follows has seen a result. */

@@ -33,6 +33,8 @@ export interface SoakOptions {
   queued: number;
   /** Times that the broker is killed. */
   kills: number;
+  /** Leaves everything where it is when a promise was broken. */
+  keep?: boolean;
   log: (line: string) => void;
 }
 
@@ -64,13 +66,21 @@ const MAX_RSS_BYTES = 700 << 20;
 export async function soak(options: SoakOptions): Promise<SoakReport> {
   const root = await Deno.makeTempDir({ prefix: "soak-" });
   const run = new Soak(root, options);
+  let kept = options.keep === true;
   try {
-    return await run.run();
+    const report = await run.run();
+    kept &&= report.violations.length > 0;
+    return report;
   } finally {
     await run.dispose();
-    await new Deno.Command("chmod", { args: ["-R", "u+rwX", root], stderr: "null" }).output();
-    await Deno.remove(root, { recursive: true });
+    if (kept) options.log(`everything is left in ${root}`);
+    else await removeAll(root);
   }
+}
+
+async function removeAll(root: string): Promise<void> {
+  await new Deno.Command("chmod", { args: ["-R", "u+rwX", root], stderr: "null" }).output();
+  await Deno.remove(root, { recursive: true });
 }
 
 class Soak {
@@ -149,6 +159,8 @@ class Soak {
     await plainGit(work, "commit", "--quiet", "-m", "first");
     const bare = ["one", "two", "three"].map((name) => join(this.#root, "acme", `${name}.git`));
     for (const path of bare) await plainGit(this.#root, "clone", "--quiet", "--bare", work, path);
+    // One takes its time, so that some pushes are under way when a broker dies.
+    await Deno.writeTextFile(join(bare[1]!, "hooks", "pre-receive"), "#!/bin/sh\nsleep 0.7\n", { mode: 0o755 });
     const random = this.#random.fork();
     const fault = (): Fault => random.chance(0.03) ? "reset" : random.chance(0.03) ? "lose_answer" : "pass";
     this.#git = await serveGit(this.#root, fault);
@@ -319,11 +331,14 @@ compat:
       bill,
       kills: this.#kills,
       slots: this.#options.tasks,
+      max_starts: this.#maxStarts,
+      window_ms: WINDOW_S * 1_000,
     });
     if (stats.tasks !== traces.length) this.#violations.push(`stats count ${stats.tasks} of ${traces.length} tasks`);
     if (Math.abs(stats.spend.usd - verdict.money.metered_usd) > 1e-6 * traces.length) {
       this.#violations.push(`stats say $${stats.spend.usd}, the traces $${verdict.money.metered_usd}`);
     }
+    clients.lookAway();
     await this.#lookForLeftovers(home);
     return {
       ...verdict,

@@ -21,6 +21,9 @@ export interface Trace {
   instruction: string;
   repo: string;
   queue_id: string | undefined;
+  /** When it was begun, and when it came to its end; where a broker was killed, when that one last wrote. */
+  started_ms: number;
+  ended_ms: number;
   /** Types of its rows; the first is row 1. */
   rows: string[];
   /** Stages that it came to, `done` included. */
@@ -40,6 +43,7 @@ export interface Trace {
 
 interface AnyRow {
   seq: number;
+  ts: string;
   prev: string;
   type: string;
   task?: { id: string; instruction: string; repo: string; queue_id?: string };
@@ -67,6 +71,8 @@ function readTrace(id: string, bytes: Uint8Array): Trace {
     instruction: "",
     repo: "",
     queue_id: undefined,
+    started_ms: 0,
+    ended_ms: 0,
     rows: [],
     stages: [],
     outcomes: [],
@@ -97,6 +103,10 @@ function readTrace(id: string, bytes: Uint8Array): Trace {
 
 function take(trace: Trace, row: AnyRow): void {
   trace.rows.push(row.type);
+  const ts_ms = Date.parse(row.ts);
+  if (row.type === "created") trace.started_ms = ts_ms;
+  // The broker that found it after a kill has written the cut and the end.
+  if (row.type !== "cut" && !isCrash(row.reason)) trace.ended_ms = ts_ms;
   if (row.type === "created" && row.task !== undefined) {
     const { instruction, repo, queue_id } = row.task;
     Object.assign(trace, { instruction, repo, queue_id });
@@ -112,6 +122,11 @@ function take(trace: Trace, row: AnyRow): void {
   trace.reason = row.reason ?? trace.reason;
   trace.approved_diff = row.approval?.diff_sha256 ?? trace.approved_diff;
   trace.pushed = row.pushed ?? trace.pushed;
+}
+
+/** Whether a task was under way when its broker was killed, by the reason of its end. */
+export function isCrash(reason = ""): boolean {
+  return reason.startsWith("the broker stopped while the task was in ");
 }
 
 /** An item of the queue. */

@@ -7,11 +7,13 @@
 
 import type { Decisions, Following, Order } from "./_clients.ts";
 import { planOf, tagIn } from "./_plan.ts";
-import { blobId, type Branch, type Item, type Trace } from "./_traces.ts";
+import { blobId, type Branch, isCrash, type Item, type Trace } from "./_traces.ts";
 import { type Billed, MAX_REQUEST_TOKENS, TOKEN_USD } from "./_upstream.ts";
 
 /** Requests of a task whose figures a kill may take with it: one that runs, and those whose rows are being written. */
 const LOST_REQUESTS = 4;
+/** A broker counts ages in whole seconds, and file systems stamp by the tick of their clock. */
+const AGE_STEP_MS = 1_100;
 /** Sums of a few thousand figures differ by their rounding. */
 const ROUNDING_USD = 1e-6;
 
@@ -29,6 +31,9 @@ export interface World {
   /** Times that a broker was killed, and tasks that may run at the same time. */
   kills: number;
   slots: number;
+  /** The global ceiling's task limb. */
+  max_starts: number;
+  window_ms: number;
 }
 
 /** Where the money went. */
@@ -74,14 +79,23 @@ export function judge(world: World): Verdict {
     ...branchProblems(world, by_id),
     ...decisionProblems(world, by_id),
     ...followingProblems(world, by_id),
+    ...ceilingProblems(world),
   );
   const { problems, money } = account(world);
   return { violations: [...violations, ...problems], money, outcomes, reasons };
 }
 
-/** Whether the task was under way when its broker was killed. */
-export function isCrashed({ reason }: Trace): boolean {
-  return reason.startsWith("the broker stopped while the task was in ");
+function isCrashed({ reason }: Trace): boolean {
+  return isCrash(reason);
+}
+
+/** At no start were there more in the window than the ceiling has; a task counts from its start to a window after its end. */
+function ceilingProblems({ traces, max_starts, window_ms }: World): string[] {
+  return traces.flatMap(({ id, started_ms }) => {
+    const since_ms = started_ms - window_ms + AGE_STEP_MS;
+    const there = traces.filter((other) => other.started_ms <= started_ms && other.ended_ms > since_ms);
+    return there.length <= max_starts ? [] : [`${id} was start ${there.length} in a window of ${max_starts}`];
+  });
 }
 
 function traceProblems({ id, fault, outcomes, stages, rows, instruction }: Trace): string[] {

@@ -1,6 +1,6 @@
 /**
  * `deno task soak --minutes 20 --seed N --tasks 50 --queued 500 --kills 10`: {@linkcode soak} for a while, `--seconds` in
- * place of `--minutes` for a short one. Prints a table; the seed replays the decisions of a run. Exits with 1 when a
+ * place of `--minutes` for a short one, `--keep` to look at the files of a run that failed. Prints a table; the seed replays the decisions of a run. Exits with 1 when a
  * promise was broken.
  *
  * @module
@@ -48,6 +48,7 @@ const report = await soak({
   tasks: option("tasks") ?? (short === undefined ? 50 : 8),
   queued: option("queued") ?? (short === undefined ? 500 : 40),
   kills: option("kills") ?? (short === undefined ? 10 : 3),
+  keep: Deno.args.includes("--keep"),
   log: (line) => console.log(line),
 });
 console.log(table(report));

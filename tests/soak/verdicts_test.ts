@@ -25,6 +25,8 @@ function good(): Parts {
     instruction: instructionOf(planOf(TAG)),
     repo: "/acme/one.git",
     queue_id: ITEM,
+    started_ms: 1_000,
+    ended_ms: 2_000,
     rows: ["created", "stage", "output", "claimed", "spend", "stage"],
     stages: ["admission", "staging", "done"],
     outcomes: ["pushed"],
@@ -60,6 +62,8 @@ function good(): Parts {
     ],
     kills: 0,
     slots: 1,
+    max_starts: 1,
+    window_ms: 5_000,
   };
   return { trace, branch, decisions, world };
 }
@@ -103,6 +107,9 @@ const WRONGS: [what: string, says: string, harm: (parts: Parts) => Partial<World
   ["a start that the ledger lacks", "no start of the ledger", () => ({ ledger: new Map() })],
   ["a start that cost something else", "the ledger $0.4", () => ({ ledger: new Map([[ID, 0.4]]) })],
   ["an unknown cost although no broker was killed", "does not know", () => ({ ledger: new Map([[ID, null]]) })],
+  ["more starts in a window than the ceiling has", "was start 2 in a window of 1", ({ trace }) => ({
+    traces: [trace, { ...trace, id: OTHER, started_ms: 5_500, ended_ms: 5_600 }],
+  })],
   ["requests for a task that there never was", "no such task", ({ world }) => ({
     bill: [...world.bill, { ...world.bill[0]!, tag: tagOf(1, 9_999) }],
   })],
