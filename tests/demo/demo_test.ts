@@ -39,6 +39,18 @@ function assertNothingLeft(tmp: string): void {
   assertEquals(left, []);
 }
 
+/** The images that the demo is to run. */
+async function imageVariables(): Promise<Record<string, string>> {
+  const { sandbox, anchor } = await testImages();
+  return { SANDBOX_IMAGE: sandbox, TASKD_ANCHOR_IMAGE: anchor };
+}
+
+/** Asserts that nothing of the demo's is left in podman. */
+async function assertNoContainers(): Promise<void> {
+  assertEquals((await podman("network", "exists", "taskd-demo")).code, 1);
+  assertEquals((await podman("ps", "--all", "--quiet", "--filter", "network=taskd-demo")).stdout, "");
+}
+
 /** Runs the demo to its end and reads what it found. */
 async function facts(tmp: string, words: string[], env: Record<string, string> = {}): Promise<DemoResult> {
   const { code, stdout, stderr } = await startDemo(tmp, ["--json", ...words], env).output();
@@ -111,22 +123,34 @@ Deno.test("where podman or its images are missing, the demo says what to do befo
     }
   }));
 
+/** Interrupts the demo once it has told of `moment`, and looks at what is left. */
+async function interruptAt(tmp: string, moment: string, words: string[] = [], env: Record<string, string> = {}) {
+  const demo = startDemo(tmp, words, env);
+  let text = "";
+  for await (const chunk of demo.stdout.pipeThrough(new TextDecoderStream())) {
+    if (!text.includes(moment) && (text + chunk).includes(moment)) demo.kill("SIGINT");
+    text += chunk;
+  }
+  const { code } = await demo.status;
+  assertStringIncludes(await new Response(demo.stderr).text(), "interrupted");
+  assertEquals(code, 130);
+  assertNothingLeft(tmp);
+}
+
+// A step is told when it is done: the task runs, or the session is open and the application writes.
 for (const moment of ["Submit a task", "live session"]) {
   Deno.test(`a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`, () =>
-    withTmp(async (tmp) => {
-      const demo = startDemo(tmp, []);
-      let text = "";
-      for await (const chunk of demo.stdout.pipeThrough(new TextDecoderStream())) {
-        // The step is told when it is done: the task runs, or the session is open and the application writes.
-        if (!text.includes(moment) && (text + chunk).includes(moment)) demo.kill("SIGINT");
-        text += chunk;
-      }
-      const { code } = await demo.status;
-      assertStringIncludes(await new Response(demo.stderr).text(), "interrupted");
-      assertEquals(code, 130);
-      assertNothingLeft(tmp);
-    }));
+    withTmp((tmp) => interruptAt(tmp, moment)));
 }
+
+podmanTest(
+  "a demo interrupted while its agent works in a container leaves no container and no network",
+  () =>
+    withTmp(async (tmp) => {
+      await interruptAt(tmp, "I look around", ["--runtime", "podman"], await imageVariables());
+      await assertNoContainers();
+    }),
+);
 
 Deno.test("a demo that cannot go on says why, ends with 1 and leaves nothing behind", () =>
   withTmp(async (tmp) => {
