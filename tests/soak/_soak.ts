@@ -15,7 +15,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { plainGit, writeFiles } from "../broker/git/bench.ts";
 import { type Fault, type GitServer, serveGit } from "../broker/git/git_server.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import { BrokerProcess } from "./_broker.ts";
+import { BrokerProcess, type Use } from "./_broker.ts";
 import { Clients } from "./_clients.ts";
 import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./_plan.ts";
 import { readBranches, readLedger, readQueue, readTraces } from "./_traces.ts";
@@ -50,6 +50,8 @@ export interface SoakReport extends Verdict {
   replacements: number;
   max_rss_bytes: number;
   max_open_files: number;
+  /** What the last broker used when it had nothing left to do. */
+  rest: Use | undefined;
   max_starts: number;
   /** The end of the last broker's log. */
   lines: readonly string[];
@@ -61,6 +63,10 @@ const WINDOW_S = 10;
 const STUCK_MS = 180_000;
 /** Memory that a broker may take; an idle one has about 150 MiB. */
 const MAX_RSS_BYTES = 700 << 20;
+
+/** Files that a broker without work may have open, listeners and the runtime's own included; and looks before that is said. */
+const FILES_AT_REST = 48;
+const LOOKS = 150;
 
 /** Runs it. */
 export async function soak(options: SoakOptions): Promise<SoakReport> {
@@ -313,6 +319,8 @@ compat:
     const { pending, running } = await clients.client.health();
     if (pending + running > 0) this.#violations.push(`${pending} tasks wait and ${running} run after the end`);
     const stats = await clients.client.stats();
+    clients.lookAway();
+    const rest = await this.#rest(broker);
     const code = await broker.stop();
     if (code !== 0) this.#violations.push(`the last broker ended with ${code ?? "SIGKILL"}`);
     this.#violations.push(...broker.defects, ...clients.complaints);
@@ -338,7 +346,6 @@ compat:
     if (Math.abs(stats.spend.usd - verdict.money.metered_usd) > 1e-6 * traces.length) {
       this.#violations.push(`stats say $${stats.spend.usd}, the traces $${verdict.money.metered_usd}`);
     }
-    clients.lookAway();
     await this.#lookForLeftovers(home);
     return {
       ...verdict,
@@ -352,9 +359,23 @@ compat:
       replacements: this.#replacements,
       max_rss_bytes: this.#max.rss_bytes,
       max_open_files: this.#max.open_files,
+      rest,
       max_starts: this.#max.starts,
       lines: broker.lines,
     };
+  }
+
+  /** Waits until a broker without work has let go of everything that work takes. */
+  async #rest(broker: BrokerProcess): Promise<Use | undefined> {
+    for (let look = 0;; look++) {
+      const use = broker.use();
+      if (use === undefined || use.open_files <= FILES_AT_REST) return use;
+      if (look >= LOOKS) {
+        this.#violations.push(`a broker without work keeps ${use.open_files} files open`);
+        return use;
+      }
+      await systemClock.sleep(200);
+    }
   }
 
   /** Processes, scratch, sockets, half-written files. */

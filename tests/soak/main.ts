@@ -31,6 +31,7 @@ function table({ money, outcomes, reasons, counts, ...report }: SoakReport): str
     ["most starts in a window", report.max_starts],
     ["most memory of a broker", `${Math.round(report.max_rss_bytes / 2 ** 20)} MiB`],
     ["most open files of a broker", report.max_open_files],
+    ["at rest", `${Math.round((report.rest?.rss_bytes ?? 0) / 2 ** 20)} MiB, ${report.rest?.open_files} files`],
     ...[...reasons].sort().map(([name, count]): [string, number] => [`ended: ${name}`, count]),
     ...[...counts].sort().map(([name, count]): [string, number] => [`answers: ${name}`, count]),
   ];
