@@ -5,6 +5,7 @@
  */
 
 import type { CommandSpec, Plan } from "../command.ts";
+import { parentOf } from "../launch.ts";
 import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
 import { askNeeds, hostOf, programFiles, programNeeds, RUNTIME_NAMES, settingsNeeds } from "./broker_admin.ts";
 
@@ -13,11 +14,12 @@ import { askNeeds, hostOf, programFiles, programNeeds, RUNTIME_NAMES, settingsNe
  * installed can be changed by it.
  */
 function redteamNeeds(plan: Plan): PermissionSet {
-  const { roots, temporary, tool_variables } = hostOf(plan);
+  const { live_socket, roots, temporary, tool_variables } = hostOf(plan);
   const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
   const own: PermissionSet = {
     ...NO_PERMISSIONS,
-    read: [...roots, ...read, temporary],
+    // The socket's folder too, because its mode counts.
+    read: [...roots, ...read, temporary, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
     write: [temporary],
     net: [ANYWHERE],
     run: [ANYWHERE],

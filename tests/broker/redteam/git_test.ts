@@ -26,7 +26,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
   const nothing = { base_commit: zeros, base_tree: zeros, tree: zeros };
   return {
     ...nothing,
-    files: [...names].filter((name) => !/[\n\u001b]/.test(name)).map((path) => ({
+    files: [...names].filter((name) => !name.includes("\n") && !name.includes("\u001b")).map((path) => ({
       path,
       status: "added",
       mode_before: "000000",
