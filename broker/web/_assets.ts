@@ -9,6 +9,7 @@ import style from "./style.css" with { type: "text" };
 import api from "./pages/api.ts" with { type: "text" };
 import app from "./pages/app.ts" with { type: "text" };
 import code from "./pages/code.ts" with { type: "text" };
+import databases from "./pages/databases.ts" with { type: "text" };
 import decision from "./pages/decision.ts" with { type: "text" };
 import diff from "./pages/diff.ts" with { type: "text" };
 import diff_view from "./pages/diff_view.ts" with { type: "text" };
@@ -39,6 +40,7 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   api,
   app,
   code,
+  databases,
   decision,
   diff,
   diff_view,

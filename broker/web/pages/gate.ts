@@ -10,6 +10,7 @@
 import type { TaskView, TrustBrief } from "../../api/wire.ts";
 import type { SpendFigures } from "../../task/rows.ts";
 import { ApiError } from "./api.ts";
+import { changedRows } from "./databases.ts";
 import { Decision } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, showDiff } from "./diff_view.ts";
@@ -132,7 +133,15 @@ export async function showGate(context: PageContext, { task, message, reload }: 
         "div",
         { class: "gate-main" },
         section("Instruction", {}, prose(task.instruction, "instruction")),
-        el("div", { class: "evidence" }, missing(brief), refusedEgress(task), setup(brief), ...otherEvidence(task)),
+        el(
+          "div",
+          { class: "evidence" },
+          missing(brief),
+          refusedEgress(task),
+          setup(brief),
+          ...changedRows(brief),
+          ...otherEvidence(task),
+        ),
         section(
           "Changes",
           { class: "changes" },

@@ -6,6 +6,7 @@
 
 import type { TaskEventView, TaskView, TrustBrief } from "../../api/wire.ts";
 import type { Stage } from "../../task/stages.ts";
+import { changedRows } from "./databases.ts";
 import { el, every, type PageElement } from "./dom.ts";
 import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
 import { cost, counted, dollars, duration, moment, repoName } from "./format.ts";
@@ -66,6 +67,7 @@ export function showLive(
           task.stage === "done" && missing(brief),
           refusedEgress(task),
           setup(brief),
+          ...changedRows(brief),
           ...otherEvidence(task),
         ),
       ),

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import type { PendingTask, TaskView, TrustBrief } from "../../../broker/api/wire.ts";
-import { type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/brief.ts";
+import { type BriefDatabase, type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/brief.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
@@ -43,6 +43,7 @@ export interface GateOptions {
   /** Paths of the categories. */
   flags?: readonly BriefFlag[];
   setup?: SetupEvidence;
+  databases?: readonly BriefDatabase[];
   spend?: SpendFigures;
   evidence?: Record<string, Json>;
   refused?: TaskView["refused_egress"];
@@ -131,6 +132,7 @@ export class PagesEngine extends SmallEngine {
       ...model === undefined ? {} : { model },
       ...spend === undefined ? {} : { spend },
       ...gate?.setup === undefined ? {} : { setup: gate.setup },
+      ...gate?.databases === undefined ? {} : { databases: gate.databases },
     });
     const flags = (gate?.second_look ?? []).map((category) =>
       gate?.flags?.find((flag) => flag.category === category) ?? flagOf(category, [])
