@@ -8,7 +8,7 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { PendingTask, TaskView } from "../api/wire.ts";
 import { removeTree } from "../remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
-import type { SpendFigures } from "../task/rows.ts";
+import { sha256Hex, type SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
@@ -63,15 +63,27 @@ export function pendingTask(record: TaskRecord, now_ms: number): PendingTask | u
   };
 }
 
-/** The diff or the brief of a task; throws `not_found` while there is none. */
+/**
+ * The diff or the brief of a task.
+ *
+ * @throws {TaskdError} `not_found` while there is none; `corrupt` for a diff that is not the one that was collected:
+ * nobody shall approve what another has written.
+ */
 export async function keptFile(
   tasks: TaskStore,
   id: string,
   what: "diff" | "brief",
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const { stage } = tasks.read(id);
+  const record = tasks.read(id);
+  const { stage } = record;
   try {
-    return await readBytes(auditPlaces(tasks.audit_root, id)[what]);
+    const path = auditPlaces(tasks.audit_root, id)[what];
+    const bytes = await readBytes(path);
+    const shown_sha256 = what === "diff" ? changeOf(record)?.shown_sha256 : undefined;
+    if (shown_sha256 === undefined || sha256Hex(bytes) === shown_sha256) return bytes;
+    throw new TaskdError("corrupt", `Cannot show the diff of ${id}: ${path} is not what was collected`, {
+      hint: "Deny the task, and look at who could write below audit_root",
+    });
   } catch (error) {
     if (!hasCode(error, "not_found")) throw error;
     throw new TaskdError("not_found", `Cannot show the ${what} of ${id}: there is none, the task is in ${stage}`, {

@@ -1,0 +1,16 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TaskdError } from "../../../lib/errors.ts";
+import { BrokerBench } from "./bench.ts";
+
+Deno.test("attack: the diff at the gate is rewritten on the disk: it is not shown, and the task can be denied", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  const path = `${bench.home}/.taskd/audit/${id}.diff`;
+  const diff = await Deno.readTextFile(path);
+  assertEquals(new TextDecoder().decode(await bench.engine.diff(id)), diff);
+  await Deno.writeTextFile(path, diff.replaceAll("+hello", "+harmless"));
+  assertEquals((await assertRejects(() => bench.engine.diff(id), TaskdError)).code, "corrupt");
+  await bench.engine.deny(id, "somebody writes here");
+  assertEquals(bench.engine.view(id).outcome, "denied");
+});
