@@ -230,3 +230,15 @@ Deno.test("attack: an image is built anew under its old name: what the old one i
       assertEquals(await participation(undefined), ["miss", null, true]);
     },
   ));
+
+Deno.test("attack: an agent digs a tree of 15,000 levels: its task ends, its scratch goes, and the broker lives on", () =>
+  withPrograms(
+    { claude: `exec /usr/bin/perl -e 'for (1 .. 15000) { mkdir "d"; chdir "d" or die }'` },
+    {},
+    async (bench) => {
+      const { id } = await bench.submit({ agent: "agent_a" });
+      const record = await bench.reaches(id, "awaiting_approval");
+      if (record.stage !== "done") await bench.engine.deny(id, "too deep");
+      assertEquals([bench.engine.view(id).stage, bench.staged()], ["done", []]);
+    },
+  ));
