@@ -16,7 +16,7 @@ import {
   isDataChanged,
   resultsOf,
 } from "../databases/evidence.ts";
-import { promoteDatabases } from "../databases/promote.ts";
+import { promoteDatabases, resultsText } from "../databases/promote.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import { parseWanted, type WantedDatabase } from "../databases/wanted.ts";
 import type { TaskRecord } from "../task/record.ts";
@@ -103,6 +103,9 @@ export async function promoteData(parts: EngineParts, task: Task): Promise<Datab
   if (known.length > 0 || !isDataChanged(changes)) return known;
   const results = await promoteDatabases(requireDatabases(parts).access, { forks: forksOf(task.record), changes });
   await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
+  // Where checks are watched, the end has another reason.
+  const kept = results.filter(({ result }) => result === "kept");
+  if (kept.length > 0) await task.append({ type: "note", text: resultsText(kept) });
   return results;
 }
 

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { renderBrief } from "../../../broker/brief.ts";
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
+import type { Scripted } from "../../support/model_server.ts";
 import { agentDoes, changesOf, DataBench, RAISE, resultsOf } from "./_bench.ts";
 
 const BEFORE = [[1, "tea", 300], [2, "coffee", 450], [3, "cocoa", 400]];
@@ -136,4 +137,29 @@ Deno.test("definitions that change are named at the gate, triggers and views too
     { type: "view", name: "cheap", change: "added" },
   ]);
   assertStringIncludes(renderBrief(await bench.brief(waiting)), "shop@main trigger gone (definition added)");
+});
+
+Deno.test("of several databases none is promoted when one cannot be, and each branch is named", async () => {
+  const stats: Scripted = { calls: [["sql", { database: "stats", statement: "CREATE TABLE seen (id)" }]] };
+  await using bench = await DataBench.start({ script: [stats, ...agentDoes([RAISE], "a.txt")] });
+  await bench.store((client) => client.call("create", { db: "stats" }));
+  const waiting = await bench.toGate(["shop", "stats"]);
+  assertEquals(changesOf(waiting).map(({ db, changed }) => [db, changed]), [["shop", true], ["stats", true]]);
+  await bench.write("DELETE FROM items WHERE id = 1");
+  const done = await bench.approve(waiting);
+  assertEquals(resultsOf(done).map(({ db, result }) => [db, result]), [["shop", "kept"], ["stats", "kept"]]);
+  assertStringIncludes(
+    done.reason!,
+    `stats@task-${done.id} is NOT promoted onto main and is kept: so that none is alone`,
+  );
+  assertEquals(await bench.rows("main", "SELECT count(*) FROM items"), [[2]]);
+});
+
+Deno.test("two databases of a task are promoted together", async () => {
+  const stats: Scripted = { calls: [["sql", { database: "stats", statement: "CREATE TABLE seen (id)" }]] };
+  await using bench = await DataBench.start({ script: [stats, ...agentDoes([RAISE])] });
+  await bench.store((client) => client.call("create", { db: "stats" }));
+  const done = await bench.approve(await bench.toGate(["shop", "stats"]));
+  assertEquals([done.outcome, resultsOf(done).map(({ result }) => result)], ["promoted", ["promoted", "promoted"]]);
+  await bench.released();
 });
