@@ -53,15 +53,25 @@ export class CheckWatch implements CiWatch {
 
   /** Stays with a task in `awaiting_ci` until it has ended, or until `signal`; what goes wrong is logged. */
   async watch(task: Task, signal: AbortSignal): Promise<void> {
-    try {
-      const seen = await this.#conclude(task, signal);
-      if (seen === undefined) return;
-      if (seen.observation.state === "failed") await this.#retry(task, seen, signal);
-      if (!signal.aborted) await this.#end(task, seen.observation);
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#options.log("error", "ci_watch_failed", `Cannot go on watching: ${messageOf(error)}`, { task_id: task.id });
+    const { log, clock, poll_interval_ms } = this.#options;
+    while (!signal.aborted) {
+      try {
+        return await this.#watch(task, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        log("error", "ci_watch_failed", `Cannot go on watching: ${messageOf(error)}`, { task_id: task.id });
+        // A disk that is full for a while must not leave the task in the air; anything else is the next broker's.
+        if (!hasCode(error, "no_space", "denied", "unavailable")) return;
+        await clock.sleep(poll_interval_ms, signal).catch(() => {});
+      }
     }
+  }
+
+  async #watch(task: Task, signal: AbortSignal): Promise<void> {
+    const seen = await this.#conclude(task, signal);
+    if (seen === undefined) return;
+    if (seen.observation.state === "failed") await this.#retry(task, seen, signal);
+    if (!signal.aborted) await this.#end(task, seen.observation);
   }
 
   /** Looks until there is a conclusion; undefined on `signal`. A conclusion that stands in the trace is taken from there. */

@@ -245,6 +245,19 @@ Deno.test("a retry waits for a free slot, and is given up when a ceiling refuses
   });
 });
 
+Deno.test("a disk that is full for a while does not end the watch", () =>
+  withTask(async ({ task, views, submitted, begin, pass }) => {
+    views.push(seeing(failed));
+    const move = task.move.bind(task);
+    let full = 2;
+    task.move = (next) => full-- > 0 ? Promise.reject(new TaskdError("no_space", "the disk is full")) : move(next);
+    await begin({ max_attempts: 1 });
+    await pass(MINUTE);
+    assertEquals([task.record.stage, task.record.ci?.state], ["awaiting_ci", "failed"]);
+    await pass(2 * MINUTE);
+    assertEquals([task.record.outcome, submitted.length], ["pushed", 1]);
+  }));
+
 Deno.test("a stop in the middle leaves the task where it is", () =>
   withTask(async ({ task, views, begin, pass, stop }) => {
     views.push(seeing(pending));

@@ -26,15 +26,9 @@ const MAX_ENDED = 1_000;
 /** How long a start that was refused for now is left alone, unless a task ends before. */
 const AGAIN_MS = 5_000;
 /** Refusals that pass by themselves; what a broker that stops does not begin is the next one's. */
-const PASSING = [
-  "at_capacity",
-  "ceiling_reached",
-  "unavailable",
-  "no_space",
-  "overloaded",
-  "busy",
-  "stopping",
-] as const;
+const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
+/** Those that may be about one vendor: its ceiling, its credential. */
+const PASSING_OF_A_VENDOR = ["ceiling_reached", "unavailable"] as const;
 
 /** What a queue is made of. */
 export interface QueueOptions {
@@ -189,11 +183,9 @@ export class DurableQueue implements TaskQueue {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       const news = this.#news.promise;
-      const [item] = this.#waiting();
-      const begun = item !== undefined && await this.#begin(item);
-      if (begun || signal.aborted) continue;
+      if (await this.#beginNext() || signal.aborted) continue;
       const patience = new AbortController();
-      const wait = item === undefined
+      const wait = this.#waiting().length === 0
         ? news
         : Promise.race([news, this.#options.clock.sleep(AGAIN_MS, patience.signal).catch(() => {})]);
       await wait;
@@ -201,8 +193,22 @@ export class DurableQueue implements TaskQueue {
     }
   }
 
-  /** Begins an item; false when that has to wait. */
-  async #begin(item: QueueItem): Promise<boolean> {
+  /** Begins the first item that may begin now; false when there is none. */
+  async #beginNext(): Promise<boolean> {
+    const refused = new Set<string | undefined>();
+    for (const { id, request } of this.#waiting()) {
+      // One try for each agent: its vendor's ceiling holds up no other's items.
+      const item = this.#items.get(id);
+      if (item?.state !== "queued" || refused.has(request.agent)) continue;
+      const came_to = await this.#begin(item);
+      if (came_to !== "refused") return came_to === "begun";
+      refused.add(request.agent);
+    }
+    return false;
+  }
+
+  /** Begins an item; `refused` is for this one or its like, `full` for all. */
+  async #begin(item: QueueItem): Promise<"begun" | "refused" | "full"> {
     try {
       const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
       this.#follow(record);
@@ -210,17 +216,17 @@ export class DurableQueue implements TaskQueue {
       if (this.#items.get(item.id)?.state === "cancelled") {
         await this.#options.engine.kill(record.id, "its queue item was cancelled").catch(() => {});
       }
-      return true;
+      return "begun";
     } catch (error) {
-      if (hasCode(error, ...PASSING)) {
+      if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR)) {
         const known = this.#items.get(item.id)!;
         // Not worth a write: the next start asks again.
         if (known.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
-        return false;
+        return hasCode(error, ...PASSING) ? "full" : "refused";
       }
       const reason = error instanceof Error ? error.message : String(error);
       this.#change(this.#items.get(item.id)!, { state: "dead_letter", reason });
-      return true;
+      return "begun";
     }
   }
 

@@ -23,6 +23,8 @@ class Bench implements AsyncDisposable {
   slots = 2;
   /** What every submission is refused with. */
   refusal: Error | undefined;
+  /** The only agent whose submissions are refused with it. */
+  refused_agent: string | undefined;
   tasks!: TaskStore;
   queue!: DurableQueue;
 
@@ -35,7 +37,7 @@ class Bench implements AsyncDisposable {
       log: (_level, _event, message) => this.logged.push(message),
       engine: {
         submit: async (request, origin) => {
-          if (this.refusal !== undefined) throw this.refusal;
+          if (this.refusal !== undefined && (this.refused_agent ?? request.agent) === request.agent) throw this.refusal;
           if (this.running().length >= this.slots) throw new TaskdError("at_capacity", "2 tasks run");
           this.submitted.push({ request, origin });
           const { agent = "agent_a", ...rest } = request;
@@ -195,6 +197,26 @@ Deno.test("a refusal that passes leaves the item in the queue, any other one end
     return bench.states()[0] === "dead_letter";
   });
   assertEquals(bench.queue.list()[0]!.reason, "there is no such agent");
+});
+
+Deno.test("a refusal of one vendor's holds up no item of another's, and its own begin in their order afterwards", async () => {
+  for (const code of ["ceiling_reached", "unavailable"] as const) {
+    await using bench = await new Bench().start();
+    [bench.refusal, bench.refused_agent] = [new TaskdError(code, "not agent_a now"), "agent_a"];
+    const add = (instruction: string, agent: string) =>
+      bench.queue.enqueue({ repo: "example.com/o/r", instruction, agent });
+    await add("one", "agent_a");
+    await add("two", "agent_a");
+    await add("three", "agent_b");
+    await bench.until(() => bench.states().join() === "queued,queued,running");
+    assertEquals(bench.queue.list()[0]!.reason, "not agent_a now");
+    [bench.refusal, bench.slots] = [undefined, 9];
+    await bench.until(() => {
+      bench.clock.advance(5_000);
+      return bench.states().every((state) => state === "running");
+    });
+    assertEquals(bench.submitted.map(({ request }) => request.instruction), ["three", "one", "two"]);
+  }
 });
 
 Deno.test("an item is cancelled before it begins, a begun one by ending its task, an ended one not at all", async () => {
