@@ -6,10 +6,7 @@
  */
 
 import { join } from "@std/path/join";
-import { stagedTasks } from "../../broker/engine/places.ts";
-import { psLister } from "../../broker/sandbox/processes.ts";
 import { FINAL_STATES } from "../../broker/queue/item.ts";
-import { ownerOf } from "../../broker/serve.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { plainGit, writeFiles } from "../broker/git/bench.ts";
@@ -17,6 +14,7 @@ import { type Fault, type GitServer, serveGit } from "../broker/git/git_server.t
 import { SeededRandom } from "../support/writers/random.ts";
 import { BrokerProcess, type Use } from "./_broker.ts";
 import { Clients } from "./_clients.ts";
+import { leftovers, sandboxes } from "./_leftovers.ts";
 import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./_plan.ts";
 import { readBranches, readLedger, readQueue, readTraces } from "./_traces.ts";
 import { MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./_upstream.ts";
@@ -210,10 +208,14 @@ compat:
     return 0.4 * this.#options.tasks;
   }
 
-  async #start(): Promise<void> {
+  #spawn(): BrokerProcess {
     const cache_dir = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
     const env = { DENO_DIR: cache_dir, ENDPOINT_KEY: "sk-endpoint-0123456789abcdef" };
-    const broker = this.#broker = new BrokerProcess({ home: this.#home, env });
+    return this.#broker = new BrokerProcess({ home: this.#home, env });
+  }
+
+  async #start(): Promise<void> {
+    const broker = this.#spawn();
     if (await broker.isServing()) return this.#up.resolve();
     throw new Error(`a broker did not start:\n${broker.lines.slice(-20).join("\n")}`);
   }
@@ -249,9 +251,7 @@ compat:
   }
 
   async #killWhileStarting(after_ms: number): Promise<void> {
-    const cache_dir = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
-    const env = { DENO_DIR: cache_dir, ENDPOINT_KEY: "sk-endpoint-0123456789abcdef" };
-    const broker = this.#broker = new BrokerProcess({ home: this.#home, env });
+    const broker = this.#spawn();
     await systemClock.sleep(after_ms);
     await broker.kill();
     this.#kills++;
@@ -270,11 +270,11 @@ compat:
       this.#max.open_files = Math.max(this.#max.open_files, use?.open_files ?? 0);
       try {
         const { starts, spent_usd, damaged } = await client.ceiling();
-        const { running } = await client.health();
+        const running = await sandboxes(this.#home);
         this.#max.starts = Math.max(this.#max.starts, starts);
         if (starts > this.#maxStarts) this.#violations.push(`${starts} starts of at most ${this.#maxStarts}`);
         if (spent_usd > most_usd) this.#violations.push(`$${spent_usd} spent, and the bound is $${most_usd}`);
-        if (running > tasks) this.#violations.push(`${running} tasks run, of at most ${tasks}`);
+        if (running > tasks) this.#violations.push(`${running} sandboxes run, of at most ${tasks}`);
         if (damaged > 0) this.#violations.push("the ledger is damaged");
       } catch (error) {
         // Nobody is there just now.
@@ -346,7 +346,7 @@ compat:
     if (Math.abs(stats.spend.usd - verdict.money.metered_usd) > 1e-6 * traces.length) {
       this.#violations.push(`stats say $${stats.spend.usd}, the traces $${verdict.money.metered_usd}`);
     }
-    await this.#lookForLeftovers(home);
+    this.#violations.push(...await leftovers(this.#root, this.#home));
     return {
       ...verdict,
       violations: [...this.#violations, ...verdict.violations],
@@ -378,37 +378,10 @@ compat:
     }
   }
 
-  /** Processes, scratch, sockets, half-written files. */
-  async #lookForLeftovers(home: string): Promise<void> {
-    const owner = ownerOf(this.#home);
-    for (const { pid, command_line } of await psLister()()) {
-      if (![command_line, folderOf(pid)].some((text) => text.includes(this.#root) || text.includes(owner))) continue;
-      this.#violations.push(`process ${pid} is left: ${command_line}`);
-    }
-    for (const id of stagedTasks(join(home, "stage"))) this.#violations.push(`scratch of ${id} is left`);
-    for (const folder of [".", "audit", "audit/global", "queue"]) {
-      for (const { name, isFile } of Deno.readDirSync(join(home, folder))) {
-        if (isFile && /tmp|\.new$|~$/.test(name)) this.#violations.push(`${folder}/${name} is left`);
-      }
-    }
-    for (const { name } of Deno.readDirSync(join(this.#root, "s"))) {
-      if (name.endsWith(".sock")) this.#violations.push(`the socket ${name} is left`);
-    }
-  }
-
   async dispose(): Promise<void> {
     await this.#broker?.kill();
     await this.#git?.[Symbol.asyncDispose]();
     await this.#upstream?.[Symbol.asyncDispose]();
-  }
-}
-
-/** Where a process works; empty where that cannot be known. */
-function folderOf(pid: number): string {
-  try {
-    return Deno.readLinkSync(`/proc/${pid}/cwd`);
-  } catch {
-    return "";
   }
 }
 
