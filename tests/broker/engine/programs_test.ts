@@ -162,7 +162,8 @@ Deno.test("a request that cannot succeed is refused before there is a task, and 
       [{ egress_extra: [{ host: "metadata.google.internal", ports: [80] }] }, "invalid_request", "public internet"],
       [{ egress_extra: [{ host: "*.com", ports: [443] }] }, "invalid_request", "public internet"],
       [{ egress_extra: [{ host: "a b", ports: [443] }] }, "invalid_request", "host name"],
-      [{ databases: ["shop"] }, "invalid_request", "databases"],
+      [{ databases: ["shop"] }, "daemon_unreachable", "taskd serve"],
+      [{ databases: ["shop", "shop@dev"] }, "invalid_request", "named twice"],
     ];
     for (const [request, code, word] of cases) {
       const error = await assertRejects(() => bench.submit({ agent: "agent_a", ...request }), TaskdError);
