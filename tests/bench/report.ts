@@ -159,8 +159,9 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
     "times the memory of every busy tunnel.",
   ],
   [
-    /tasks, no index$/,
-    "Without its index every row of every trace is read, held against the one before and checked; a broker does that once when it starts and the index is not there.",
+    /^[\d,]+ tasks/,
+    "`taskd version` and `cat` in the same table tell what starting any program and reading the same files took in this run, other work included. Without its index, every row of every trace is held " +
+    "against the one before and checked; a broker does that once, when it starts and there is no index.",
   ],
   [
     /snapshot/,
