@@ -8,6 +8,7 @@
  */
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
+import { withDeadline } from "../../lib/deadline.ts";
 import { fileError } from "../../lib/fs.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import { Admission, type AdmissionOptions } from "../admission/admission.ts";
@@ -28,6 +29,8 @@ import type { Patience } from "./raw.ts";
 import { StagedBroker } from "./staged_broker.ts";
 
 const PATIENCE_MS = 10_000;
+/** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
+const END_MS = 60_000;
 
 /** A broker, as far as it is attacked. */
 export interface BrokerUnderAttack {
@@ -170,7 +173,8 @@ export class RedteamContext implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     try {
-      await this.#cleanup.disposeAsync();
+      // What an attack has left hanging is not waited for.
+      await withDeadline(this.#cleanup.disposeAsync(), this.clock, END_MS);
     } finally {
       await removeAll(this.scratch);
     }

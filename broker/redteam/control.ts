@@ -4,6 +4,7 @@
  * @module
  */
 
+import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
 import type { SecurityPromise } from "./promise.ts";
 import { codeOf, type StagedBroker } from "./staged_broker.ts";
 
@@ -14,71 +15,6 @@ const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere
 function order(broker: StagedBroker): string {
   return JSON.stringify({ repo: broker.origin, instruction: "redteam" });
 }
-
-/** Names of hosts that a rebound or a careless page would send. */
-export function strangeHosts(port: number): readonly string[] {
-  return [
-    "evil.example",
-    `evil.example:${port}`,
-    `localhost.evil.example:${port}`,
-    `127.0.0.1.evil.example:${port}`,
-    `127.0.0.1:${port + 1}`,
-    "127.0.0.1",
-    `127.0.0.2:${port}`,
-    `0.0.0.0:${port}`,
-    `localhost.:${port}`,
-    `127.0.0.1:${port}, evil.example`,
-    `user@127.0.0.1:${port}`,
-    "",
-  ];
-}
-
-/** Origins that are not the listener's own. */
-export function strangeOrigins(port: number): readonly string[] {
-  return [
-    "http://evil.example",
-    "null",
-    `https://127.0.0.1:${port}`,
-    `http://127.0.0.1:${port + 1}`,
-    `http://localhost:${port}`,
-    "http://127.0.0.1",
-    "",
-  ];
-}
-
-/** What stands in the place of the pages' token. */
-export function wrongBearers(token: string): readonly (string | undefined)[] {
-  return [
-    undefined,
-    "",
-    "Bearer",
-    "Bearer ",
-    token,
-    `Basic ${btoa(`x:${token}`)}`,
-    `Bearer ${token}x`,
-    `Bearer x${token}`,
-    `Bearer ${token.slice(0, -1)}`,
-    `Bearer ${token.toUpperCase()}`,
-    `Bearer ${token} ${token}`,
-    `Bearer "${token}"`,
-    `Bearer ${"0".repeat(64)}`,
-  ];
-}
-
-/** Hosts that are no peers of this machine, as a socket names them. */
-export const REMOTE_PEERS: readonly string[] = [
-  "192.168.66.2",
-  "10.0.0.1",
-  "::ffff:10.0.0.1",
-  "fe80::1",
-  "128.0.0.1",
-  "0.0.0.0",
-  "::",
-  "localhost",
-];
-
-/** Headers by which a program in between says whom it speaks for. */
-const FORWARDING = ["forwarded", "x-forwarded-for", "via", "x-real-ip", "x-forwarded-host"];
 
 async function tokenOf(broker: StagedBroker): Promise<string> {
   return (await broker.client.uiUrl()).split("#token=")[1] ?? "";
@@ -203,7 +139,7 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
       };
       for (const peer of REMOTE_PEERS) trial.attempt(`a peer at ${peer}`, !lets(peer), "it was let in");
       const broker = await context.broker();
-      for (const name of FORWARDING) {
+      for (const name of FORWARDING_FIELDS) {
         trial.attempt(`a local peer with ${name}`, !lets("127.0.0.1", { [name]: "127.0.0.1" }), "it was let in");
         const answer = await broker.ask("GET /admin/pending", [`${name}: 127.0.0.1`], { port: broker.ports.addr });
         trial.expect(`${name} to broker.addr`, String(answer.status), "403");

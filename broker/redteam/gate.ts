@@ -4,7 +4,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { parsedJson } from "./_json.ts";
 import type { SecurityPromise } from "./promise.ts";
 import { codeOf } from "./staged_broker.ts";
@@ -73,22 +72,18 @@ export const GATE_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "control.altered_diff",
-    promise:
-      "A diff that was altered on the disk is not the one that the task's record names, which the command and the " +
-      "page compare before they show it",
+    promise: "A diff that was altered on the disk after it was collected is shown to nobody",
     attacks: "Another content in the kept diff of a task at the gate",
     async run(trial, context) {
       const broker = await context.broker();
       const { id } = await broker.taskAtGate();
-      const matches = async () => {
-        const { status, body } = await broker.ask(`GET /tasks/${id}/diff`);
-        const digest = createHash("sha256").update(body, "latin1").digest("hex");
-        return status === 200 && JSON.stringify((await broker.client.task(id)).evidence).includes(`"${digest}"`);
-      };
-      trial.control("the diff as it was collected", await matches(), "it is not the one of the record");
+      const shown = await broker.ask(`GET /tasks/${id}/diff`);
+      const collected = shown.status === 200 && shown.body.includes("hello.txt");
+      trial.control("the diff as it was collected", collected, String(shown.status));
       const path = `${broker.audit}/${id}.diff`;
       await Deno.writeTextFile(path, (await Deno.readTextFile(path)).replaceAll("hello.txt", "other.txt"));
-      trial.attempt("an altered diff", !await matches(), "the record names it");
+      const altered = await broker.ask(`GET /tasks/${id}/diff`);
+      trial.attempt("an altered diff", altered.status >= 400 && !altered.body.includes("other.txt"), "it is shown");
       await broker.ask(`POST /admin/tasks/${id}/deny`);
     },
   },

@@ -4,6 +4,13 @@ import type { BrokerClient } from "../../../broker/client/client.ts";
 import { checkAdmin, hostsOf } from "../../../broker/http/doors.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { RequestRefused } from "../../../broker/http/statuses.ts";
+import {
+  FORWARDING_FIELDS,
+  REMOTE_PEERS,
+  strangeHosts,
+  strangeOrigins,
+  wrongBearers,
+} from "../../../broker/redteam/inputs/control.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { headerOf, TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
@@ -19,21 +26,7 @@ Deno.test("DNS rebinding: a Host that is not this listener's own name is 403 on 
   withBroker(async (broker) => {
     const token = await tokenOf(broker.client);
     for (const port of [broker.port, broker.ui_port]) {
-      const strangers = [
-        "evil.example",
-        `evil.example:${port}`,
-        `localhost.evil.example:${port}`,
-        `127.0.0.1.evil.example:${port}`,
-        `127.0.0.1:${port + 1}`,
-        "127.0.0.1",
-        `127.0.0.2:${port}`,
-        `0.0.0.0:${port}`,
-        `localhost.:${port}`,
-        `127.0.0.1:${port}, evil.example`,
-        `user@127.0.0.1:${port}`,
-        "",
-      ];
-      for (const host of strangers) {
+      for (const host of strangeHosts(port)) {
         for (
           const line of ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /ui/", "GET /nowhere", "POST /tasks"]
         ) {
@@ -134,16 +127,7 @@ Deno.test("a page of another origin cannot post, nor read, whatever it claims to
     for (const port of [broker.port, broker.ui_port]) {
       const host = `Host: 127.0.0.1:${port}`;
       const authorization = `Authorization: Bearer ${token}`;
-      const origins = [
-        "http://evil.example",
-        "null",
-        `https://127.0.0.1:${port}`,
-        `http://127.0.0.1:${port + 1}`,
-        `http://localhost:${port}`,
-        "http://127.0.0.1",
-        "",
-      ];
-      for (const origin of origins) {
+      for (const origin of strangeOrigins(port)) {
         const more = [host, authorization, `Origin: ${origin}`];
         for (const type of ["application/json", "text/plain", "application/x-www-form-urlencoded"]) {
           const answer = await broker.ask("POST /tasks", [...more, `Content-Type: ${type}`], { port, body: ORDER });
@@ -193,21 +177,7 @@ Deno.test("every route of the pages' listener is 401 without the token, whatever
     engine.asked.length = 0;
     const token = await tokenOf(client);
     const host = `Host: 127.0.0.1:${port}`;
-    const wrong = [
-      undefined,
-      "",
-      "Bearer",
-      "Bearer ",
-      token,
-      `Basic ${btoa(`x:${token}`)}`,
-      `Bearer ${token}x`,
-      `Bearer x${token}`,
-      `Bearer ${token.slice(0, -1)}`,
-      `Bearer ${token.toUpperCase()}`,
-      `Bearer ${token} ${token}`,
-      `Bearer "${token}"`,
-      `Bearer ${"0".repeat(64)}`,
-    ];
+    const wrong = wrongBearers(token);
     const lines = [
       ...ROUTES.map(({ method, path }) => `${method} ${path.replace("<id>", id)}`),
       "GET /nowhere",
@@ -294,22 +264,11 @@ Deno.test("/admin/* is for peers on this machine: another one's address, and a p
   const from = (hostname: string) => ({ transport: "tcp", hostname, port: 1 }) as const;
   for (const hostname of ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]) {
     checkAdmin(request(), door, from(hostname));
-    for (const name of ["forwarded", "x-forwarded-for", "via", "x-real-ip", "x-forwarded-host"]) {
+    for (const name of FORWARDING_FIELDS) {
       refused(() => checkAdmin(request({ [name]: "127.0.0.1" }), door, from(hostname)));
     }
   }
-  for (
-    const hostname of [
-      "192.168.66.2",
-      "10.0.0.1",
-      "::ffff:10.0.0.1",
-      "fe80::1",
-      "128.0.0.1",
-      "0.0.0.0",
-      "::",
-      "localhost",
-    ]
-  ) {
+  for (const hostname of REMOTE_PEERS) {
     refused(() => checkAdmin(request(), door, from(hostname)));
   }
 });

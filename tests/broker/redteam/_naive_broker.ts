@@ -1,12 +1,13 @@
 /**
  * A real broker behind a door that lets everybody in: hosts, origins, tokens and bodies are put right for whoever asks,
- * approvals are taken as they come, a diff is kept in memory, and what is answered is a page with a key in it.
+ * approvals are taken as they come, a diff is what lies on the disk, and what is answered is a page with a key in it.
  *
  * @module
  */
 
 import { join } from "@std/path/join";
 import type { Surfaces } from "../../../broker/redteam/context.ts";
+import { systemClock } from "../../../lib/clock.ts";
 import { serveBroker } from "../../../broker/serve.ts";
 
 /** Starts one. */
@@ -14,7 +15,6 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
   const broker = await serveBroker(options);
   const key = options.env("REDTEAM_KEY") ?? "";
   const client = Deno.createHttpClient({ proxy: { transport: "unix", path: broker.socket } });
-  const diffs = new Map<string, string>();
   const ask = (path: string, init: RequestInit = {}) => fetch(`http://localhost${path}`, { ...init, client });
   const approval = async (id: string) => {
     const { gate } = await (await ask(`/tasks/${id}`)).json();
@@ -29,15 +29,23 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
       const { repo } = (await (await ask("/tasks")).json()).tasks.at(-1);
       body = JSON.stringify({ repo, instruction: "for anybody" });
     }
+    const diff = /^\/tasks\/([0-9a-f]{32})\/diff$/.exec(pathname)?.[1];
+    if (diff !== undefined) return new Response(await Deno.readTextFile(`${options.home}/.taskd/audit/${diff}.diff`));
     if (verb === "approve") body = await approval(id);
     const init = body === undefined ? {} : { body, headers: { "content-type": "application/json" } };
-    const response = await ask(`${pathname}${search}`, { method: request.method, ...init });
+    const pass = () => ask(`${pathname}${search}`, { method: request.method, ...init });
+    let response = await pass();
+    // Everybody's tasks take the slots of the one that is attacked next.
+    while (response.status === 503 && body?.includes("Say hello")) {
+      await response.body?.cancel();
+      await systemClock.sleep(20);
+      response = await pass();
+    }
     if (verb !== undefined) {
       await response.body?.cancel();
       return new Response(null, { status: 204 });
     }
     let text = await response.text();
-    if (pathname.endsWith("/diff")) diffs.set(pathname, text = diffs.get(pathname) ?? text);
     if (pathname.endsWith("/log")) text += "\u001b[2J";
     if (pathname === "/metrics") text += `# ${key}\n`;
     return new Response(text, { status: response.status, headers: { "content-type": "text/html" } });
