@@ -3,16 +3,16 @@
  * operating system), 0600 from its first moment.
  *
  * The promise of {@linkcode TraceWriter.append}: when it resolves, the row is on the disk
- * (written, fsynced; at creation the directory too). When it rejects, the row is not
- * there, or, if even that cannot be said, the writer takes no more rows: whoever waits
- * for a row before acting then does not act.
+ * (written, fsynced). When it rejects, the row is not there, or, if even that cannot be
+ * said, the writer takes no more rows: whoever waits for a row before acting then does not
+ * act. A new trace has its first row before it has its name.
  *
  * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncDirectory, isStillAt, unlockAndClose, writeAll } from "../../lib/fs.ts";
+import { fileError, isStillAt, removeIfPresent, unlockAndClose, writeAll, writeFileAtomic } from "../../lib/fs.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
@@ -72,21 +72,23 @@ export class TraceWriter {
     options: TraceWriterOptions,
   ): Promise<TraceWriter> {
     const path = tracePath(audit_root, created.task.id);
-    // Refused before there is a file.
-    encodeRow(created, { seq: 1, now_ms: options.clock.now(), prev: NO_PREVIOUS });
-    const writer = new TraceWriter(path, openLocked(path, { createNew: true }), EMPTY_HEAD, options);
+    const attempted = `Cannot create ${path}`;
+    const encoded = encodeRow(created, { seq: 1, now_ms: options.clock.now(), prev: NO_PREVIOUS });
+    if (isThere(path)) throw new TaskdError("already_exists", `${attempted}: there is one`);
     try {
-      await writer.append(created);
-      await fsyncDirectory(audit_root);
+      // Under its name once the row is in it: a trace without one would be the damaged record of a task that nobody has.
+      await writeFileAtomic(path, encoded.line, 0o600);
+      const head: TraceHead = { seq: 1, sha256: encoded.sha256, bytes: encoded.line.length };
+      const writer = new TraceWriter(path, openLocked(path), head, options);
+      options.onDurable?.([encoded.row], head);
       return writer;
     } catch (error) {
-      await writer.close();
       try {
-        Deno.removeSync(path);
+        removeIfPresent(path);
       } catch {
         // What made the creation fail is the error to report.
       }
-      throw fileError(error, `Cannot create ${path}`);
+      throw fileError(error, attempted);
     }
   }
 
@@ -104,7 +106,7 @@ export class TraceWriter {
     options: TraceWriterOptions & { onRow?: (row: Row) => void },
   ): Promise<TraceWriter> {
     const path = tracePath(audit_root, id);
-    const file = openLocked(path, {});
+    const file = openLocked(path);
     try {
       let head = EMPTY_HEAD;
       const lines = scanTrace(path);
@@ -232,13 +234,21 @@ export class TraceWriter {
   }
 }
 
-function openLocked(path: string, how: { createNew?: true }): Deno.FsFile {
+/** Whether there is anything of that name; what cannot be looked at is told by the writing. */
+function isThere(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function openLocked(path: string): Deno.FsFile {
   const attempted = `Cannot open ${path}`;
   try {
-    if (how.createNew === undefined && !Deno.lstatSync(path).isFile) {
-      throw new TaskdError("denied", `${attempted}: it is not a regular file`);
-    }
-    const file = Deno.openSync(path, { append: true, ...how, mode: 0o600 });
+    if (!Deno.lstatSync(path).isFile) throw new TaskdError("denied", `${attempted}: it is not a regular file`);
+    const file = Deno.openSync(path, { append: true });
     if (file.tryLockSync(true)) return file;
     file.close();
   } catch (error) {

@@ -41,13 +41,20 @@ class SmallDisk implements AsyncDisposable {
   }
 }
 
-/** Reads often enough that the rows about it fill whatever block the trace has begun, then makes a change. */
-function chatty(disk: SmallDisk, ends: () => void): (asked: Asked) => Scripted {
+/** Fills the block that the trace of a task has begun, which a full disk leaves to it. */
+async function fillBlock(bench: BrokerBench): Promise<void> {
+  const { id } = bench.engine.tasks.list()[0]!;
+  // No row that ends a task is as short as these.
+  for (;;) await bench.engine.tasks.live(id)!.append({ type: "note", text: "x" });
+}
+
+/** Makes a change, and reads it often while `fill` leaves no room for that. */
+function chatty(fill: () => void, ends: () => void): (asked: Asked) => Scripted {
   return ({ body }) => {
     const turns = body.messages.filter(({ role }) => role === "assistant").length;
     if (turns === 0) return { calls: [["write", { path: "hello.txt", content: "hello\n" }]] };
     if (turns === 1) {
-      disk.fill();
+      fill();
       return { calls: Array.from({ length: 60 }, () => ["read", { path: "hello.txt" }]) };
     }
     ends();
@@ -66,7 +73,10 @@ for (const end of ["comes to its end", "is killed"] as const) {
       await using bench = await BrokerBench.start({
         clock,
         config: `audit_root: ${disk.audit_root}\nmax_concurrent_tasks: 1\n`,
-        script: [chatty(disk, () => {
+        script: [chatty(() => {
+          disk.fill();
+          fillBlock(bench).catch(() => {});
+        }, () => {
           if (end === "is killed") void bench.engine.kill(bench.engine.tasks.list()[0]!.id, "enough");
         })],
       });

@@ -33,7 +33,8 @@ Deno.test("SIGKILL at any moment: every row that was reported is there, and ever
     for (const count of [1, 8, 17, 33]) {
       for (const [id, seq] of await killed(root, count)) said.set(id, seq);
       const store = await TaskStore.open(root);
-      assertEquals(store.damaged().filter(({ id }) => said.has(id)), []);
+      // Nor is there a trace of a task that was not yet one: a trace has its first row before its name.
+      assertEquals(store.damaged(), []);
       for (const [id, seq] of said) {
         const verdict = store.verify(id);
         assertEquals(verdict.intact && verdict.head.seq >= seq, true, `${id}: ${JSON.stringify(verdict)}`);
