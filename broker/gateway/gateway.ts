@@ -36,6 +36,10 @@ const KEEP_ALIVE_MS = 60_000;
 /** How often Node looks at the two times above; its default of 30 s would make them 40 s and 90 s. */
 const CHECK_MS = 1_000;
 const MAX_CONNECTIONS = 1_024;
+/** Of one address, so that no sandbox takes every place. */
+export const MAX_CONNECTIONS_PER_PEER = 256;
+/** How long a client that was refused an upgrade may take to read its answer. */
+const LINGER_MS = 2_000;
 
 /** How a gateway is made. */
 export interface GatewayOptions {
@@ -71,6 +75,10 @@ export class Gateway {
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: Deadlines;
   readonly #room = new BodyRoom();
+  /** Connections by the address of their client. */
+  readonly #peers = new Map<string, number>();
+  /** Connections that Node no longer looks after, until they are closed. */
+  readonly #detached = new Set<Duplex>();
   #closing = false;
 
   private constructor(options: GatewayOptions) {
@@ -89,8 +97,12 @@ export class Gateway {
       connectionsCheckingInterval: CHECK_MS,
     }, (request, response) => void this.#serve(request, response));
     this.#server.maxConnections = MAX_CONNECTIONS;
-    this.#server.on("upgrade", (_request: IncomingMessage, socket: Duplex) => endWith(socket, UPGRADE_ANSWER));
-    this.#server.on("clientError", (_error: Error, socket: Socket) => endWith(socket, BAD_REQUEST_ANSWER));
+    this.#server.on("connection", (socket: Socket) => this.#count(socket));
+    this.#server.on(
+      "upgrade",
+      (_request: IncomingMessage, socket: Duplex) => this.#endWith(socket, UPGRADE_ANSWER),
+    );
+    this.#server.on("clientError", (_error: Error, socket: Socket) => this.#endWith(socket, BAD_REQUEST_ANSWER));
   }
 
   /** Begins to listen; throws `unavailable`. */
@@ -150,9 +162,46 @@ export class Gateway {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     await Promise.all([...this.#leases.values()].map(({ handle }) => handle.end()));
     this.#server.closeAllConnections();
+    for (const socket of this.#detached) socket.destroy();
     await closed;
     this.#deadlines.close();
     for (const upstream of this.#upstreams.values()) upstream.close();
+  }
+
+  /** Counts a connection until it is closed; one too many of its address is closed at once. */
+  #count(socket: Socket): void {
+    const { remoteAddress: peer = "" } = socket;
+    const count = (this.#peers.get(peer) ?? 0) + 1;
+    if (count > MAX_CONNECTIONS_PER_PEER) {
+      socket.destroy();
+      return;
+    }
+    this.#peers.set(peer, count);
+    socket.once("close", () => {
+      const left = this.#peers.get(peer)! - 1;
+      if (left === 0) this.#peers.delete(peer);
+      else this.#peers.set(peer, left);
+    });
+  }
+
+  /** Answers on a connection that has left Node's hands, and sees to its end: Node neither reads nor bounds it. */
+  #endWith(socket: Duplex, refusal: Refusal): void {
+    const { status, headers, body } = refusal.answer();
+    const lines = Object.entries({ ...headers, connection: "close" }).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.on("error", () => {});
+    if (!socket.writable || this.#closing) {
+      socket.destroy();
+      return;
+    }
+    const deadline = this.#deadlines.create();
+    this.#detached.add(socket);
+    socket.once("close", () => {
+      deadline.clear();
+      this.#detached.delete(socket);
+    });
+    deadline.set(LINGER_MS, () => socket.destroy());
+    socket.resume();
+    socket.end(`HTTP/1.1 ${status} Refused\r\n${lines.join("")}\r\n${body}`);
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -232,15 +281,6 @@ export class Gateway {
 const UPGRADE_DETAIL = "Send plain requests; WebSockets and other protocols are not offered";
 const UPGRADE_ANSWER = new Refusal("upgrade_refused", UPGRADE_DETAIL);
 const BAD_REQUEST_ANSWER = new Refusal("bad_request", "The request could not be read, or did not arrive in time");
-
-/** Answers on a connection that has left Node's hands. */
-function endWith(socket: Duplex, refusal: Refusal): void {
-  const { status, headers, body } = refusal.answer();
-  const lines = Object.entries({ ...headers, connection: "close" }).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.on("error", () => {});
-  if (socket.writable) socket.end(`HTTP/1.1 ${status} Refused\r\n${lines.join("")}\r\n${body}`);
-  else socket.destroy();
-}
 
 /** The stack of a defect: names of functions, no message, since that can quote a header. */
 function defect(error: unknown): string {

@@ -121,6 +121,17 @@ export class RawClient implements Disposable {
     return this.#text;
   }
 
+  /** Sends until the other side has closed both halves, which alone makes it fail; calls `turn` in between. */
+  async isReset(turn: () => void): Promise<void> {
+    const until_ms = performance.now() + 10_000;
+    for (;;) {
+      turn();
+      if (await this.#conn.write(Uint8Array.of(0x20)).then(() => false, () => true)) return;
+      if (performance.now() > until_ms) throw new Error("The other side never closed the connection");
+      await nextTurn();
+    }
+  }
+
   [Symbol.dispose](): void {
     try {
       this.#conn.close();

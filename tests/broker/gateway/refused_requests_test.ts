@@ -1,7 +1,9 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { LANES } from "../../../broker/agents.ts";
+import { MAX_CONNECTIONS_PER_PEER } from "../../../broker/gateway/gateway.ts";
 import { ROUTES } from "../../../broker/gateway/routes.ts";
 import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../../broker/redteam/inputs/gateway.ts";
+import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json } from "./vendor_server.ts";
 
@@ -86,6 +88,36 @@ Deno.test("a WebSocket, or any other upgrade, is 426: programs fall back to plai
     assertStringIncludes(answer, "HTTP/1.1 426");
     assertStringIncludes(answer, '"code":"upgrade_refused"');
   }
+});
+
+Deno.test("a client that does not close a refused upgrade is thrown off, and keeps no place from another task", async () => {
+  const clock = new VirtualClock();
+  await using gate = await harness(json({}), { clock });
+  const lease = gate.lease("vendor_b");
+  using client = await RawClient.connect(gate.url);
+  await client.send("GET /v1/responses HTTP/1.1\r\nhost: g\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n");
+  assertStringIncludes(await client.until(undefined), "HTTP/1.1 426");
+  await client.isReset(() => clock.advance(1_000));
+  assertEquals(lease.spend().requests, 0);
+});
+
+Deno.test("one address has its share of the connections, and no more", async () => {
+  await using gate = await harness(json({}));
+  using held = new DisposableStack();
+  for (let count = 0; count < MAX_CONNECTIONS_PER_PEER; count++) held.use(await RawClient.connect(gate.url));
+  {
+    using refused = await RawClient.connect(gate.url);
+    assertEquals(await refused.until(undefined), "");
+  }
+  held.dispose();
+  const lease = gate.lease("vendor_b");
+  const head = `GET /v1/models HTTP/1.1\r\nhost: g\r\nauthorization: Bearer ${lease.token}\r\n\r\n`;
+  let answer = "";
+  while (answer === "") {
+    using client = await RawClient.connect(gate.url);
+    answer = await client.send(head).then(() => client.until("\r\n\r\n"), () => "");
+  }
+  assertStringIncludes(answer, "HTTP/1.1 200");
 });
 
 Deno.test("two lengths, a length beside chunks, and a second request inside a body reach nobody", async () => {
