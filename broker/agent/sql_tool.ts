@@ -17,7 +17,7 @@ export const MAX_ROWS = 200;
 const MAX_VALUE_LENGTH = 1_000;
 /** The longest call, in UTF-16 units. */
 const MAX_SQL_LENGTH = 1 << 20;
-/** What SQLite may allocate. */
+/** What SQLite may allocate: in all of the process, and never more again while it lives. */
 const MAX_MEMORY_BYTES = 256 << 20;
 /** Milliseconds after which a call is given up. */
 const SQL_MS = 60_000;
@@ -32,12 +32,14 @@ export interface SqlResult {
 export class AgentDatabases {
   readonly #databases: ReadonlyMap<string, string>;
   readonly #clock: Clock;
+  readonly #max_memory_bytes: number;
   /** Those with a statement that was given up: it may hold the database's lock. */
   readonly #stuck = new Set<string>();
   #module: string | undefined;
 
-  /** Of files that only this process uses. */
-  constructor(databases: readonly AgentDatabase[], clock: Clock) {
+  /** Of files that only this process uses. A test that shares its process with others asks for a limit that binds nobody. */
+  constructor(databases: readonly AgentDatabase[], clock: Clock, max_memory_bytes: number = MAX_MEMORY_BYTES) {
+    this.#max_memory_bytes = max_memory_bytes;
     this.#databases = new Map(databases.map(({ name, path }) => [name, path]));
     this.#clock = clock;
   }
@@ -71,7 +73,7 @@ export class AgentDatabases {
       sql,
       max_rows: MAX_ROWS,
       max_value_length: MAX_VALUE_LENGTH,
-      max_memory_bytes: MAX_MEMORY_BYTES,
+      max_memory_bytes: this.#max_memory_bytes,
     });
     if (!answer.ok) {
       const before = answer.done === 0 ? "" : `; the ${answer.done} statements before it are done`;
