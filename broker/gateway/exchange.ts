@@ -99,6 +99,12 @@ export class Exchange {
       let incoming = await this.#send(credential);
       if (incoming.statusCode === 401) {
         const renewed = await this.#renewed(credential, incoming);
+        if (renewed && (this.#client_gone || lease.ending.signal.aborted)) {
+          // What goes out now would be billed, and answered to nobody.
+          this.#status = incoming.statusCode;
+          this.#settle("client_gone");
+          return;
+        }
         if (renewed) {
           credential = renewed;
           incoming = await this.#send(credential);

@@ -10,6 +10,38 @@ const EVENTS = "text/event-stream";
 const text = sse(ANTHROPIC.stream);
 const streaming = JSON.stringify({ ...BODIES.messages, stream: true });
 
+Deno.test("a client that leaves while its bearer is renewed has nothing sent out again", async () => {
+  const asked = Promise.withResolvers<void>();
+  const renewal = Promise.withResolvers<{ secret: string }>();
+  const source = {
+    current: () => Promise.resolve({ secret: "old-bearer" }),
+    renew: () => {
+      asked.resolve();
+      return renewal.promise;
+    },
+  };
+  await using vendor = await harness((response, request, seen) => {
+    const old = seen.headers.authorization === "Bearer old-bearer";
+    return json(ANTHROPIC.message, old ? 401 : 200)(response, request, seen);
+  });
+  await using gate = await harness(json({}), {
+    upstreams: {
+      vendor_a: { base_url: "http://127.0.0.1:9/never", subscription: { source, base_url: vendor.vendor.url } },
+    },
+  });
+  const lease = gate.lease("vendor_a", { auth: "subscription" });
+  {
+    using client = await RawClient.connect(gate.url);
+    await client.send(rawPost(PATH, lease.token, JSON.stringify(BODIES.messages)));
+    await asked.promise;
+  }
+  const ended = lease.end();
+  renewal.resolve({ secret: "new-bearer" });
+  await ended;
+  assertEquals([vendor.vendor.seen.length, lease.spend().requests, lease.spend().usd], [1, 1, 0]);
+  assertEquals(lease.spend().unmetered_requests, 0, "a refusal is not billed");
+});
+
 Deno.test("a client that leaves while it sends costs nothing and does not count", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a");
