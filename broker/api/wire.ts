@@ -20,6 +20,10 @@ import type { TaskSummary } from "../task/summary.ts";
 export const MAX_BODY_BYTES = 1 << 20;
 /** The most characters of an instruction. */
 export const MAX_INSTRUCTION_CHARS = 100_000;
+/** The most bytes of what an agent is started with as one argument: Linux takes 128 KiB, names of databases come on top. */
+export const MAX_ARGUMENT_BYTES = 124 << 10;
+/** The most bytes of an instruction in UTF-8; the rest is for what a retry is told of failed checks. */
+export const MAX_INSTRUCTION_BYTES = 112 << 10;
 
 const word = v.pipe(v.string(), v.minLength(1), v.maxLength(4_096));
 const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
@@ -27,7 +31,12 @@ const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
 /** The body of `POST /tasks` and `POST /queue`: unknown fields are refused. */
 export const SUBMIT_SCHEMA = v.strictObject({
   repo: word,
-  instruction: v.pipe(v.string(), v.minLength(1), v.maxLength(MAX_INSTRUCTION_CHARS)),
+  instruction: v.pipe(
+    v.string(),
+    v.minLength(1),
+    v.maxLength(MAX_INSTRUCTION_CHARS),
+    v.maxBytes(MAX_INSTRUCTION_BYTES),
+  ),
   agent: v.exactOptional(word),
   model: v.exactOptional(word),
   base: v.exactOptional(word),

@@ -3,7 +3,7 @@ import { APPROVED, plantTrace, someOrder, staged, START_MS, TO_THE_GATE } from "
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { SubmitRequest } from "../api/wire.ts";
+import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../api/wire.ts";
 import type { TaskOrigin } from "../engine/parts.ts";
 import type { Check } from "../host/checks.ts";
 import type { PullRequestView } from "../host/gh.ts";
@@ -196,6 +196,23 @@ Deno.test("a failure begins one retry: a new task from the default branch, its e
     assertEquals(request.instruction.includes("\u001b"), false);
     assertEquals(tasks.list().filter(({ ci_attempt }) => ci_attempt === 1).length, 1);
   }, pushedTask("a1".repeat(16), { base: "old-branch" })));
+
+Deno.test("the retry of the longest instruction is one that can be begun, whatever the checks are called", async () => {
+  const many = Array.from({ length: 60 }, (_, index) => ({ ...failed, name: `${index} ${"€".repeat(300)}` }));
+  for (const instruction of ["x".repeat(100_000), "x".repeat(MAX_ARGUMENT_BYTES), "short"]) {
+    await withTask(async ({ task, tasks, views, submitted, begin, pass }) => {
+      views.push(seeing(...many));
+      await begin({ max_attempts: 1 });
+      await pass(MINUTE);
+      const { request } = submitted[0]!;
+      assert(request.instruction.startsWith(task.record.instruction));
+      assert(new TextEncoder().encode(request.instruction).length <= MAX_ARGUMENT_BYTES);
+      const fences = [...request.instruction.matchAll(/^--- (?:begin|end) check results [0-9a-f]{16}$/gm)];
+      assertEquals(fences.length, instruction.length === MAX_ARGUMENT_BYTES ? 0 : 2);
+      assertEquals(tasks.list().filter(({ ci_attempt }) => ci_attempt === 1).length, 1);
+    }, pushedTask("a1".repeat(16), { instruction }));
+  }
+});
 
 // conformance: b2.ci.turn_off b2.ci.max_attempts
 Deno.test("a chain ends with its last attempt, and 0 attempts never begin one", async () => {
