@@ -39,3 +39,25 @@ Deno.test("every link between the documents leads somewhere", async () => {
   }
   assertEquals(broken, []);
 });
+
+Deno.test("the README leads to every page, and some page to every other file of docs/", async () => {
+  const readme = await Deno.readTextFile(join(ROOT, "README.md"));
+  const pages = documents().filter((path) => path.startsWith("docs/"));
+  assertEquals(pages.filter((path) => !readme.includes(`](${path})`)), []);
+  const text = (await Promise.all(pages.map((path) => Deno.readTextFile(join(ROOT, path))))).join("\n");
+  const others = [...Deno.readDirSync(join(ROOT, "docs"))].filter(({ isFile, name }) =>
+    isFile && !name.endsWith(".md")
+  );
+  assertEquals(others.filter(({ name }) => !text.includes(`](${name})`)).map(({ name }) => name), []);
+});
+
+Deno.test("every file of the project that a document names is there", async () => {
+  const missing: string[] = [];
+  for (const document of documents()) {
+    const markdown = await Deno.readTextFile(join(ROOT, document));
+    for (const [, path = ""] of markdown.matchAll(/`((?:broker|cli|daemon|docs|lib|std|tests)\/[\w./-]*)`/g)) {
+      await Deno.stat(join(ROOT, path)).catch(() => missing.push(`${document}: ${path}`));
+    }
+  }
+  assertEquals(missing, []);
+});
