@@ -153,7 +153,9 @@ export class Engine implements BrokerEngine {
         ...(origin.retry_of === undefined ? {} : { retry_of: origin.retry_of }),
       });
     } catch (error) {
-      if (hasCode(error, "at_capacity", "ceiling_reached")) this.#metrics.refused(error.code);
+      // An item of the queue is not refused: it waits, and is tried again.
+      const counts = origin.queue_id === undefined && hasCode(error, "at_capacity", "ceiling_reached");
+      if (counts) this.#metrics.refused(error.code);
       throw error;
     }
     let task: Task;

@@ -21,10 +21,16 @@ import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
 
 /** Items that may wait at the same time. */
 export const MAX_QUEUED = 10_000;
+/** Bytes of all items that have not ended: a list of them is one answer. */
+export const MAX_OPEN_BYTES = 64 << 20;
 /** Ended items that are kept to be looked at. */
 const MAX_ENDED = 1_000;
-/** How long a start that was refused for now is left alone, unless a task ends before. */
+/** Bytes of them. */
+export const MAX_ENDED_BYTES = 16 << 20;
+/** How long a start that was refused for now is left alone, unless a task ends before: at first, and it doubles. */
 const AGAIN_MS = 5_000;
+/** The longest it gets. */
+const MAX_AGAIN_MS = 60_000;
 /** Refusals that pass by themselves; what a broker that stops does not begin is the next one's. */
 const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
 /** Those that may be about one vendor: its ceiling, its credential. */
@@ -50,6 +56,8 @@ export class DurableQueue implements TaskQueue {
   readonly #dispatching: Promise<void>;
   readonly #writes = new Map<string, Promise<void>>();
   #last = 0;
+  /** Of items that are being written. */
+  #arriving_bytes = 0;
   #news = Promise.withResolvers<void>();
 
   /**
@@ -107,7 +115,7 @@ export class DurableQueue implements TaskQueue {
   /**
    * Adds an item; it is on the disk when this resolves.
    *
-   * @throws {TaskdError} `overloaded` at {@linkcode MAX_QUEUED}; `no_space`, `denied` or `unavailable`.
+   * @throws {TaskdError} `overloaded` at {@linkcode MAX_QUEUED} or {@linkcode MAX_OPEN_BYTES}; `no_space`, `denied` or `unavailable`.
    */
   async enqueue(request: SubmitRequest): Promise<QueueItemView> {
     const { clock, random = systemRandom } = this.#options;
@@ -115,6 +123,15 @@ export class DurableQueue implements TaskQueue {
       throw new TaskdError("overloaded", `Cannot queue the task: ${MAX_QUEUED} wait already`, {
         hint: "Cancel some, or wait until they have begun",
       });
+    }
+    let open_bytes = this.#arriving_bytes + sizeOf(request);
+    for (const item of this.#items.values()) if (!FINAL_STATES.has(item.state)) open_bytes += sizeOf(item.request);
+    if (open_bytes > MAX_OPEN_BYTES) {
+      throw new TaskdError(
+        "overloaded",
+        `Cannot queue the task: those that have not ended have ${MAX_OPEN_BYTES >> 20} MiB already`,
+        { hint: "Put the material into the repository and refer to it, or wait until some have ended" },
+      );
     }
     const now = new Date(clock.now()).toISOString();
     const id = newTaskId(random);
@@ -127,7 +144,12 @@ export class DurableQueue implements TaskQueue {
       queued_at: now,
       updated_at: now,
     };
-    await this.#write(item);
+    this.#arriving_bytes += sizeOf(request);
+    try {
+      await this.#write(item);
+    } finally {
+      this.#arriving_bytes -= sizeOf(request);
+    }
     this.#items.set(id, item);
     this.#wake();
     return view(item);
@@ -155,6 +177,7 @@ export class DurableQueue implements TaskQueue {
     // Not begun any more from here on, whether or not it can be written.
     this.#items.set(item.id, cancelled);
     await this.#write(cancelled);
+    this.#prune();
   }
 
   /** Ends dispatching; resolves once nothing of it runs any more. */
@@ -181,15 +204,20 @@ export class DurableQueue implements TaskQueue {
 
   async #dispatch(): Promise<void> {
     const { signal } = this.#stopping;
+    let again_ms = AGAIN_MS;
     while (!signal.aborted) {
       const news = this.#news.promise;
-      if (await this.#beginNext() || signal.aborted) continue;
+      if (await this.#beginNext() || signal.aborted) {
+        again_ms = AGAIN_MS;
+        continue;
+      }
       const patience = new AbortController();
       const wait = this.#waiting().length === 0
         ? news
-        : Promise.race([news, this.#options.clock.sleep(AGAIN_MS, patience.signal).catch(() => {})]);
+        : Promise.race([news, this.#options.clock.sleep(again_ms, patience.signal).catch(() => {})]);
       await wait;
       patience.abort();
+      again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
     }
   }
 
@@ -212,20 +240,21 @@ export class DurableQueue implements TaskQueue {
     try {
       const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
       this.#follow(record);
-      // Cancelled while its task was being made.
-      if (this.#items.get(item.id)?.state === "cancelled") {
+      // Cancelled while its task was being made, and perhaps forgotten since.
+      if ((this.#items.get(item.id)?.state ?? "cancelled") === "cancelled") {
         await this.#options.engine.kill(record.id, "its queue item was cancelled").catch(() => {});
       }
       return "begun";
     } catch (error) {
       if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR)) {
-        const known = this.#items.get(item.id)!;
+        const known = this.#items.get(item.id);
         // Not worth a write: the next start asks again.
-        if (known.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
+        if (known?.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
         return hasCode(error, ...PASSING) ? "full" : "refused";
       }
       const reason = error instanceof Error ? error.message : String(error);
-      this.#change(this.#items.get(item.id)!, { state: "dead_letter", reason });
+      const known = this.#items.get(item.id);
+      if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason });
       return "begun";
     }
   }
@@ -272,12 +301,19 @@ export class DurableQueue implements TaskQueue {
 
   #prune(): void {
     const ended = this.#sorted().filter(({ state }) => FINAL_STATES.has(state));
-    for (const { id } of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) {
-      if (this.#writes.has(id)) continue;
+    let [kept, kept_bytes] = [0, 0];
+    for (const { id, request } of ended.reverse()) {
+      kept_bytes += sizeOf(request);
+      if (++kept <= MAX_ENDED && kept_bytes <= MAX_ENDED_BYTES || this.#writes.has(id)) continue;
       this.#items.delete(id);
       removeIfPresent(`${this.#options.directory}/${id}.json`);
     }
   }
+}
+
+/** What a request takes in memory and in a list, nearly: instructions are most of it. */
+function sizeOf({ instruction, repo, egress_extra }: SubmitRequest): number {
+  return instruction.length + repo.length + (egress_extra?.length ?? 0) * 256 + 512;
 }
 
 function view({ request, number: _number, v: _v, ...item }: QueueItem): QueueItemView {

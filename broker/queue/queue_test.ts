@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { APPROVED, plantTrace, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -9,7 +9,7 @@ import type { TaskEvent } from "../task/rows.ts";
 import type { Outcome } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { TaskStore } from "../task/task_store.ts";
-import { DurableQueue } from "./queue.ts";
+import { DurableQueue, MAX_ENDED_BYTES, MAX_OPEN_BYTES } from "./queue.ts";
 import { standing } from "./item.ts";
 
 /** A queue before an engine with slots, on a real disk. */
@@ -25,6 +25,8 @@ class Bench implements AsyncDisposable {
   refusal: Error | undefined;
   /** The only agent whose submissions are refused with it. */
   refused_agent: string | undefined;
+  /** Submissions that were refused with it. */
+  refusals = 0;
   tasks!: TaskStore;
   queue!: DurableQueue;
 
@@ -37,7 +39,10 @@ class Bench implements AsyncDisposable {
       log: (_level, _event, message) => this.logged.push(message),
       engine: {
         submit: async (request, origin) => {
-          if (this.refusal !== undefined && (this.refused_agent ?? request.agent) === request.agent) throw this.refusal;
+          if (this.refusal !== undefined && (this.refused_agent ?? request.agent) === request.agent) {
+            this.refusals++;
+            throw this.refusal;
+          }
           if (this.running().length >= this.slots) throw new TaskdError("at_capacity", "2 tasks run");
           this.submitted.push({ request, origin });
           const { agent = "agent_a", ...rest } = request;
@@ -197,6 +202,44 @@ Deno.test("a refusal that passes leaves the item in the queue, any other one end
     return bench.states()[0] === "dead_letter";
   });
   assertEquals(bench.queue.list()[0]!.reason, "there is no such agent");
+});
+
+Deno.test("a ceiling that goes on refusing is asked ever more rarely, and at once when a task has ended", async () => {
+  await using bench = await new Bench().start();
+  const live = await bench.tasks.create({ repo: "example.com/o/r", instruction: "other", agent: "agent_a" });
+  bench.refusal = new TaskdError("ceiling_reached", "global_max_tasks is reached");
+  await bench.add("one");
+  await bench.until(() => bench.refusals === 1);
+  for (let hour_ms = 0; hour_ms < 3_600_000; hour_ms += 5_000) {
+    bench.clock.advance(5_000);
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+  assert(bench.refusals < 75, `${bench.refusals} times in an hour`);
+  assert(bench.refusals > 50, `${bench.refusals} times in an hour`);
+  const before = bench.refusals;
+  await bench.end(live);
+  await bench.until(() => bench.refusals > before);
+});
+
+Deno.test("a queue takes no more than its bytes, says so, and takes on once items are gone", async () => {
+  await using bench = await new Bench().start();
+  bench.slots = 0;
+  // Longer than what the HTTP interface lets through, to get there sooner.
+  const large = "x".repeat(1_000_000);
+  const ids: string[] = [];
+  const error = await assertRejects(async () => {
+    for (;;) ids.push((await bench.add(large)).id);
+  }, TaskdError);
+  assertEquals([error.code, ids.length], ["overloaded", Math.floor(MAX_OPEN_BYTES / 1_001_000)]);
+  assertEquals(error.message, "Cannot queue the task: those that have not ended have 64 MiB already");
+  await assertRejects(() => Promise.all([bench.add(large), bench.add(large)]), TaskdError);
+  await bench.queue.cancel(ids[0]!);
+  const [one, other] = await Promise.allSettled([bench.add(large), bench.add(large)]);
+  assertEquals([one.status, other.status], ["fulfilled", "rejected"]);
+  for (const id of ids.slice(1)) await bench.queue.cancel(id);
+  const left = bench.queue.list().filter(({ state }) => state === "cancelled");
+  assertEquals(left.length, Math.floor(MAX_ENDED_BYTES / 1_001_000), "those that ended have a bound of their own");
+  assertEquals(left.at(-1)!.id, ids.at(-1));
 });
 
 Deno.test("a refusal of one vendor's holds up no item of another's, and its own begin in their order afterwards", async () => {
