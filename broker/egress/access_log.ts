@@ -119,7 +119,12 @@ export class AccessLog {
   }
 
   #setAside(): void {
-    Deno.renameSync(this.#path, `${this.#path}.0`);
+    try {
+      Deno.renameSync(this.#path, `${this.#path}.0`);
+    } catch (error) {
+      // Moved away by somebody, or by the try before, which then could not open another: it must not fail for ever.
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
     const [file, bytes] = openLog(this.#path);
     this.#file.close();
     [this.#file, this.#bytes] = [file, bytes];

@@ -93,6 +93,22 @@ Deno.test("a log at its limit is set aside, one before it is kept, and no line i
   });
 });
 
+Deno.test("a log that somebody has moved away is begun anew at its limit, and goes on being written", async () => {
+  await inDirectory((directory) => {
+    const path = join(directory, ACCESS_LOG_NAME);
+    const log = AccessLog.open(directory, 2 * formatLogLine(DENIED, OUTCOME).length);
+    for (let i = 0; i < 2; i++) log.write(DENIED, OUTCOME);
+    Deno.renameSync(path, `${path}.mine`);
+    for (let i = 0; i < 3; i++) {
+      log.write(DENIED, OUTCOME);
+      assertEquals(log.healthy, true);
+    }
+    log.close();
+    assertEquals(Deno.readTextFileSync(path).split("\n").length - 1, 1);
+    assertEquals(Deno.readTextFileSync(`${path}.mine`).split("\n").length - 1, 2);
+  });
+});
+
 Deno.test("a log that cannot be opened says which", async () => {
   await inDirectory((directory) => {
     Deno.writeTextFileSync(directory, "in the way");
