@@ -232,7 +232,7 @@ function databaseParts({ db, base, tables, schema, other_changes, ...more }: Bri
   return [
     ...schema.map(({ type, name, change }) => ({ path: `${address} ${type} ${name}`, detail: `definition ${change}` })),
     ...tables.map((table) => ({ path: `${address} table ${table.table}`, detail: tableText(table) })),
-    ...(other_changes ? [{ path: address, detail: "bytes differ, but no row and no definition" }] : []),
+    ...(other_changes ? [{ path: address, detail: "bytes differ that are no row and no definition" }] : []),
     ...(unlisted > 0 ? [{ path: address, detail: `${unlisted} more tables and definitions` }] : []),
   ];
 }

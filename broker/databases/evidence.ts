@@ -58,7 +58,7 @@ const HEAD_SCHEMA = v.object({
   more_tables: count,
   schema: v.array(SCHEMA_SCHEMA),
   more_schema: count,
-  /** Bytes differ where neither a row nor a definition does: a setting in the header, or an index's own pages. */
+  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
   other_changes: v.boolean(),
 });
 /** What a task did to a database. */

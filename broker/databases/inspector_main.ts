@@ -35,6 +35,9 @@ const COMPARE_BYTES = 1 << 20;
 /** The bytes of the header that change without the content: journal mode, change counter, version numbers. */
 const VOLATILE: readonly (readonly [start: number, end: number])[] = [[18, 20], [24, 28], [92, 100]];
 
+/** The bytes of the header that are settings: cache size, encoding, user_version, vacuum mode, application_id. */
+const SETTINGS: readonly (readonly [start: number, end: number])[] = [[48, 52], [56, 72]];
+
 class Refusal extends Error {}
 
 async function inspect(): Promise<Report> {
@@ -58,7 +61,7 @@ async function inspect(): Promise<Report> {
     more_tables: Math.max(0, tables.length - MAX_LISTED),
     schema: schema.slice(0, MAX_LISTED),
     more_schema: Math.max(0, schema.length - MAX_LISTED),
-    other_changes: tables.length + schema.length === 0,
+    other_changes: tables.length + schema.length === 0 || !sameSettings(),
   };
 }
 
@@ -113,6 +116,14 @@ function sameContent(): boolean {
     if (first) { for (const [start, end] of VOLATILE) for (const page of [left, right]) page.fill(0, start, end); }
     for (let index = 0; index < length; index++) if (left[index] !== right[index]) return false;
   }
+}
+
+/** Whether no setting of the file was changed: beside a changed row, nothing else would tell of it. */
+function sameSettings(): boolean {
+  const [before, after] = [firstBytes(BASE), firstBytes(RESULT)];
+  return SETTINGS.every(([start, end]) =>
+    before.subarray(start, end).every((byte, index) => byte === after[start + index])
+  );
 }
 
 function fill(file: Deno.FsFile, bytes: Uint8Array): number {

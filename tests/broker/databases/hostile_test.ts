@@ -241,6 +241,18 @@ Deno.test("bytes that differ where no row does are reported as such", async () =
   assertEquals([report.changed, report.tables, report.schema, report.other_changes], [true, [], [], true]);
 });
 
+Deno.test("a changed row does not hide that the version or the kind of the file was changed too", async () => {
+  for (const pragma of ["user_version", "application_id"]) {
+    await using left = new Left();
+    left.change(`PRAGMA ${pragma} = 7; INSERT INTO items VALUES (9, 'nine', 1)`);
+    const { report } = await left.inspect();
+    assertEquals([report.tables.length, report.other_changes], [1, true], pragma);
+  }
+  await using left = new Left();
+  left.change("INSERT INTO items VALUES (9, 'nine', 1)");
+  assertEquals((await left.inspect()).report.other_changes, false);
+});
+
 Deno.test("switching the journal mode there and back is no change", async () => {
   await using left = new Left();
   left.change("PRAGMA journal_mode=WAL; SELECT * FROM items");
