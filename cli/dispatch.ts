@@ -90,10 +90,11 @@ function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<num
       deno: { permissions: toDenoPermissions(needs) },
     });
     const send = (message: ToWorker) => worker.postMessage(message);
-    // The first Ctrl-C or SIGTERM asks the command to stop and clean up; the second ends the process.
+    // The first Ctrl-C or SIGTERM asks the command to stop and clean up; a Ctrl-C after that ends the process. A further
+    // SIGTERM does not: two that replace a broker may each send one, and what it keeps has to be put away all the same.
     let asked: number | undefined;
     const stopListening = onSignals((code) => {
-      if (asked !== undefined) return resolve(code);
+      if (asked !== undefined) return code === EXIT_INTERRUPTED ? resolve(code) : undefined;
       asked = code;
       send({ type: "interrupt" });
     });

@@ -38,6 +38,16 @@ Deno.test("Ctrl-C and SIGTERM end a broker in the foreground in good order", asy
   }
 });
 
+Deno.test("a SIGTERM after the first does not cut the broker's good order short", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  await using broker = await startBroker(place);
+  for (let i = 0; i < 5; i++) broker.child.kill("SIGTERM");
+  const { code, errors } = await broker.ended();
+  assertEquals(code, 0);
+  assertStringIncludes(errors, "broker_stopped");
+});
+
 // conformance: b1.restart_applies b4.explain.resolves
 Deno.test("a second start takes the first one's place, and changed settings take effect", async () => {
   await using place = await makeBrokerPlace();
