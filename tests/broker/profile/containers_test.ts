@@ -13,12 +13,20 @@ function promise(name: string, body: (world: ContainerWorld) => Promise<void>): 
 const NPM_CI = ["node", ".npm/bin/npm-cli.js", "ci", `--registry=http://${REGISTRY_HOST}/`, "--no-audit", "--no-fund"];
 const NPM_READY = ["node", "-e", "if (require('tiny-package') !== 42) process.exit(1)"];
 
-/** A wheel of pip, which Python can run from, that some Python of this machine came with. */
-async function pipWheel(): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const find =
-    "import ensurepip, glob, os; print(glob.glob(os.path.dirname(ensurepip.__file__) + '/_bundled/pip-*')[0])";
+/** A wheel of pip, which Python can run from: Debian keeps it in a package of its own, others beside ensurepip. */
+async function pipWheel(): Promise<Uint8Array<ArrayBuffer>> {
+  const find = `
+import glob, os
+places = ["/usr/share/python-wheels"]
+try:
+    import ensurepip
+    places.append(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"))
+except ImportError:
+    pass
+print(next(wheel for place in places for wheel in glob.glob(place + "/pip-*.whl")))`;
   const { success, stdout } = await new Deno.Command("python3", { args: ["-c", find] }).output();
-  return success ? await Deno.readFile(new TextDecoder().decode(stdout).trim()) : undefined;
+  if (!success) throw new Error("No Python here has pip's wheel: install python3-pip-whl");
+  return await Deno.readFile(new TextDecoder().decode(stdout).trim());
 }
 
 // conformance: b2.cache.deps
@@ -37,7 +45,6 @@ promise("npm fills the cache in one task, and the next one installs without aski
 
 promise("pip fills the cache in one task, and the next one does not download again", async (world) => {
   const wheel = await pipWheel();
-  if (wheel === undefined) throw new Error("No Python here has pip's wheel: install python3-venv");
   const install = sh(
     `python3 pip.whl/pip install --target lib --index-url http://${REGISTRY_HOST}/simple --trusted-host ${REGISTRY_HOST} --require-hashes -r requirements.txt`,
   );
