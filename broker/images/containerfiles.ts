@@ -19,9 +19,9 @@ COPY entrypoint ${ENTRYPOINT}
 RUN chmod 0755 ${ENTRYPOINT} \\
  && (userdel --remove node || true) \\
  && useradd --uid ${AGENT_ID} --create-home agent \\
- && mkdir -p /work /deps \\
+ && mkdir -p /workspace /deps \\
  && find / -xdev -perm /6000 \\( -type f -o -type d \\) -exec chmod ug-s {} +
-WORKDIR /work
+WORKDIR /workspace
 ENTRYPOINT ["${ENTRYPOINT}"]
 `;
 }

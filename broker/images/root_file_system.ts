@@ -28,7 +28,7 @@ done
 say "the entrypoint and the user"
 install -D -m 0755 "$ENTRYPOINT_FILE" "$ROOT$ENTRYPOINT"
 chroot "$ROOT" useradd --uid "$AGENT_ID" --create-home agent
-mkdir -p "$ROOT/work" "$ROOT/deps"
+mkdir -p "$ROOT/workspace" "$ROOT/deps"
 printf '127.0.0.1 localhost\n::1 localhost\n' >"$ROOT/etc/hosts"
 : >"$ROOT/etc/resolv.conf"
 rm -rf "$ROOT"/var/cache/apt/* "$ROOT"/var/lib/apt/lists/* "$ROOT"/usr/share/doc "$ROOT"/usr/share/man

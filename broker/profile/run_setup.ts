@@ -26,7 +26,7 @@ import { SetupLog } from "./setup_log.ts";
 export interface SetupOptions {
   task_id: string;
   profile: Profile;
-  /** Absolute path of the work tree, which the commands see as `/work` and change. */
+  /** Absolute path of the work tree, which the commands see as `/workspace` and change. */
   work_dir: string;
   runtime: SandboxRuntime;
   image: string;

@@ -48,8 +48,9 @@ async function attempts(
 ): Promise<Map<string, string>> {
   const work_dir = await context.folder();
   await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
-  const { code, out, err } = await (await it.start({ work_dir, command: ["python3", "/work/attempts.py"], ...run }))
-    .wait();
+  const { code, out, err } =
+    await (await it.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run }))
+      .wait();
   if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
   return new Map(
     out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line)).map((
@@ -181,7 +182,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       only("names", ["127.0.0.1", "::1", "localhost", "nameserver"]);
       trial.expect("host name", got.get("host name") ?? "-", "sandbox");
       only("folders of the host", [
-        "/work",
+        "/workspace",
         "/home/agent",
         "/run/.containerenv",
         "/etc/hostname",

@@ -18,7 +18,7 @@ export type ContainerKind = "podman" | "docker" | "container";
 /** Where the images have the program that fences a sandbox in and then gives up its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
 /** Where the work tree is. */
-export const WORK_TARGET = "/work";
+export const WORK_TARGET = "/workspace";
 /** Ports that sandboxes reach; the contract's. */
 export const GATEWAY_PORT = 8088;
 export const PROXY_PORT = 3128;

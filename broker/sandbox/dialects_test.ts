@@ -64,7 +64,7 @@ Deno.test("podman and docker take every privilege away but what the entrypoint g
         "--network=taskd-egress",
         "--env-file=/dev/stdin",
         "--ulimit=nofile=1024:1024",
-        "--mount=type=bind,source=/stage/w,target=/work",
+        "--mount=type=bind,source=/stage/w,target=/workspace",
         "--mount=type=bind,source=/cache/x,target=/deps,readonly",
       ]
     ) assert(args.includes(arg), `${kind} ${arg}`);

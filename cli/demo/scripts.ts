@@ -78,7 +78,7 @@ function shell(command: string, description: string) {
 }
 
 function edit(path: string, oldString: string, newString: string) {
-  return { tool: "edit", args: { filePath: `/work/${path}`, oldString, newString } };
+  return { tool: "edit", args: { filePath: `/workspace/${path}`, oldString, newString } };
 }
 
 function finishing(summary: string): ScriptedTurn {

@@ -143,20 +143,20 @@ for path in ("/x", "/etc/passwd", "/usr/bin/x", "/usr/local/libexec/taskd-entryp
              "/sys/fs/cgroup/memory.max", "/sys/kernel/uevent_helper", "/proc/1/oom_score_adj_x"):
     attempt("no: write " + path, lambda path=path: open(path, "w").write("x"))
 attempt("no: mount", lambda: call("mount", b"none", b"/tmp", b"tmpfs", 0, None))
-attempt("no: unmount", lambda: call("umount2", b"/work", 2))
+attempt("no: unmount", lambda: call("umount2", b"/workspace", 2))
 attempt("no: remount the root writable", lambda: call("mount", None, b"/", None, 32, None))
 attempt("no: make a device", lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(254, 0)))
 attempt("no: chroot", lambda: os.chroot("/tmp"))
 attempt("no: become root", lambda: os.setuid(0))
 attempt("no: a mount namespace", lambda: run("unshare", "--mount", "true"))
-attempt("no: give a file to root", lambda: os.chown("/work/attempts.py", 0, 0))
+attempt("no: give a file to root", lambda: os.chown("/workspace/attempts.py", 0, 0))
 attempt("no: set the clock", lambda: __import__("time").clock_settime(0, 0))
 attempt("no: the host's name", lambda: socket.sethostname("x"))
 attempt("no: lower its niceness", lambda: os.nice(-5))
 attempt("no: raise a limit", lambda: __import__("resource").setrlimit(7, (10**6, 10**6)))
 attempt("no: the kernel's log", lambda: open("/dev/kmsg").read(1))
 attempt("no: the memory of the host", lambda: open("/proc/kcore", "rb").read(1)[0])
-attempt("no: a kernel module", lambda: run("/bin/sh", "-c", "command -v insmod && insmod /work/attempts.py"))
+attempt("no: a kernel module", lambda: run("/bin/sh", "-c", "command -v insmod && insmod /workspace/attempts.py"))
 attempt("no: bpf", lambda: call("syscall", 321, 0, 0, 0))
 [thread.join() for thread in running]
 def suid():
@@ -172,7 +172,7 @@ attempt("folders of the host", lambda: " ".join(sorted(line.split()[1] for line 
 attempt("environment", lambda: " ".join(sorted(os.environ)))
 attempt("names", lambda: open("/etc/hosts").read() + open("/etc/resolv.conf").read())
 attempt("host name", socket.gethostname)
-attempt("writes its work tree", lambda: open("/work/made", "w").write("x"))
+attempt("writes its work tree", lambda: open("/workspace/made", "w").write("x"))
 attempt("writes its home", lambda: open("/home/agent/made", "w").write("x"))
 attempt("writes /tmp", lambda: open("/tmp/made", "w").write("x"))
 `;

@@ -19,7 +19,7 @@ const NET = 97;
 const IMAGE = "localhost/taskd-bench-agent:latest";
 /** Nanoseconds since 1970: the clock of a container is the host's. */
 const SAY_WHEN = ["date", "+%s%N"];
-const AGENT = `#!/bin/sh\n${SAY_WHEN.join(" ")} > /work/began\n`;
+const AGENT = `#!/bin/sh\n${SAY_WHEN.join(" ")} > /workspace/began\n`;
 
 /** The case. */
 export const sandbox: BenchCase = {

@@ -11,7 +11,7 @@ const COMMAND = `node --experimental-sqlite -e '
   const db = new DatabaseSync(process.env.TASKD_DATABASE_SHOP);
   db.exec("PRAGMA journal_mode=WAL");
   db.exec(${JSON.stringify(RAISE.replaceAll("'mate'", "char(109, 97, 116, 101)"))});
-  process.kill(process.pid, "SIGKILL");'; ls /databases > /work/seen.txt; id -u >> /work/seen.txt`;
+  process.kill(process.pid, "SIGKILL");'; ls /databases > /workspace/seen.txt; id -u >> /workspace/seen.txt`;
 
 function streamed(block: Record<string, unknown>, delta: Record<string, unknown>, stop_reason: string): Response {
   const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-sonnet-4-5", content: [] };

@@ -32,7 +32,7 @@ async function answer(request: Request): Promise<Response> {
   if (wrote || !tools.some(({ name }) => name === "Write")) {
     return streamed({ type: "text", text: "" }, { type: "text_delta", text: "done" }, "end_turn");
   }
-  const input = JSON.stringify({ file_path: "/work/hello.txt", content: "hello\n" });
+  const input = JSON.stringify({ file_path: "/workspace/hello.txt", content: "hello\n" });
   return streamed(
     { type: "tool_use", id: "toolu_1", name: "Write", input: {} },
     { type: "input_json_delta", partial_json: input },

@@ -1,5 +1,5 @@
 /**
- * A runtime that keeps nobody in: commands run as processes of the host, in the work folder, with `/work` and the
+ * A runtime that keeps nobody in: commands run as processes of the host, in the work folder, with `/workspace` and the
  * targets of mounts spelled as what they stand for. For what the setup phase makes of sandboxes, not for what holds them.
  *
  * @module
@@ -38,7 +38,7 @@ export class HostRuntime implements SandboxRuntime {
     if (workload.kind !== "command") throw new Error("Only commands run here");
     this.started.push({ spec, workload });
     this.most_running = Math.max(this.most_running, ++this.running);
-    const places = [["/work", spec.work_dir], ...workload.mounts.map(({ target, source }) => [target, source])];
+    const places = [["/workspace", spec.work_dir], ...workload.mounts.map(({ target, source }) => [target, source])];
     const spelled = (text: string) => places.reduce((all, [from, to]) => all.replaceAll(from!, to!), text);
     const [program, ...args] = workload.command.map(spelled);
     const env = Object.fromEntries(Object.entries(workload.env).map(([name, value]) => [name, spelled(value)]));

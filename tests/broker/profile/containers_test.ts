@@ -121,9 +121,9 @@ promise("attack: a child that outlives its command in the background is gone bef
   const { result, log } = await world.setUp({}, {
     setup: [
       sh(
-        "setsid sh -c 'while :; do date +%N > /work/beat; sleep 0.05; done' >/dev/null 2>&1 & sleep 0.3; cat /work/beat",
+        "setsid sh -c 'while :; do date +%N > /workspace/beat; sleep 0.05; done' >/dev/null 2>&1 & sleep 0.3; cat /workspace/beat",
       ),
-      sh("cat /work/beat > /work/then; sleep 0.5; cmp /work/beat /work/then"),
+      sh("cat /workspace/beat > /workspace/then; sleep 0.5; cmp /workspace/beat /workspace/then"),
     ],
   });
   assertEquals(result.passed, true, log);
@@ -133,8 +133,8 @@ promise("attack: a child that outlives its command in the background is gone bef
 promise("each command begins with nothing of the one before but the work tree and the cache", async (world) => {
   const { result, log } = await world.setUp(world.registry.npmProject, {
     setup: [
-      sh("echo x > /tmp/file; echo x > $HOME/.npmrc; echo x > /work/file; echo x > /deps/file; ! touch /etc/file"),
-      sh("! test -e /tmp/file && ! test -e $HOME/.npmrc && test -e /work/file && test -e /deps/file"),
+      sh("echo x > /tmp/file; echo x > $HOME/.npmrc; echo x > /workspace/file; echo x > /deps/file; ! touch /etc/file"),
+      sh("! test -e /tmp/file && ! test -e $HOME/.npmrc && test -e /workspace/file && test -e /deps/file"),
     ],
   });
   assertEquals(result.passed, true, log);

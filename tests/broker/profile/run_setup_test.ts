@@ -8,8 +8,8 @@ import { makeWorld, PROXY_URL, sh, TASK_ID } from "./_setup.ts";
 Deno.test("a profile's commands run one after another, setup before readiness, each in a sandbox of its own", async () => {
   await using world = await makeWorld();
   const { evidence, passed, reason } = await world.run({
-    setup: [sh("echo one >> /work/order"), sh("echo two >> /work/order")],
-    readiness: [sh("echo three >> /work/order")],
+    setup: [sh("echo one >> /workspace/order"), sh("echo two >> /workspace/order")],
+    readiness: [sh("echo three >> /workspace/order")],
   });
   assertEquals([passed, reason], [true, undefined]);
   assertEquals(await Deno.readTextFile(`${world.work_dir}/order`), "one\ntwo\nthree\n");
@@ -27,8 +27,8 @@ Deno.test("a profile's commands run one after another, setup before readiness, e
 Deno.test("the first command that fails ends the phase, and what would have followed was not run", async () => {
   await using world = await makeWorld();
   const { evidence, passed, reason } = await world.run({
-    setup: [sh("true"), sh("exit 7"), sh("touch /work/third")],
-    readiness: [sh("touch /work/fourth")],
+    setup: [sh("true"), sh("exit 7"), sh("touch /workspace/third")],
+    readiness: [sh("touch /workspace/fourth")],
   });
   assertEquals(passed, false);
   assertMatch(reason!, /^setup command sh -c "exit 7" failed with exit code 7 after /);
@@ -67,7 +67,7 @@ Deno.test("a timeout of 0 is ten minutes for each command", async () => {
 
 Deno.test("a command gets the proxy and nothing of the gateway or the host", async () => {
   await using world = await makeWorld();
-  await world.run({ setup: [sh("env > /work/env")] });
+  await world.run({ setup: [sh("env > /workspace/env")] });
   const env = await Deno.readTextFile(`${world.work_dir}/env`);
   for (const name of ["http_proxy", "HTTPS_PROXY", "npm_config_https_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"]) {
     assertStringIncludes(env, `${name}=${PROXY_URL}\n`);
@@ -139,7 +139,7 @@ Deno.test("attack: many talkative commands together stay below the log's bound, 
 Deno.test("attack: a child that goes into the background holds nothing up and is gone before the next command", async () => {
   await using world = await makeWorld();
   const { passed } = await world.run({
-    setup: [sh("(while :; do echo still here; sleep 0.01; done) & echo $! > /work/pid"), sh("echo next")],
+    setup: [sh("(while :; do echo still here; sleep 0.01; done) & echo $! > /workspace/pid"), sh("echo next")],
   });
   assertEquals(passed, true);
   const pid = (await Deno.readTextFile(`${world.work_dir}/pid`)).trim();
@@ -154,7 +154,9 @@ Deno.test("attack: links that a command leaves in the work tree lead the host no
   await Deno.writeTextFile(outside, "untouched");
   const { passed } = await world.run({
     setup: [
-      sh(`ln -s ${world.root}/audit /work/audit; ln -s ${outside} /work/${TASK_ID}.setup.log; ln -sfn / /work/deps`),
+      sh(
+        `ln -s ${world.root}/audit /workspace/audit; ln -s ${outside} /workspace/${TASK_ID}.setup.log; ln -sfn / /workspace/deps`,
+      ),
       sh("echo second"),
     ],
   });
@@ -189,7 +191,7 @@ Deno.test("the log is 0600 and has commands, output and verdicts in order", asyn
 Deno.test("an abort ends the running command at once and nothing further starts", async () => {
   await using world = await makeWorld();
   const controller = new AbortController();
-  const run = world.run({ setup: [sh("echo begun; sleep 600"), sh("touch /work/second")] }, {
+  const run = world.run({ setup: [sh("echo begun; sleep 600"), sh("touch /workspace/second")] }, {
     signal: controller.signal,
     onLine: (line) => line === "| begun" && controller.abort(new TaskdError("interrupted", "killed")),
   });

@@ -18,7 +18,7 @@ const ANSWERS: Readonly<Record<string, string>> = {
   "environment": "HOME VENDORA_API_KEY",
   "names": "nameserver 192.0.2.1",
   "host name": "host",
-  "folders of the host": "/etc /work",
+  "folders of the host": "/etc /workspace",
   "writes its work tree": "1",
   "writes its home": "1",
   "writes /tmp": "1",

@@ -88,7 +88,7 @@ export async function attempts(
   changes: Parameters<typeof startIn>[2] = {},
 ): Promise<Map<string, string>> {
   const files = { ...changes.files, "attempts.py": `${ATTEMPTS_PRELUDE}${script}` };
-  const { end, out, err } = await runIn(test, ["python3", "/work/attempts.py"], { ...changes, files });
+  const { end, out, err } = await runIn(test, ["python3", "/workspace/attempts.py"], { ...changes, files });
   if (end.code !== 0) throw new Error(`the attempts ended with ${end.code}: ${err.join("\n")}`);
   return new Map(out.map((line) => JSON.parse(line)).map(({ name, got }) => [name, got]));
 }

@@ -1,5 +1,5 @@
 /**
- * What a vendor's API would answer to each agent: first that it write `/work/hello.txt`, then that all is done. The
+ * What a vendor's API would answer to each agent: first that it write `/workspace/hello.txt`, then that all is done. The
  * shapes are those of recorded answers.
  *
  * @module
@@ -35,7 +35,7 @@ function stream(events: [name: string, data: Json | string][]): Answer {
 
 const typed = (type: string, rest: Json): [string, Json] => [type, { type, ...rest }];
 const text = (agent: string) => `hello from ${agent}\n`;
-const PATH = "/work/hello.txt";
+const PATH = "/workspace/hello.txt";
 
 function anthropic({ tools, conversation }: Asked): Answer {
   const done = tools.length === 0 || conversation.includes("tool_result");

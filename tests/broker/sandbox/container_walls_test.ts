@@ -34,7 +34,7 @@ podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see
   for (const name of ["writes its work tree", "writes its home", "writes /tmp"]) assertEquals(got.get(name), "1");
   const folders = new Set(got.get("folders of the host")!.split(" "));
   assert(
-    folders.isSubsetOf(new Set(["/work", "/home/agent", "/run/.containerenv", "/etc/hostname"])),
+    folders.isSubsetOf(new Set(["/workspace", "/home/agent", "/run/.containerenv", "/etc/hostname"])),
     [...folders].join(),
   );
   // Whoever it is in there, outside it is nobody's user.
