@@ -13,6 +13,7 @@
  * @module
  */
 
+import { hasCode } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, fsyncDirectory, isStillAt, writeFileAtomic } from "../../lib/fs.ts";
 
 /** An entry, complete and never changed. */
@@ -180,16 +181,31 @@ export class CacheFolder {
     const staging = [...Deno.readDirSync(`${this.root}/staging`)].map(({ name }) => `${this.root}/staging/${name}`);
     const broken = this.#keys().filter((key) => !KEY.test(key) || this.readEntry(key) === undefined);
     return [...staging, ...broken.map((key) => this.entryPath(key))].filter((path) => {
-      // Not a folder of the cache's.
-      if (!Deno.lstatSync(path).isDirectory) return true;
-      using hold = this.claim(path);
-      return hold !== undefined;
+      try {
+        // Not a folder of the cache's.
+        if (!Deno.lstatSync(path).isDirectory) return true;
+        using hold = this.claim(path);
+        return hold !== undefined && isThere(path);
+      } catch (error) {
+        // Whoever filled it has just dropped it, for which nobody needs the lock.
+        if (fileErrorCode(error) === "not_found" || hasCode(error, "not_found")) return false;
+        throw error;
+      }
     });
   }
 
   /** What was discarded and is still there. */
   trash(): string[] {
     return [...Deno.readDirSync(`${this.root}/trash`)].map(({ name }) => `${this.root}/trash/${name}`);
+  }
+}
+
+function isThere(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
   }
 }
 
