@@ -7,17 +7,35 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 
+/** The uptime is told in whole seconds: below two of them nothing says that the machine slept. */
+const COARSE_MS = 2_000;
+
 /**
- * Milliseconds since the machine started, to the second, where the system's clock is used and `--allow-sys=osUptime` lets
- * them be asked; otherwise the clock's monotonic time.
+ * Milliseconds of the clock's monotonic time and, where the system's clock is used and `--allow-sys=osUptime` lets it be
+ * asked, of the time that the machine slept, which is rather told too short than too long: ages never run ahead.
+ *
+ * @param uptime Seconds since the machine started, sleep included.
  */
-export function steadyTime(clock: Clock): () => number {
-  if (clock !== systemClock) return () => clock.monotonic();
+export function steadyTime(clock: Clock, uptime: () => number = () => Deno.osUptime()): () => number {
+  const awake = () => clock.monotonic();
+  if (clock !== systemClock) return awake;
+  return withSleep(awake, uptime);
+}
+
+/** As {@linkcode steadyTime} of a clock that does not count sleep. */
+export function withSleep(awake: () => number, uptime: () => number): () => number {
+  const ahead = () => uptime() * 1_000 - awake();
+  let at_start: number;
   try {
-    Deno.osUptime();
+    at_start = ahead();
   } catch (error) {
-    if (error instanceof Deno.errors.NotCapable) return () => clock.monotonic();
+    if (error instanceof Deno.errors.NotCapable) return awake;
     throw error;
   }
-  return () => Deno.osUptime() * 1_000;
+  let slept_ms = 0;
+  return () => {
+    const gap_ms = ahead() - at_start;
+    if (gap_ms - slept_ms >= COARSE_MS) slept_ms = gap_ms - COARSE_MS / 2;
+    return awake() + slept_ms;
+  };
 }

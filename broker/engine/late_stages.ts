@@ -209,7 +209,13 @@ export class LateStages {
         hint: stage === "pushing" ? "The change may have arrived already" : "There is nothing left to end",
       });
     }
-    await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+    try {
+      await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+    } catch (error) {
+      // Somebody decided in the same moment, and was first.
+      if (!hasCode(error, "conflict")) throw error;
+      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it left the gate just now`, { cause: error });
+    }
     await this.settle(task);
   }
 }
