@@ -8,21 +8,21 @@ async function commit(fill: (root: string) => Promise<void> | void) {
   const run = async (...args: string[]) => {
     const { success, stdout, stderr } = await new Deno.Command("git", {
       args: ["-c", "user.name=t", "-c", "user.email=t@example.com", ...args],
-      cwd: `${root}/work`,
+      cwd: `${root}/tree`,
     }).output();
     if (!success) throw new Error(new TextDecoder().decode(stderr));
     return new TextDecoder().decode(stdout).trim();
   };
-  await Deno.mkdir(`${root}/work`);
+  await Deno.mkdir(`${root}/tree`);
   await Deno.mkdir(`${root}/home`);
   await run("init", "-q");
-  await fill(`${root}/work`);
+  await fill(`${root}/tree`);
   await run("add", "-A");
   await run("commit", "-q", "--allow-empty", "-m", "x");
   return {
     root,
     git: new Git({ home: `${root}/home` }),
-    at: { git_dir: `${root}/work/.git`, commit: await run("rev-parse", "HEAD") },
+    at: { git_dir: `${root}/tree/.git`, commit: await run("rev-parse", "HEAD") },
     [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }),
   };
 }
@@ -67,8 +67,8 @@ Deno.test("attack: a link named like a lockfile is none, since its target is not
 Deno.test("attack: what a setup command writes over a lockfile in the work tree does not count", async () => {
   await using repo = await commit((work) => Deno.writeTextFile(`${work}/package-lock.json`, "{}"));
   const before = await findLockfiles(repo.git, repo.at);
-  await Deno.writeTextFile(`${repo.root}/work/package-lock.json`, "other");
-  await Deno.writeTextFile(`${repo.root}/work/yarn.lock`, "new");
+  await Deno.writeTextFile(`${repo.root}/tree/package-lock.json`, "other");
+  await Deno.writeTextFile(`${repo.root}/tree/yarn.lock`, "new");
   assertEquals(await findLockfiles(repo.git, repo.at), before);
   assertNotEquals(before, []);
 });

@@ -27,7 +27,7 @@ export const MAX_OPEN_BYTES = 64 << 20;
 const MAX_ENDED = 1_000;
 /** Bytes of them. */
 export const MAX_ENDED_BYTES = 16 << 20;
-/** How long a start that was refused for now is left alone, unless a task ends before: at first, and it doubles. */
+/** How long a refused start is left alone at first, unless a task ends before; it doubles with each refusal. */
 const AGAIN_MS = 5_000;
 /** The longest it gets. */
 const MAX_AGAIN_MS = 60_000;

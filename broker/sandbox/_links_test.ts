@@ -3,22 +3,22 @@ import { parkLinks, restoreLinks } from "./_links.ts";
 
 async function tree() {
   const root = await Deno.makeTempDir({ prefix: "taskd-links-" });
-  await Deno.mkdir(`${root}/work/sub`, { recursive: true });
-  await Deno.writeTextFile(`${root}/work/file`, "x");
+  await Deno.mkdir(`${root}/tree/sub`, { recursive: true });
+  await Deno.writeTextFile(`${root}/tree/file`, "x");
   for (
     const [target, path] of [["file", "link"], ["-n", "sub/-s"], ["/nowhere\n", "sub/line\nbreak"], ["sub", "dir"]]
   ) {
-    await Deno.symlink(target!, `${root}/work/${path}`);
+    await Deno.symlink(target!, `${root}/tree/${path}`);
   }
   const links = () =>
     ["link", "sub/-s", "sub/line\nbreak", "dir"].map((path) => {
       try {
-        return Deno.readLinkSync(`${root}/work/${path}`);
+        return Deno.readLinkSync(`${root}/tree/${path}`);
       } catch {
         return undefined;
       }
     });
-  return { work: `${root}/work`, links, [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }) };
+  return { work: `${root}/tree`, links, [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }) };
 }
 
 Deno.test("links are put aside and put back, whatever their names and targets are", async () => {

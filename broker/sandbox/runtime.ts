@@ -120,7 +120,7 @@ export interface SandboxRuntime {
    * called again. Throws `sandbox_failed` when an image is missing or the network cannot be had.
    */
   prepare(): Promise<{ listen: ListenPlace }>;
-  /** The digest of what an image's name stands for now; undefined when that is not known. Absent where there are no images. */
+  /** The digest of the image that a name leads to at present; undefined when that is not known. Absent where there are no images. */
   imageDigest?(image: string): Promise<string | undefined>;
   /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */
   version(): Promise<string>;
