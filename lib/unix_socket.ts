@@ -7,8 +7,20 @@
 
 import { type ErrorCode, TaskdError } from "./errors.ts";
 
-/** What fits into sun_path beside its final NUL, in bytes. */
-export const MAX_SOCKET_PATH_BYTES = 107;
+/** The name of a socket in its cradle. */
+const IN_CRADLE = "/s";
+/** What fits into sun_path beside its final NUL, in bytes: unix(7) on Linux and on macOS. */
+const SUN_PATH_BYTES = Deno.build.os === "darwin" ? 103 : 107;
+/** How long the path of a socket may be, in bytes: {@linkcode cradleOf} and a name in it have to fit as well. */
+export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - "~".length - IN_CRADLE.length;
+
+/**
+ * The directory beside a socket in which it is made. It is there for an instant, and only its owner can enter it; the
+ * permissions of a program that listens on `path` have to name both.
+ */
+export function cradleOf(path: string): string {
+  return `${path}~`;
+}
 
 /** How the errors speak of who listens. */
 export interface SocketOwner {
@@ -82,14 +94,7 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
 }
 
 function listen(path: string): BoundSocket {
-  // A socket is born 0777 less the umask: narrowing it afterwards would leave a moment in which anyone may connect.
-  const umask = Deno.umask(0o177);
-  let listener: Deno.UnixListener;
-  try {
-    listener = Deno.listen({ transport: "unix", path });
-  } finally {
-    Deno.umask(umask);
-  }
+  const listener = bornInCradle(path);
   const mine = Deno.lstatSync(path).ino;
   let closed = false;
   return {
@@ -108,6 +113,55 @@ function listen(path: string): BoundSocket {
       return true;
     },
   };
+}
+
+/**
+ * A socket is born with a mode that the umask leaves of 0777. Narrowing it at its place would leave a moment in which
+ * anyone may connect, and the umask belongs to all threads of the process, whose files it would make unusable. So it is
+ * born where only its owner can go, narrowed there, and linked to its place, which fails if something is there by now.
+ */
+function bornInCradle(path: string): Deno.UnixListener {
+  const cradle = cradleOf(path);
+  const born = `${cradle}${IN_CRADLE}`;
+  makeCradle(cradle);
+  let listener: Deno.UnixListener | undefined;
+  try {
+    listener = Deno.listen({ transport: "unix", path: born });
+    Deno.chmodSync(born, 0o600);
+    Deno.linkSync(born, path);
+    return listener;
+  } catch (error) {
+    listener?.close();
+    // Nothing was there a moment ago, and the directory was: so this is another that starts at the same time.
+    if (error instanceof Deno.errors.AlreadyExists || error instanceof Deno.errors.NotFound) {
+      throw new Deno.errors.AddrInUse(`${path} is being bound`, { cause: error });
+    }
+    throw error;
+  } finally {
+    removeCradle(cradle);
+  }
+}
+
+/** Makes the directory anew: one that is there was left by a process that was killed in it. */
+function makeCradle(cradle: string): void {
+  try {
+    Deno.mkdirSync(cradle, { mode: 0o700 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists) || !Deno.lstatSync(cradle).isDirectory) throw error;
+    removeCradle(cradle);
+    Deno.mkdirSync(cradle, { mode: 0o700 });
+  }
+}
+
+/** Removes the directory with the one thing that is ever made in it; with anything else in it, it stays, and that is an error. */
+function removeCradle(cradle: string): void {
+  for (const path of [`${cradle}${IN_CRADLE}`, cradle]) {
+    try {
+      Deno.removeSync(path);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
 }
 
 async function infoOf(path: string): Promise<Deno.FileInfo | undefined> {
@@ -131,6 +185,12 @@ function explained(path: string, error: unknown, owner: SocketOwner): unknown {
   if (error instanceof Deno.errors.AddrInUse) {
     return new TaskdError(owner.running, `Cannot listen on ${path}: another ${owner.name} has just bound it`, {
       cause: error,
+    });
+  }
+  if (error instanceof Deno.errors.AlreadyExists) {
+    return new TaskdError("already_exists", `Cannot listen on ${path}: something is at ${cradleOf(path)}`, {
+      cause: error,
+      hint: `The socket is made there: move it away or ${owner.elsewhere}`,
     });
   }
   if (error instanceof Deno.errors.NotFound) {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { TaskdError } from "./errors.ts";
-import { bindSocket, MAX_SOCKET_PATH_BYTES } from "./unix_socket.ts";
+import { bindSocket, cradleOf, MAX_SOCKET_PATH_BYTES } from "./unix_socket.ts";
 
 async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
@@ -19,13 +19,74 @@ async function codeOf(path: string): Promise<string> {
 Deno.test("the socket is its owner's alone, and gone at the end", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
-    const umask = Deno.umask();
     const socket = await bindSocket(path);
     assertEquals(Deno.lstatSync(path).mode! & 0o777, 0o600);
-    assertEquals(Deno.umask(), umask);
     assertEquals(await codeOf(path), "daemon_running");
     socket.close();
     assertEquals([...Deno.readDirSync(folder)], []);
+  }));
+
+Deno.test("a socket is made 0600 under any umask, and the umask of the process stays as it is", () =>
+  inFolder(async (folder) => {
+    const path = join(folder, "s.sock");
+    const bind = `
+      const { bindSocket } = await import(${JSON.stringify(import.meta.resolve("./unix_socket.ts"))});
+      const modes = [];
+      for (const mask of [0, 0o22, 0o177]) {
+        Deno.umask(mask);
+        const socket = await bindSocket(${JSON.stringify(path)});
+        modes.push(Deno.umask() === mask && Deno.lstatSync(${JSON.stringify(path)}).mode & 0o777);
+        socket.close();
+      }
+      console.log(JSON.stringify(modes));`;
+    // A process of its own: the umask of this one is that of every test beside this.
+    const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["eval", bind] }).output();
+    assertEquals(new TextDecoder().decode(stdout).trim(), JSON.stringify([0o600, 0o600, 0o600]));
+    assertEquals([...Deno.readDirSync(folder)], []);
+  }));
+
+Deno.test("what a killed process left of a socket's making is cleared away, and what is somebody's is not", () =>
+  inFolder(async (folder) => {
+    const path = join(folder, "s.sock");
+    Deno.mkdirSync(cradleOf(path));
+    const bind = `Deno.listen({transport:"unix",path:${
+      JSON.stringify(`${cradleOf(path)}/s`)
+    }});Deno.kill(Deno.pid,"SIGKILL")`;
+    await new Deno.Command(Deno.execPath(), { args: ["eval", bind] }).output();
+    assertEquals([...Deno.readDirSync(cradleOf(path))].length, 1);
+    (await bindSocket(path)).close();
+    assertEquals([...Deno.readDirSync(folder)], []);
+    await Deno.writeTextFile(cradleOf(path), "precious");
+    assertEquals(await codeOf(path), "already_exists");
+    assertEquals(await Deno.readTextFile(cradleOf(path)), "precious");
+  }));
+
+Deno.test("of several that bind a socket at once one gets it, and the others are told that it runs", () =>
+  inFolder(async (folder) => {
+    const path = join(folder, "s.sock");
+    const bind = `
+      const { bindSocket } = await import(${JSON.stringify(import.meta.resolve("./unix_socket.ts"))});
+      await Deno.stdin.read(new Uint8Array(1));
+      const said = await bindSocket(${JSON.stringify(path)}).then(() => "bound", (error) => error.code);
+      console.log(said);
+      await Deno.stdin.read(new Uint8Array(1));
+      Deno.exit();`;
+    const children = Array.from(
+      { length: 4 },
+      () => new Deno.Command(Deno.execPath(), { args: ["eval", bind], stdin: "piped", stdout: "piped" }).spawn(),
+    );
+    const writers = children.map(({ stdin }) => stdin.getWriter());
+    const go = () => Promise.all(writers.map((writer) => writer.write(new Uint8Array(1))));
+    await go();
+    const readers = children.map(({ stdout }) => stdout.pipeThrough(new TextDecoderStream()).getReader());
+    const said = await Promise.all(readers.map(async (reader) => (await reader.read()).value?.trim()));
+    await go();
+    for (const [i, reader] of readers.entries()) {
+      await reader.read();
+      await writers[i]!.close().catch(() => {});
+      await children[i]!.status;
+    }
+    assertEquals(said.toSorted(), ["bound", "daemon_running", "daemon_running", "daemon_running"]);
   }));
 
 Deno.test("a socket nobody answers is replaced", () =>

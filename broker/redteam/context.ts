@@ -58,6 +58,8 @@ export interface Surfaces {
   verifyTrace: typeof verifyTrace;
   sanitizeText: typeof sanitizeText;
   webResponse: typeof webResponse;
+  /** Sets the umask of this whole process, and returns the one before. */
+  umask(mask: number): number;
 }
 
 /** The parts as they are installed. */
@@ -75,6 +77,7 @@ export const INSTALLED_SURFACES: Surfaces = {
   verifyTrace,
   sanitizeText,
   webResponse,
+  umask: (mask) => Deno.umask(mask),
 };
 
 /** Where the installed broker keeps its things; only their modes are looked at. */

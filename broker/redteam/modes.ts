@@ -88,7 +88,8 @@ export const FILE_PROMISES: readonly SecurityPromise[] = [
     promise: "What a broker makes is for its user alone: directories 0700, records, diffs, logs and the socket 0600",
     attacks: "Every file and directory of a broker that has run a task, under a umask of 0",
     async run(trial, context) {
-      const before = Deno.umask(0);
+      const { umask } = context.surfaces;
+      const before = umask(0);
       try {
         const broker = await StagedBroker.start(context);
         try {
@@ -104,7 +105,7 @@ export const FILE_PROMISES: readonly SecurityPromise[] = [
           await broker.stop();
         }
       } finally {
-        Deno.umask(before);
+        umask(before);
       }
     },
   },

@@ -100,7 +100,7 @@ function brokerServes(plan: Plan): PermissionSet {
     net: [ANYWHERE],
     run: [ANYWHERE],
     env: tool_variables,
-    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
+    sys: ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
   };
   return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
 }

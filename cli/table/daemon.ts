@@ -4,6 +4,7 @@
  * @module
  */
 
+import { cradleOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec, Plan } from "../command.ts";
 import { branchNeeds, NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH } from "./_shared.ts";
@@ -103,9 +104,15 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     needs(plan) {
       const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
-      // The umask keeps others from the socket from its first moment on.
-      const own = { ...NO_PERMISSIONS, read: files, write: files, sys: ["umask"] };
-      return [storeNeeds(plan), socket, programModules(), own, httpNeeds(plan)].reduce(unionOf);
+      const own = { ...NO_PERMISSIONS, read: files, write: files };
+      return [
+        storeNeeds(plan),
+        socket,
+        socketNeeds({ ...plan, socket: cradleOf(plan.socket) }),
+        programModules(),
+        own,
+        httpNeeds(plan),
+      ].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
   },

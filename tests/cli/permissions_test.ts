@@ -19,7 +19,7 @@ const NAMED = ["read the file named in the call", "write the file named in the c
 function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   const name = command.name;
   if (["version", "help", "completion"].includes(name)) return [];
-  if (name === "serve") return [...STORE, ...SOCKET, "set the umask"];
+  if (name === "serve") return [...STORE, ...SOCKET];
   if (command.uses === "broker") return isSubmission(command) ? [...SOCKET, NAMED[0]!] : [...SOCKET];
   if (name.startsWith("session ") || name === "watch") return [...SOCKET];
   if (name === "create") return [...STORE, NAMED[0]!];
@@ -130,7 +130,7 @@ const READS = ["read the store", "read where the home directory is"];
 const EXAMINES = [...READS, ...SOCKET, "ask for the file system's type"];
 /** A broker starts programs and serves a network whose addresses are only known then; files have a list all the same. */
 const BROKER = {
-  inside: [...EXAMINES, "run cp", "set the umask", "connect to the bucket's server", "ask for the system's release"],
+  inside: [...EXAMINES, "run cp", "connect to the bucket's server", "ask for the system's release"],
   outside: [
     "run a program",
     "run a shell",
@@ -150,7 +150,7 @@ const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
   setup: { inside: ["write the store", ...EXAMINES] },
   doctor: { inside: EXAMINES },
   start: { ...BROKER, inside: [...BROKER.inside, "write the store"] },
-  redteam: BROKER,
+  redteam: { ...BROKER, inside: [...BROKER.inside, "set the umask"] },
   stats: { inside: SOCKET },
   stop: { inside: ["read the store", ...SOCKET] },
   "service print": { inside: READS },

@@ -8,6 +8,7 @@
 import { ambientTime } from "./ambient_time.ts";
 import { importMapOnly } from "./import_map_only.ts";
 import { layering } from "./layering.ts";
+import { processState } from "./process_state.ts";
 import { rawFileAccess } from "./raw_file_access.ts";
 
 export default {
@@ -16,6 +17,7 @@ export default {
     "ambient-time": ambientTime,
     "import-map-only": importMapOnly,
     "layering": layering,
+    "process-state": processState,
     "raw-file-access": rawFileAccess,
   },
 } satisfies Deno.lint.Plugin;

@@ -47,6 +47,15 @@ check("ambient-time: lib takes its clock and its randomness as values", [
   { file: "daemon/main.ts", code: "const t = Date.now();", rules: [] },
 ]);
 
+check("process-state: nobody changes what all threads share", [
+  { file: "lib/fs.ts", code: "Deno.umask(0o177);", rules: ["process-state"] },
+  { file: "lib/fs_test.ts", code: "const set = Deno.chdir; set;", rules: ["process-state"] },
+  { file: "cli/main.ts", code: 'Deno.env.set("A", "b");', rules: ["process-state"] },
+  { file: "cli/main.ts", code: 'Deno.env["delete"]("A");', rules: ["process-state"] },
+  { file: "cli/main.ts", code: 'Deno.env.get("A");', rules: [] },
+  { file: "broker/redteam/context.ts", code: "Deno.umask(0);", rules: [] },
+]);
+
 check("layering: dependencies point one way", [
   { file: "lib/store/store.ts", code: 'import { x } from "../../daemon/x.ts"; x();', rules: ["layering"] },
   { file: "lib/store/store.ts", code: 'export * from "../../cli/x.ts";', rules: ["layering"] },

@@ -71,6 +71,11 @@ export class GitBench implements AsyncDisposable {
     return bench;
   }
 
+  /** The bench that another process has started in `root`, and removes. */
+  static of(root: string): Pick<GitBench, "stage"> {
+    return new GitBench(root);
+  }
+
   /** Stages a task on main. */
   stage(base?: string): Promise<StagedRepository> {
     const name = `task${++this.#tasks}`;

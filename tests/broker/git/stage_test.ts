@@ -104,14 +104,13 @@ Deno.test("hooks, monitors and configuration of the operator and of the reposito
     await writeFiles(root, { [`hooks/${hook}`]: await Deno.readTextFile(script) });
     await Deno.chmod(join(root, "hooks", hook), 0o755);
   }
-  Deno.env.set("GIT_CONFIG_COUNT", "1");
-  Deno.env.set("GIT_CONFIG_KEY_0", "core.fsmonitor");
-  Deno.env.set("GIT_CONFIG_VALUE_0", script);
-  try {
-    await bench.stage();
-  } finally {
-    for (const name of ["COUNT", "KEY_0", "VALUE_0"]) Deno.env.delete(`GIT_CONFIG_${name}`);
-  }
+  const stage = `
+    import { GitBench } from ${JSON.stringify(import.meta.resolve("./bench.ts"))};
+    console.log((await GitBench.of(${JSON.stringify(root)}).stage()).base_branch);`;
+  // The environment of this process is that of the tests beside this.
+  const env = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "core.fsmonitor", GIT_CONFIG_VALUE_0: script };
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["eval", stage], env }).output();
+  assertEquals(new TextDecoder().decode(stdout), "main\n");
   await assertRejects(() => Deno.stat(mark), Deno.errors.NotFound);
   assert((await Deno.stat(origin)).isDirectory);
 });

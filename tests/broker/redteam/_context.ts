@@ -24,7 +24,9 @@ export async function tryThem(
   ids: readonly string[],
   changes: Partial<RedteamOptions> = {},
 ): Promise<TriedPromise[]> {
-  await using context = await RedteamContext.open({ ...OPTIONS, ...changes });
+  // The umask of this process is that of every test beside this one; the command in a process of its own sets it.
+  const surfaces = { umask: () => 0o22, ...changes.surfaces };
+  await using context = await RedteamContext.open({ ...OPTIONS, ...changes, surfaces });
   const promises = PROMISES.filter(({ id }) => ids.some((wanted) => id === wanted || id.startsWith(`${wanted}.`)));
   return (await runRedteam({ promises, context, clock: systemClock })).promises;
 }
