@@ -22,6 +22,11 @@ export function cradleOf(path: string): string {
   return `${path}~`;
 }
 
+/** The name under which a socket is made: a permission for sockets covers one name and nothing below it. */
+export function birthplaceOf(path: string): string {
+  return `${cradleOf(path)}${IN_CRADLE}`;
+}
+
 /** How the errors speak of who listens. */
 export interface SocketOwner {
   /** The error that says that one listens already. */
@@ -122,7 +127,7 @@ function listen(path: string): BoundSocket {
  */
 function bornInCradle(path: string): Deno.UnixListener {
   const cradle = cradleOf(path);
-  const born = `${cradle}${IN_CRADLE}`;
+  const born = birthplaceOf(path);
   makeCradle(cradle);
   let listener: Deno.UnixListener | undefined;
   try {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { cradleOf } from "../../lib/unix_socket.ts";
+import { birthplaceOf, cradleOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec, Plan } from "../command.ts";
 import { branchNeeds, NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH } from "./_shared.ts";
@@ -104,15 +104,9 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     needs(plan) {
       const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
-      const own = { ...NO_PERMISSIONS, read: files, write: files };
-      return [
-        storeNeeds(plan),
-        socket,
-        socketNeeds({ ...plan, socket: cradleOf(plan.socket) }),
-        programModules(),
-        own,
-        httpNeeds(plan),
-      ].reduce(unionOf);
+      const paths = [cradleOf(plan.socket), ...files];
+      const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${birthplaceOf(plan.socket)}`] };
+      return [storeNeeds(plan), socket, programModules(), own, httpNeeds(plan)].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
   },
