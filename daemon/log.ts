@@ -10,10 +10,14 @@ export type Log = (entry: string) => void;
 /** Longest entry in characters: a defect's stack, not a whole answer that went wrong. */
 const MAX_ENTRY_LENGTH = 4000;
 
-/** Makes sure that every entry `log` gets is one line of bounded length that says whose it is. */
+/** Makes sure that every entry `log` gets is one line of bounded length that says whose it is; what `log` throws is lost. */
 export function oneLineLog(log: Log): Log {
   return (entry) => {
     const text = entry.length > MAX_ENTRY_LENGTH ? `${entry.slice(0, MAX_ENTRY_LENGTH)}...` : entry;
-    log(`taskd: ${text.replaceAll(/\s*\n\s*/g, " | ")}`);
+    try {
+      log(`taskd: ${text.replaceAll(/\s*\n\s*/g, " | ")}`);
+    } catch {
+      // Whoever read the log is gone, or its disk is full: sessions must not end for that.
+    }
   };
 }

@@ -25,6 +25,16 @@ Deno.test("serve says where it serves, refuses a second daemon, and stops cleanl
   assertEquals((await place.json(["session", "status"], 1)).code, "daemon_unreachable");
 });
 
+Deno.test("a daemon outlives whoever reads its log", async () => {
+  await using place = await makePlace();
+  await using daemon = await startDaemon(place);
+  await daemon.leaveLog();
+  await place.json(["create", "shop"]);
+  await place.json(["session", "open", "shop"]);
+  await place.json(["session", "close", "shop"]);
+  assertEquals((await daemon.stop()).code, 0);
+});
+
 // conformance: 1.operations 4.socket.flush 4.socket.close 4.socket.status
 Deno.test("a live session captures an application's writes, through every command of sessions", async () => {
   await using place = await makePlace();
