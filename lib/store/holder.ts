@@ -80,7 +80,8 @@ export class Holder {
       return false;
     }
     try {
-      return file.tryLockSync(true);
+      // Shared, so that of two that look at once neither takes the other for the holder.
+      return file.tryLockSync(false);
     } finally {
       unlockAndClose(file);
     }

@@ -57,6 +57,19 @@ Deno.test("a process that lives is never dead; killed, it is dead at once", () =
     assertEquals(holder.isDead(name), true);
   }));
 
+Deno.test("a process that is dead is dead to all who look at the same moment", () =>
+  withDirectory((directory) => {
+    const holder = holderIn(directory);
+    holder.next();
+    const dead = `${directory}/holders/0123456789abcdef`;
+    Deno.writeFileSync(dead, new Uint8Array());
+    using looking = Deno.openSync(dead, { read: true });
+    looking.lockSync(false);
+    assertEquals(holder.isDead("cli:0123456789abcdef:00000000"), true);
+    holder.close();
+    return Promise.resolve();
+  }));
+
 Deno.test("two holders of one process are alive to each other, whoever looks", () =>
   withDirectory((directory) => {
     const [one, two] = [holderIn(directory), holderIn(directory)];
