@@ -5,7 +5,7 @@
  * @module
  */
 
-import { fileError, writeAllSync } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, writeAllSync } from "../../lib/fs.ts";
 
 /** Bytes after which a new file is begun. */
 const MAX_BYTES = 8 << 20;
@@ -43,7 +43,12 @@ export class LogFile implements Disposable {
   }
 
   #turn(): void {
-    Deno.renameSync(this.path, `${this.path}.1`);
+    try {
+      Deno.renameSync(this.path, `${this.path}.1`);
+    } catch (error) {
+      // Moved away by somebody, or by the try before, which then could not open another: it must not fail for ever.
+      if (fileErrorCode(error) !== "not_found") throw error;
+    }
     const old = this.#file;
     this.#file = this.#open();
     this.#size = 0;

@@ -39,3 +39,15 @@ Deno.test("a log is continued, and only its owner reads it", () =>
 Deno.test("a log that cannot be opened says so at once", () => {
   assertThrows(() => new LogFile("/nowhere/log"), TaskdError, "Cannot open the log /nowhere/log");
 });
+
+Deno.test("a log that was moved away is begun anew once it is full", () =>
+  inFolder((folder) => {
+    const path = `${folder}/log`;
+    using log = new LogFile(path, { max_bytes: 20 });
+    log.write("the first line");
+    Deno.renameSync(path, `${folder}/kept`);
+    log.write("the second line");
+    log.write("the third line");
+    const texts = [`${folder}/kept`, `${path}.1`, path].map((name) => Deno.readTextFileSync(name));
+    assertEquals(texts, ["the first line\n", "the second line\n", "the third line\n"]);
+  }));
