@@ -17,6 +17,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The longest wait of a timer, in milliseconds: the runtime keeps them in 31 bits, and one beyond would be over at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** The system's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
@@ -24,14 +27,19 @@ export const systemClock: Clock = {
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
+      let timer: ReturnType<typeof setTimeout>;
+      const wait = (left_ms: number) => {
+        timer = setTimeout(() => {
+          if (left_ms > MAX_TIMER_MS) return wait(left_ms - MAX_TIMER_MS);
+          signal?.removeEventListener("abort", onAbort);
+          resolve();
+        }, Math.min(left_ms, MAX_TIMER_MS));
+      };
       const onAbort = () => {
         clearTimeout(timer);
         reject(signal!.reason);
       };
-      const timer = setTimeout(() => {
-        signal?.removeEventListener("abort", onAbort);
-        resolve();
-      }, ms);
+      wait(ms);
       signal?.addEventListener("abort", onAbort, { once: true });
     }),
 };
