@@ -26,6 +26,7 @@ import output from "./pages/output.ts" with { type: "text" };
 import page from "./pages/page.ts" with { type: "text" };
 import pending from "./pages/pending.ts" with { type: "text" };
 import sparkline from "./pages/sparkline.ts" with { type: "text" };
+import spend from "./pages/spend.ts" with { type: "text" };
 import stages from "./pages/stages.ts" with { type: "text" };
 import syntax from "./pages/syntax.ts" with { type: "text" };
 import task_page from "./pages/task_page.ts" with { type: "text" };
@@ -57,6 +58,7 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   page,
   pending,
   sparkline,
+  spend,
   stages,
   syntax,
   task_page,

@@ -10,6 +10,7 @@ import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskEventView } from "../../broker/api/wire.ts";
 import type { SpendFigures } from "../../broker/task/rows.ts";
 import type { Gate, Outcome, Pushed, Stage } from "../../broker/task/stages.ts";
+import { laterSpend } from "../../broker/web/pages/spend.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
@@ -111,7 +112,7 @@ function take(progress: Progress, { event, data }: TaskEventView): void {
       break;
     case "spend": {
       const { ts: _ts, live: _live, ...spend } = data;
-      progress.spend = spend;
+      progress.spend = laterSpend(progress.spend, spend);
       break;
     }
     case "result":

@@ -15,6 +15,8 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Progress } from "../../broker/agent/progress.ts";
 import { parseProgress } from "../../broker/agent/progress_reader.ts";
 import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
+import type { SpendFigures } from "../../broker/task/rows.ts";
+import { laterSpend } from "../../broker/web/pages/spend.ts";
 import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, NETWORK, PRICES } from "./broker_home.ts";
 import { BrokerProcess } from "./broker_process.ts";
 import { claim } from "./claim.ts";
@@ -187,15 +189,16 @@ class CodeStory implements AsyncDisposable {
   /** Tells what the task does until it waits; answers what it was refused. */
   async #watch(id: string): Promise<string[]> {
     const refused: string[] = [];
-    let spent = "";
+    let spend: SpendFigures | undefined;
     for await (const { event, data } of this.#client.events(id)) {
-      if (event === "spend") spent = `$${data.usd.toFixed(4)}`;
+      if (event === "spend") spend = laterSpend(spend, data);
       // An event may have several lines.
       for (const text of event === "output" ? data.text.split("\n") : []) {
         const row = parseProgress(text);
         const line = row === undefined ? plain(text) : worded(row);
         const isRefused = row?.type === "tool" && !row.ok;
         if (isRefused) refused.push(line);
+        const spent = spend === undefined ? "" : `$${spend.usd.toFixed(4)}`;
         if (line !== "") this.#narrator.detail(`${spent.padEnd(10)}${line}`, isRefused ? "bad" : "faint");
       }
       if (event === "stage") {

@@ -142,6 +142,26 @@ Deno.test("submit --json --events prints each event as a line before the result"
   assertEquals(/[\x00-\x09\x0b-\x1f]/.test(stdout), false);
 });
 
+Deno.test("submit shows no less spent than it has shown, while rows come that say less than the lease", async () => {
+  await using host = await makeBrokerHost();
+  const seen = Promise.withResolvers<void>();
+  const live = { ...SPEND, usd: 0.05, requests: 6, input_tokens: 2_000 };
+  host.engine.script = async (task, engine) => {
+    engine.spend(task.id, live);
+    await seen.promise;
+    await toGate(task, engine);
+  };
+  const child = host.start("submit", REPO, "Fix", "--json", "--events");
+  let last = "";
+  for await (const line of textLines(child.stdout)) {
+    last = line;
+    if (JSON.parse(line).data?.live === true) seen.resolve();
+  }
+  assertEquals((await child.status).code, 0);
+  await child.stderr.cancel();
+  assertEquals(JSON.parse(last).spend, live);
+});
+
 Deno.test("submit -quiet prints nothing but the id", async () => {
   await using host = await makeBrokerHost();
   host.engine.script = whole;

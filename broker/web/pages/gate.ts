@@ -19,6 +19,7 @@ import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evid
 import { ago, cost, counted, dollars, duration, repoName, short } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
+import { laterSpend } from "./spend.ts";
 
 /** A gate on the page. */
 export interface GateView {
@@ -257,7 +258,8 @@ function spendPart(
   const figure = el("p", { class: "figure" });
   const detail = el("p", { class: "hint" });
   const budget = brief?.budget_usd ?? 0;
-  const setSpend = (spend: SpendFigures | undefined) => {
+  let spend = task.live ?? task.spend;
+  const showSpend = () => {
     figure.textContent = cost(spend);
     detail.textContent = [
       budget > 0 ? `of ${dollars(budget)}` : "",
@@ -266,7 +268,11 @@ function spendPart(
       spend === undefined ? "" : `${(spend.input_tokens + spend.output_tokens).toLocaleString("en")} tokens`,
     ].filter((part) => part !== "").join(" · ");
   };
-  setSpend(task.live ?? task.spend);
+  const setSpend = (told: SpendFigures) => {
+    spend = laterSpend(spend, told);
+    showSpend();
+  };
+  showSpend();
   return { element: section("Spent", { class: "spent" }, figure, detail), setSpend };
 }
 

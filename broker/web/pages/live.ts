@@ -13,6 +13,7 @@ import { cost, counted, dollars, duration, moment, repoName } from "./format.ts"
 import { shown, shownLine } from "./hidden.ts";
 import { Output } from "./output.ts";
 import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
+import { laterSpend } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
 /** A task on the page. */
@@ -32,15 +33,17 @@ export function showLive(
   const { main, signal } = context;
   const timeline = new Timeline(signal);
   const output = new Output();
-  const figure = el("p", { class: "figure" }, cost(task.live ?? task.spend));
+  let spend = task.live ?? task.spend;
+  const figure = el("p", { class: "figure" });
   const requests = el("p", { class: "hint" });
-  const setRequests = (spend: { requests: number; unmetered_requests: number } | undefined) => {
+  const showSpend = () => {
+    figure.textContent = cost(spend);
     requests.textContent = spend === undefined ? "" : [
       counted(spend.requests, "request"),
       ...spend.unmetered_requests === 0 ? [] : [`${spend.unmetered_requests} unmetered`],
     ].join(" · ");
   };
-  setRequests(task.live ?? task.spend);
+  showSpend();
   const title = el("h1", {}, headline(task));
   const notes = el("ul", { class: "notes" });
   main.replaceChildren(
@@ -90,8 +93,8 @@ export function showLive(
       } else if (event === "result") timeline.end(data.ts, OUTCOME_LABELS[data.outcome][0]);
       else if (event === "output") output.add(data.text, data);
       else if (event === "spend") {
-        figure.textContent = cost(data);
-        setRequests(data);
+        spend = laterSpend(spend, data);
+        showSpend();
       } else if (event === "note") notes.append(el("li", {}, ...shownLine(data.text)));
       else if (event === "ci") notes.append(el("li", {}, `Checks: ${data.state.replaceAll("_", " ")}`));
     },

@@ -5,6 +5,7 @@ import { EventReader } from "./events.ts";
 import { ago, cost, dollars, duration, repoName } from "./format.ts";
 import { oddities } from "./hidden.ts";
 import { DAYS, perDay } from "./sparkline.ts";
+import { laterSpend } from "./spend.ts";
 import { colouring } from "./syntax.ts";
 import { changedWords } from "./words.ts";
 
@@ -133,4 +134,24 @@ Deno.test("perDay() adds up the last days, and nothing that is older", () => {
   assertEquals(days.length, DAYS);
   assertEquals(days.at(-1), { date: "2026-06-30", usd: 3 });
   assert(days.slice(0, -1).every(({ usd }) => usd === 0));
+});
+
+Deno.test("laterSpend() takes the later of two figures, in whichever order they come", () => {
+  const figures = (usd: number, requests: number, unmetered_requests = 0, input_tokens = 10) => ({
+    ...{ usd, requests, unmetered_requests, input_tokens, output_tokens: 1 },
+  });
+  for (
+    const [earlier, later] of [
+      [figures(0.01, 1), figures(0.02, 2)],
+      // One was taken back that had begun, another was settled.
+      [figures(0.01, 3), figures(0.02, 2)],
+      [figures(0, 1, 0), figures(0, 1, 1)],
+      [figures(0, 1, 0, 10), figures(0, 1, 0, 20)],
+      [figures(0.01, 1), figures(0.01, 2)],
+    ] as const
+  ) {
+    assertEquals(laterSpend(earlier, later), later);
+    assertEquals(laterSpend(later, earlier), later);
+  }
+  assertEquals(laterSpend(undefined, figures(0, 0)), figures(0, 0));
 });

@@ -152,6 +152,23 @@ pageTest("a task is followed from its first stage to the gate", async (pages) =>
   assertEquals(await page.locator("#live").innerText(), "Waiting for approval");
 });
 
+pageTest("what a task has spent never goes down while rows come that say less than the lease", async (pages) => {
+  const task = await pages.engine.begin();
+  await task.move({ from: "admission", to: "staging" });
+  await task.move({ from: "staging", to: "running" });
+  pages.engine.live.set(task.id, spent(0.05));
+  const page = await pages.visit(`/ui/tasks/${task.id}`);
+  await page.getByText("$0.0500").waitFor();
+  await task.append({ type: "spend", spend: spent(0.01, { requests: 3 }) });
+  await task.append({ type: "output", channel: "stdout", text: "Reading the code" });
+  await page.locator(".output").getByText("Reading the code").waitFor();
+  assertEquals(await page.locator(".spent").innerText().then((text) => text.split("\n").filter(Boolean)), [
+    "Spent",
+    "$0.0500",
+    "14 requests",
+  ]);
+});
+
 pageTest("a task that runs can be ended, and one that has ended be run again", async (pages) => {
   const task = await pages.engine.begin();
   await task.move({ from: "admission", to: "staging" });
