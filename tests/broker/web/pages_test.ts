@@ -159,12 +159,16 @@ pageTest("what a task has spent never goes down while rows come that say less th
   pages.engine.live.set(task.id, spent(0.05));
   const page = await pages.visit(`/ui/tasks/${task.id}`);
   await page.getByText("$0.0500").waitFor();
+  // The stream is there, and has nothing more to tell of the lease.
+  await page.locator(".timeline").getByText("Agent at work").waitFor();
+  pages.engine.spend(task.id, spent(0.06));
+  await page.getByText("$0.0600").waitFor();
   await task.append({ type: "spend", spend: spent(0.01, { requests: 3 }) });
   await task.append({ type: "output", channel: "stdout", text: "Reading the code" });
   await page.locator(".output").getByText("Reading the code").waitFor();
   assertEquals(await page.locator(".spent").innerText().then((text) => text.split("\n").filter(Boolean)), [
     "Spent",
-    "$0.0500",
+    "$0.0600",
     "14 requests",
   ]);
 });
