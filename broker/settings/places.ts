@@ -135,11 +135,11 @@ export const ENDPOINT_URL: Kind<string> = {
   show: (value) => value,
 };
 
-/** The path that goes before a request's own. */
+/** The path that goes before a request's own; `/` for an endpoint that has none. */
 export const ENDPOINT_PATH: Kind<string> = text({
   type: "path, or empty",
-  rule: "must be a path of plain segments that begins with /, such as /v1",
-  pattern: /^(?:(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+){1,16}\/?)?$/,
+  rule: "must be a path of plain segments that begins with /, such as /v1, or / alone",
+  pattern: /^(?:\/|(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+){1,16}\/?)?$/,
 });
 
 /** The name of a variable of the environment, or empty. */

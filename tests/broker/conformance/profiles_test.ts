@@ -53,6 +53,27 @@ programTest(
   },
 );
 
+// conformance: b2.compat.base_path
+Deno.test("a request of agent_d keeps its /v1, or has compat.base_path in its place, which may be the bare root", async () => {
+  for (const [base_path, prefix] of [["''", "/v1"], ["/v1/", "/v1"], ["/a/b", "/a/b"], ["/", ""]] as const) {
+    await using bench = await BrokerBench.prepare();
+    await Deno.writeTextFile(
+      `${bench.home}/.taskd/config.yaml`,
+      `runtime: deno
+default_agent: agent_d
+broker: { socket: ${bench.root}/s/taskd.sock }
+compat: { base_url: ${bench.model.url}, base_path: ${base_path}, model: own-model }
+`,
+    );
+    await bench.serve();
+    const { id } = await bench.submit();
+    const { stage, reason } = await bench.reaches(id, "awaiting_approval");
+    assertEquals(stage, "awaiting_approval", reason);
+    const paths = bench.model.asked.map(({ path }) => path);
+    assertEquals(paths, Array(2).fill(`${prefix}/chat/completions`), base_path);
+  }
+});
+
 // conformance: b2.compat.base_path b2.compat.model b2.compat.prices b2.compat.unlisted b1.agent_d_compat
 Deno.test("compat leads agent_d to its endpoint: path, model, and prices by name, by default or none", async () => {
   const table = [
