@@ -8,6 +8,7 @@
 import { launchFlags } from "../../cli/launch_flags.ts";
 import type { HttpListenOptions, ServeOptions } from "../../daemon/serve.ts";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
+import { RawHttp } from "../support/raw_http.ts";
 import { DaemonProcess, type Place } from "./daemon_process.ts";
 
 /** The token of every daemon here. */
@@ -72,9 +73,9 @@ export class HttpDaemon implements AsyncDisposable {
     return await SseLog.read(response);
   }
 
-  /** A connection for bytes of one's own. */
-  connect(): Promise<RawHttp> {
-    return RawHttp.connect(this.port);
+  /** A connection for bytes of one's own, whose requests have the token. */
+  connect(): Promise<RawHttp<Deno.TcpConn>> {
+    return RawHttp.connect(this.port, [`Authorization: Bearer ${TOKEN}`]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -189,71 +190,6 @@ export class SseLog {
     const data = block.split("\n").find((line) => line.startsWith("data: "))!.slice("data: ".length);
     this.lines.push(data);
     this.seen.push(JSON.parse(data));
-  }
-}
-
-/** A TCP connection that sends what it is told and reads what comes. */
-export class RawHttp implements Disposable {
-  readonly conn: Deno.TcpConn;
-  #rest = "";
-
-  private constructor(conn: Deno.TcpConn) {
-    this.conn = conn;
-  }
-
-  static async connect(port: number): Promise<RawHttp> {
-    return new RawHttp(await Deno.connect({ hostname: "127.0.0.1", port }));
-  }
-
-  /** Sends text or bytes. */
-  async send(data: string | Uint8Array): Promise<void> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    for (let offset = 0; offset < bytes.length;) offset += await this.conn.write(bytes.subarray(offset));
-  }
-
-  /** Sends a request's head with the token; `more` are further header lines. */
-  async request(line: string, ...more: string[]): Promise<void> {
-    const lines = [`${line} HTTP/1.1`, "Host: localhost", `Authorization: Bearer ${TOKEN}`, ...more];
-    await this.send(`${lines.join("\r\n")}\r\n\r\n`);
-  }
-
-  /** Reads one response that has a Content-Length; undefined when the connection ends first. */
-  async response(): Promise<{ status: number; head: string; body: string } | undefined> {
-    for (;;) {
-      const end = this.#rest.indexOf("\r\n\r\n");
-      if (end >= 0) {
-        const head = this.#rest.slice(0, end);
-        const size = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
-        const body = this.#rest.slice(end + 4, end + 4 + size);
-        if (body.length === size) {
-          this.#rest = this.#rest.slice(end + 4 + size);
-          return { status: Number(head.split(" ")[1]), head, body };
-        }
-      }
-      if (!await this.#more()) return undefined;
-    }
-  }
-
-  /** Resolves when the other side has ended the connection; what comes until then is dropped. */
-  async ended(): Promise<void> {
-    while (await this.#more()) this.#rest = "";
-  }
-
-  async #more(): Promise<boolean> {
-    const buffer = new Uint8Array(1 << 16);
-    // A reset is an end, too.
-    const count = await this.conn.read(buffer).catch(() => null);
-    if (count === null) return false;
-    this.#rest += new TextDecoder().decode(buffer.subarray(0, count));
-    return true;
-  }
-
-  [Symbol.dispose](): void {
-    try {
-      this.conn.close();
-    } catch {
-      // It was closed already.
-    }
   }
 }
 

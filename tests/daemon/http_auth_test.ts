@@ -66,7 +66,7 @@ Deno.test("two Authorization headers are no token", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   using raw = await http.connect();
-  await raw.request("GET /metrics", "Authorization: Bearer wrong");
+  await raw.request("GET /metrics", ["Authorization: Bearer wrong"]);
   assertEquals((await raw.response())?.status, 401);
 });
 

@@ -1,8 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
 import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
+import type { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";
-import { HttpDaemon, type RawHttp } from "./_http.ts";
+import { HttpDaemon } from "./_http.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline
 Deno.test("the contract's numbers: 5 s for a head, 30 s for a request, 90 s for an answer, 2 min idle, 45 s a write", () => {
@@ -56,8 +57,8 @@ Deno.test("heads and bodies that trickle in, and silence, are closed for real; o
   };
   const slow = [
     () => trickling((raw) => raw.send("GET /healthz HTTP/1.1\r\nX-Slow: ")),
-    () => trickling((raw) => raw.request("POST /rpc", "Content-Length: 100000")),
-    () => trickling((raw) => raw.request("POST /rpc", "Transfer-Encoding: chunked")),
+    () => trickling((raw) => raw.request("POST /rpc", ["Content-Length: 100000"])),
+    () => trickling((raw) => raw.request("POST /rpc", ["Transfer-Encoding: chunked"])),
     async () => {
       using raw = await http.connect();
       await raw.ended();

@@ -106,12 +106,12 @@ Deno.test("a body of exactly 1 MiB is taken; one more byte is 413 and the connec
   using raw = await http.connect();
   const padded = (bytes: number) => '{"op":"databases"}'.padEnd(bytes, " ");
   const post = async (bytes: number) => {
-    await raw.request("POST /rpc", `Content-Length: ${bytes}`);
+    await raw.request("POST /rpc", [`Content-Length: ${bytes}`]);
     await raw.send(padded(bytes));
     return await raw.response();
   };
   const postChunked = async (bytes: number) => {
-    await raw.request("POST /rpc", "Transfer-Encoding: chunked");
+    await raw.request("POST /rpc", ["Transfer-Encoding: chunked"]);
     const body = padded(bytes);
     for (let at = 0; at < bytes; at += 1 << 16) {
       const part = body.slice(at, at + (1 << 16));
@@ -138,7 +138,7 @@ Deno.test("a body that goes on and on is answered with 413 and its connection en
   await using http = await HttpDaemon.start(place);
   for (const framing of ["Transfer-Encoding: chunked", `Content-Length: ${2 ** 40}`]) {
     using raw = await http.connect();
-    await raw.request("POST /rpc", framing);
+    await raw.request("POST /rpc", [framing]);
     const chunk = "x".repeat(1 << 16);
     let sent = 0;
     const sending = (async () => {
@@ -194,7 +194,7 @@ Deno.test("a client that goes away in the middle of an operation leaves it to fi
   {
     using raw = await http.connect();
     const body = '{"op":"create","db":"app"}';
-    await raw.request("POST /rpc", `Content-Length: ${body.length}`);
+    await raw.request("POST /rpc", [`Content-Length: ${body.length}`]);
     await raw.send(body);
   }
   for (;;) {

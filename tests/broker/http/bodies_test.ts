@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { MAX_BODY_BYTES } from "../../../broker/api/wire.ts";
-import { headerOf, type RawAnswer, type TestBroker, verdictOf, withBroker } from "./_broker.ts";
+import { headerOf, type RawAnswer } from "../../support/raw_http.ts";
+import { type TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
 const ORDER = { repo: "https://example.com/o/r.git", instruction: "Fix the test" };
 

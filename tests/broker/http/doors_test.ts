@@ -12,7 +12,8 @@ import {
   wrongBearers,
 } from "../../../broker/redteam/inputs/control.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { headerOf, TestBroker, verdictOf, withBroker } from "./_broker.ts";
+import { headerOf } from "../../support/raw_http.ts";
+import { TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
 const ORDER = JSON.stringify({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
 const BOTH = { addr: "127.0.0.1:0" };

@@ -6,7 +6,9 @@ import { tracePath } from "../../../broker/task/trace.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { APPROVED, SHA } from "../task/lives.ts";
-import { headerOf, spendOf, type TestBroker, verdictOf, withBroker } from "./_broker.ts";
+import { headerOf } from "../../support/raw_http.ts";
+import { type TestBroker, verdictOf, withBroker } from "./_broker.ts";
+import { spendOf } from "./small_engine.ts";
 
 async function denied(task: Task): Promise<void> {
   await task.move({ from: "running", to: "done", outcome: "cancelled", reason: "r" });

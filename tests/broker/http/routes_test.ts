@@ -5,7 +5,9 @@ import { ROUTES } from "../../../broker/http/routes.ts";
 import { sha256Hex } from "../../../broker/task/rows.ts";
 import { type ErrorCode, TaskdError } from "../../../lib/errors.ts";
 import { APPROVED, SHA } from "../task/lives.ts";
-import { headerOf, spendOf, verdictOf, withBroker } from "./_broker.ts";
+import { headerOf } from "../../support/raw_http.ts";
+import { verdictOf, withBroker } from "./_broker.ts";
+import { spendOf } from "./small_engine.ts";
 
 const ORDER = { repo: "https://example.com/o/r.git", instruction: "Fix the test" };
 

@@ -3,7 +3,8 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { withDeadline } from "../../../lib/deadline.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
-import { type RawHttp, TestBroker, verdictOf, withBroker } from "./_broker.ts";
+import type { RawHttp } from "../../support/raw_http.ts";
+import { TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
 async function withRoot(test: (root: string) => Promise<void>): Promise<void> {
   const root = await Deno.makeTempDir();
