@@ -67,8 +67,6 @@ export interface PushResult {
 /** What one call of `git push` came to. */
 type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient"; error: TaskdError };
 
-/** Longest wait, whatever the exponent. */
-const MAX_DELAY_MS = 5 * 60_000;
 const NAME_TAKEN =
   /stale info|already exists|fetch first|non-fast-forward|exists; cannot (create|lock)|cannot lock ref/;
 
@@ -101,7 +99,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         break;
       }
       if (retries >= options.max_retries) throw attempt.error;
-      const delay_ms = Math.min(options.retry_backoff_ms * 2 ** retries++, MAX_DELAY_MS);
+      const delay_ms = options.retry_backoff_ms * 2 ** retries++;
       tell(options, branch, "transient", attempt.error, delay_ms);
       await git.clock.sleep(delay_ms, options.signal);
     }

@@ -122,6 +122,20 @@ Deno.test("transient failures are retried after 1, 2 and 4 times the backoff", a
   }
 });
 
+// conformance: b2.effect.push_retry_backoff
+Deno.test("the backoff doubles with every retry, however long that comes to; 0 is no delay at all", async () => {
+  const fault = { status: 503 } as const;
+  // The widest of both settings.
+  const [max_retries, longest_ms] = [10, 600_000];
+  for (const retry_backoff_ms of [longest_ms, 0]) {
+    await using bench = await PushBench.start();
+    bench.decide = faults("service=git-receive-pack", ...Array<Fault>(max_retries).fill(fault));
+    const { result, waits } = await bench.push({ max_retries, retry_backoff_ms });
+    assertEquals(result.attempts, max_retries + 1);
+    assertEquals(waits, Array.from({ length: max_retries }, (_, n) => retry_backoff_ms * 2 ** n));
+  }
+});
+
 // conformance: b2.effect.push_max_retries
 Deno.test("a failure that outlasts the retries is the answer; 0 retries is one try", async () => {
   await using bench = await PushBench.start();
