@@ -145,12 +145,13 @@ export class GlobalCeiling {
     if (unknown !== undefined) return unknown;
     if (totals.damaged_lines > 0) {
       const what = `${totals.damaged_lines} damaged ${totals.damaged_lines === 1 ? "line" : "lines"}`;
-      return `${name} cannot tell what was spent: the ledger has ${what}. ${this.#remedy(totals, "")}`;
+      return `${name} cannot tell what was spent: the ledger has ${what}. ${this.#remedy(totals, { alone: false })}`;
     }
     if (spent_usd < budget_usd) return undefined;
     const live = live_usd > 0 ? `, ${usdText(live_usd)} of it by tasks under way` : "";
     const numbers = `${usdText(spent_usd)} of ${usdText(budget_usd)} spent ${windowText(window_ms)}${live}`;
-    return `${name} is reached: ${numbers}. ${this.#remedy(totals, "raise global_budget_usd")}`;
+    const alone = live_usd >= budget_usd;
+    return `${name} is reached: ${numbers}. ${this.#remedy(totals, { raise: "global_budget_usd", alone })}`;
   }
 
   #tasksProblem(totals: LedgerTotals, starts: number): string | undefined {
@@ -160,44 +161,53 @@ export class GlobalCeiling {
     const unknown = this.#unknown(name);
     if (unknown !== undefined) return unknown;
     if (starts < max_tasks) return undefined;
-    const parts = `${totals.starts} recorded, ${starts - totals.starts} in flight`;
+    const in_flight = starts - totals.starts;
+    const parts = `${totals.starts} recorded, ${in_flight} in flight`;
     const numbers = `${starts} of ${max_tasks} task starts ${windowText(window_ms)} (${parts})`;
-    return `${name} is reached: ${numbers}. ${this.#remedy(totals, "raise global_max_tasks")}`;
+    const alone = in_flight >= max_tasks;
+    return `${name} is reached: ${numbers}. ${this.#remedy(totals, { raise: "global_max_tasks", alone })}`;
   }
 
   /** Why no limb can be judged. */
   #unknown(name: string): string | undefined {
     const { unreadable, unwritten, path } = this.#ledger ?? {};
     if (unreadable !== undefined) {
-      return `${name} cannot tell what was started and spent: ${unreadable.message}. To clear it, make the ledger ` +
-        `readable, or stop the broker and remove ${path}; then start the broker again`;
+      return `${name} cannot tell what was started and spent: ${unreadable.message}. ${this.#total()}To clear it, make ` +
+        `the ledger readable, or stop the broker and remove ${path}; then start the broker again`;
     }
     if (unwritten === undefined) return undefined;
-    return `${name} cannot keep account: ${unwritten.message}. To clear it, let the ledger be written ` +
+    return `${name} cannot keep account: ${unwritten.message}. ${this.#total()}To clear it, let the ledger be written ` +
       `(${unwritten.hint ?? "look at its disk"}); that is tried again with each start`;
   }
 
-  /** What clears a refusal. */
-  #remedy(totals: LedgerTotals, raise: string): string {
-    const { window_ms } = this.#limits;
-    const remove = `stop the broker, remove ${this.#ledger?.path} and start it again`;
-    const ways = [raise === "" ? "" : `${raise} and start the broker again`, remove].filter((way) => way !== "");
-    if (window_ms === 0) {
-      return `global_window is 0s, so this does not age out, across restarts either. To clear it, ${
-        ways.join("; or ")
-      }`;
-    }
-    const { ages_out_in_ms } = totals;
-    const wait = ages_out_in_ms === undefined
-      ? "wait until a task has ended and a window has passed"
-      : `wait (the oldest entry ages out in ${formatDuration(ages_out_in_ms)})`;
-    return `To clear it, ${[wait, ...ways].join("; or ")}`;
+  /** What is said of every refusal in total mode. */
+  #total(): string {
+    return this.#limits.window_ms === 0
+      ? "global_window is 0s, so this does not age out, across restarts either. "
+      : "";
+  }
+
+  /** What clears a refusal; `alone`: what is under way, which no ledger's removal forgets, reaches the limb by itself. */
+  #remedy(totals: LedgerTotals, { raise, alone }: { raise?: string; alone: boolean }): string {
+    const first = alone ? "let tasks under way end, then " : "";
+    const ways = [
+      ...this.#limits.window_ms === 0 ? [] : [wait(totals, alone)],
+      ...raise === undefined ? [] : [`raise ${raise} and start the broker again`],
+      `${first}stop the broker, remove ${this.#ledger?.path} and start it again`,
+    ];
+    return `${this.#total()}To clear it, ${ways.join("; or ")}`;
   }
 
   /** Waits for what is being written and gives the ledger up. */
   async close(): Promise<void> {
     await this.#ledger?.close();
   }
+}
+
+/** What of the window has to pass. */
+function wait({ ages_out_in_ms }: LedgerTotals, alone: boolean): string {
+  if (alone || ages_out_in_ms === undefined) return "wait until a task has ended and a window has passed";
+  return `wait (the oldest entry ages out in ${formatDuration(ages_out_in_ms)})`;
 }
 
 function limb(problem: string | undefined): LimbView {

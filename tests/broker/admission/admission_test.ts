@@ -1,10 +1,26 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
+import type { TaskRecord } from "../../../broker/task/record.ts";
 import { hasCode } from "../../../lib/errors.ts";
 import { someOrder } from "../task/lives.ts";
 import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, someId, START } from "./site.ts";
 
 const ended_at = "2026-01-01T00:00:00.000Z";
+
+/** A task that an earlier broker left at its gate. */
+function atTheGate(id: string, usd: number): TaskRecord {
+  return {
+    ...someOrder(id),
+    stage: "awaiting_approval",
+    created_at: ended_at,
+    updated_at: ended_at,
+    stage_since: ended_at,
+    push_attempts: [],
+    evidence: {},
+    seq: 4,
+    spend: figures(usd),
+  };
+}
 
 // conformance: b2.ceiling.off
 Deno.test("with both limbs at 0 no ledger is opened and no file made, also when tasks end", async () => {
@@ -111,6 +127,23 @@ Deno.test("a refusal of the task limb names it, its figures and what clears it",
     assertStringIncludes(text, part);
   }
   assertStringIncludes(text, "raise global_max_tasks");
+});
+
+// conformance: b7.refusal
+Deno.test("a refusal for tasks under way alone says that they have to end, before any ledger is removed", async () => {
+  for (const [limb, usd] of [[{ global_max_tasks: 1 }, 0], [{ global_budget_usd: 1 }, 1]] as const) {
+    for (const global_window of [DAY_MS, 0]) {
+      await using site = await Site.make({ ...limb, global_window });
+      const adopted = site.admission.adopt(atTheGate(someId(), usd));
+      const { message } = refusal(site.admission)!;
+      assertStringIncludes(message, `let tasks under way end, then stop the broker, remove ${site.ledger}`);
+      assertEquals(message.includes("wait until a task has ended"), global_window > 0);
+      await adopted.end({ outcome: "denied", ended_at });
+      assert(!refusal(site.admission)!.message.includes("let tasks under way end"));
+      await site.restart(() => Deno.removeSync(site.ledger));
+      assertEquals(refusal(site.admission), undefined);
+    }
+  }
 });
 
 // conformance: b2.ceiling.total b8.total_mode b7.refusal
@@ -238,18 +271,7 @@ Deno.test("a task found at the gate counts once, in flight, and keeps what it ha
   site.plantTrace(id, site.clock.now());
   await site.restart();
   assertEquals(site.admission.ceiling().recorded_starts, 1);
-  const record = {
-    ...someOrder(id),
-    stage: "awaiting_approval" as const,
-    created_at: ended_at,
-    updated_at: ended_at,
-    stage_since: ended_at,
-    push_attempts: [],
-    evidence: {},
-    seq: 4,
-    spend: figures(2),
-  };
-  const claim = site.admission.adopt(record);
+  const claim = site.admission.adopt(atTheGate(id, 2));
   const view = site.admission.ceiling();
   assertEquals([view.recorded_starts, view.in_flight_starts, view.spent_usd], [0, 1, 2]);
   assertEquals(refusal(site.admission), undefined, "it holds no slot");

@@ -78,7 +78,7 @@ for (
     "larger than any ledger": (path) => Deno.truncateSync(path, 1 << 30),
   })
 ) {
-  // conformance: b2.ceiling.cannot_tell b7.per_limb
+  // conformance: b2.ceiling.cannot_tell b7.per_limb b7.refusal
   Deno.test(`an unreadable ledger blocks both limbs and is left alone: ${what}`, async () => {
     await using site = await Site.make({ ...ON, max_concurrent_tasks: 9 });
     await site.restart(() => harm(site.ledger));
@@ -92,6 +92,10 @@ for (
     site.settings = { ...site.settings, global_budget_usd: 0, global_max_tasks: 0 };
     await site.start();
     assertEquals(refusal(site.admission), undefined);
+    await site.admission.close();
+    site.settings = { ...site.settings, ...ON, global_window: 0 };
+    await site.start();
+    assertStringIncludes(refusal(site.admission)!.message, "does not age out");
   });
 }
 
