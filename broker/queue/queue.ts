@@ -305,8 +305,15 @@ export class DurableQueue implements TaskQueue {
     for (const { id, request } of ended.reverse()) {
       kept_bytes += sizeOf(request);
       if (++kept <= MAX_ENDED && kept_bytes <= MAX_ENDED_BYTES || this.#writes.has(id)) continue;
+      try {
+        removeIfPresent(`${this.#options.directory}/${id}.json`);
+      } catch (error) {
+        // Tried again when the next one ends: neither that one nor those that wait have to do with it.
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#options.log("error", "queue_write_failed", `Cannot remove an ended item: ${reason}`, { item: id });
+        return;
+      }
       this.#items.delete(id);
-      removeIfPresent(`${this.#options.directory}/${id}.json`);
     }
   }
 }

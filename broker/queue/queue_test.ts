@@ -302,6 +302,22 @@ Deno.test("a damaged item is told of, left as it is, and keeps no other from beg
   assertEquals(await Deno.readTextFile(torn), '{"v":1,"id":');
 });
 
+Deno.test("an ended item whose file cannot be removed is told of, and keeps no other from beginning", async () => {
+  await using bench = await new Bench().start();
+  [bench.refusal, bench.refused_agent] = [new TaskdError("invalid_config", "not like this"), "agent_b"];
+  const large = { repo: "example.com/o/r", instruction: "x".repeat(1_000_000), agent: "agent_b" };
+  const { id } = await bench.queue.enqueue(large);
+  await bench.until(() => bench.states()[0] === "dead_letter");
+  const path = `${bench.directory}/${id}.json`;
+  await bench.until(() => Deno.readTextFileSync(path).includes("dead_letter"));
+  await Deno.remove(path);
+  await Deno.mkdir(`${path}/in the way`, { recursive: true });
+  for (let bytes = 0; bytes <= MAX_ENDED_BYTES; bytes += 1_000_000) await bench.queue.enqueue(large);
+  await bench.add("the next one");
+  await bench.until(() => bench.states().at(-1) === "running");
+  assert(bench.logged.some((line) => line.startsWith("Cannot remove an ended item: ")), bench.logged.join("\n"));
+});
+
 Deno.test("an item whose task is gone from the audit directory is given up, not begun again", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
