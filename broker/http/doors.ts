@@ -5,7 +5,8 @@
  *   has made can only have come through a forwarded port, and is refused.
  * - `broker.addr` asks for nothing either, so whatever page the operator's browser shows must
  *   not get in: the Host has to be one of this listener's own names (a rebound name is
- *   not), and an Origin has to be this one. `/admin/*` is for peers on this machine.
+ *   not, an address always is where all of the machine's are listened on), and an Origin has
+ *   to be this one. `/admin/*` is for peers on this machine.
  * - The listener of the web pages asks for the token of this boot besides.
  *
  * @module
@@ -14,6 +15,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
+import { classifyAddress, parseAddress } from "../egress/classify.ts";
 import { RequestRefused } from "./statuses.ts";
 
 /** The name that this program's own client gives the socket: one that never resolves. */
@@ -22,8 +24,19 @@ export const SOCKET_HOST = "taskd.invalid";
 /** A listener, as far as it decides who may come in. */
 export type Door =
   | { kind: "socket" }
-  | { kind: "addr"; hosts: ReadonlySet<string> }
+  | {
+    kind: "addr";
+    hosts: ReadonlySet<string>;
+    /** The port, where the listener has every address of the machine, which come and go. */
+    every_address_port?: number;
+  }
   | { kind: "ui"; hosts: ReadonlySet<string>; token: BearerCheck };
+
+/** The door of `broker.addr`. */
+export function addrDoor(real: Pick<HttpAddress, "hostname" | "port">): Door {
+  const every = parseAddress(real.hostname) !== undefined && classifyAddress(real.hostname) === "unspecified";
+  return { kind: "addr", hosts: hostsOf(real), ...(every ? { every_address_port: real.port } : {}) };
+}
 
 /** The values of `Host` that name a TCP listener. */
 export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
@@ -56,7 +69,7 @@ export function checkDoor(request: Request, door: Door): URL {
 }
 
 function checkHost(host: string, door: Door): void {
-  if (door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host)) return;
+  if (door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host) || isOwnAddress(host, door)) return;
   throw new RequestRefused(
     403,
     "denied",
@@ -65,6 +78,13 @@ function checkHost(host: string, door: Door): void {
       hint: door.kind === "socket" ? "Use http://localhost/ as the base" : `Use one of: ${[...door.hosts].join(", ")}`,
     },
   );
+}
+
+/** An address is no name that could be rebound: whoever used it has connected to it. */
+function isOwnAddress(host: string, door: Door): boolean {
+  if (door.kind !== "addr" || door.every_address_port === undefined) return false;
+  const [, address = "", port = "80"] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(host) ?? [];
+  return Number(port) === door.every_address_port && parseAddress(address.replace(/^\[(.*)\]$/, "$1")) !== undefined;
 }
 
 /** Refuses a request to the web pages' listener without the token. */

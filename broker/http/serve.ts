@@ -20,7 +20,7 @@ import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
 import { Call } from "./call.ts";
-import { checkAdmin, checkDoor, checkToken, type Door, hostsOf } from "./doors.ts";
+import { addrDoor, checkAdmin, checkDoor, checkToken, type Door, hostsOf } from "./doors.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -119,7 +119,7 @@ class Listeners implements RunningHttp {
     );
     try {
       if (addr !== undefined) {
-        const { hostname, port } = this.#listen(addr, (real) => ({ kind: "addr", hosts: hostsOf(real) }));
+        const { hostname, port } = this.#listen(addr, addrDoor);
         this.addr = hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
       }
       const token = randomHex(options.random ?? systemRandom, 32);
