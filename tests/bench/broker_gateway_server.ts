@@ -1,7 +1,5 @@
 /**
- * The servers of the gateway's benchmark, each in a process of its own:
- * `vendor` answers like a model's API, `gateway URL` stands in front of it.
- * Prints one line of JSON: where it listens, and the token.
+ * The servers of the gateway's benchmark: `vendor` answers like a model's API, `gateway URL` stands in front of it.
  *
  * @module
  */
@@ -9,16 +7,22 @@
 import { createServer } from "node:http";
 import { Gateway } from "../../broker/gateway/gateway.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
+import { type Helper, tell } from "./helper.ts";
 
-/** What a server prints. */
+/** Where a server listens. */
 export interface Listening {
   port: number;
   /** Of the gateway: what opens it. */
   token: string;
 }
 
-/** Pieces of a streamed answer, and the time between two. */
-export const STREAM_PIECES = 20;
+/** The vendor. */
+export const VENDOR_SERVER: Helper<Listening> = { module: new URL(import.meta.url), words: ["vendor"] };
+/** The gateway; told the vendor's URL. */
+export const GATEWAY_SERVER: Helper<Listening> = { module: new URL(import.meta.url), words: ["gateway"] };
+
+// Pieces of a streamed answer, and the time between two.
+const STREAM_PIECES = 20;
 const PIECE_MS = 2;
 
 const usage = { input_tokens: 1200, output_tokens: 350, cache_read_input_tokens: 9000, cache_creation_input_tokens: 0 };
@@ -84,5 +88,6 @@ async function gateway(base_url: string): Promise<Listening> {
 
 if (import.meta.main) {
   const [role, url] = Deno.args;
-  console.log(JSON.stringify(role === "vendor" ? await vendor() : await gateway(url ?? "")));
+  if (role === "vendor") tell(VENDOR_SERVER, await vendor());
+  else tell(GATEWAY_SERVER, await gateway(url ?? ""));
 }

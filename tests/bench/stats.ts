@@ -33,9 +33,14 @@ const MIN_ROUNDS = 3;
 /** Sums up samples by nearest rank; throws on none. */
 export function summarize(samples: readonly number[]): Stats {
   if (samples.length === 0) throw new RangeError("Cannot sum up no samples");
+  const rank = (share: number) => nearestRank(samples, share);
+  return { n: samples.length, min: rank(0), p5: rank(0.05), p50: rank(0.5), p95: rank(0.95), max: rank(1) };
+}
+
+/** The sample at `share` of the way from the least to the greatest, by nearest rank. */
+export function nearestRank(samples: readonly number[], share: number): number {
   const sorted = samples.toSorted((a, b) => a - b);
-  const rank = (share: number) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
-  return { n: sorted.length, min: sorted[0]!, p5: rank(0.05), p50: rank(0.5), p95: rank(0.95), max: sorted.at(-1)! };
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
 }
 
 /** Milliseconds that `run` takes. */

@@ -5,12 +5,13 @@
  * @module
  */
 
-import { YOUNG_GENERATION } from "../../../cli/own_command.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Listening } from "../broker_gateway_server.ts";
+import { GATEWAY_SERVER, type Listening, VENDOR_SERVER } from "../broker_gateway_server.ts";
+import { helperProcess } from "../helper.ts";
 import type { Place } from "../places.ts";
+import { residentBytes } from "../process.ts";
+import { nearestRank } from "../stats.ts";
 
-const SERVER = new URL("../broker_gateway_server.ts", import.meta.url).pathname;
 const CONNECTIONS = 16;
 const MIB = 2 ** 20;
 
@@ -23,9 +24,9 @@ export const gateway: BenchCase = {
     "are measured in alternating batches; `added` is the difference of the p50 or p99 of two neighbouring batches. The gateway runs with the flags of `taskd start`.",
   places: "plain",
   async run(bench, place) {
-    await using vendor = await serverProcess(["vendor"]);
-    await using through = await serverProcess(["gateway", `http://127.0.0.1:${vendor.listening.port}`]);
-    const ways = { direct: vendor.listening, "through the gateway": through.listening };
+    await using vendor = await helperProcess(VENDOR_SERVER);
+    await using through = await helperProcess(GATEWAY_SERVER, [`http://127.0.0.1:${vendor.told.port}`]);
+    const ways = { direct: vendor.told, "through the gateway": through.told };
     const plain = Object.values(ways).map((way) => requestText(way, false));
     await latency(bench, place, ways, plain);
     await throughput(bench, place, ways, plain);
@@ -50,8 +51,8 @@ async function latency(bench: Bench, place: Place, ways: Ways, requests: Uint8Ar
     }
     if (round < 0) continue;
     batches.forEach((batch, index) => taken[index]!.push(...batch));
-    added.p50.push(rank(batches[1]!, 0.5) - rank(batches[0]!, 0.5));
-    added.p99.push(rank(batches[1]!, 0.99) - rank(batches[0]!, 0.99));
+    added.p50.push(nearestRank(batches[1]!, 0.5) - nearestRank(batches[0]!, 0.5));
+    added.p99.push(nearestRank(batches[1]!, 0.99) - nearestRank(batches[0]!, 0.99));
   }
   for (const connection of connections) connection.close();
   Object.keys(ways).forEach((way, index) => bench.add(place, `a request, ${way}`, "ms", taken[index]!));
@@ -175,43 +176,4 @@ function requestText({ token }: Listening, stream: boolean): Uint8Array {
     `POST /v1/messages HTTP/1.1\r\nhost: gateway\r\nx-api-key: ${token}\r\nanthropic-version: 2023-06-01\r\n` +
       `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
-}
-
-interface ServerProcess extends AsyncDisposable {
-  listening: Listening;
-  pid: number;
-}
-
-async function serverProcess(args: string[]): Promise<ServerProcess> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", YOUNG_GENERATION, "--no-prompt", "--quiet", "--allow-net=127.0.0.1", "--allow-env", SERVER, ...args],
-    stdin: "null",
-    stdout: "piped",
-  }).spawn();
-  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  let line = "";
-  while (!line.includes("\n")) {
-    const { value, done } = await reader.read();
-    if (done) throw new Error(`The ${args[0]} of the benchmark did not start`);
-    line += value;
-  }
-  return {
-    listening: JSON.parse(line) as Listening,
-    pid: child.pid,
-    [Symbol.asyncDispose]: async () => {
-      child.kill("SIGKILL");
-      await reader.cancel();
-      await child.status;
-    },
-  };
-}
-
-async function residentBytes(pid: number): Promise<number> {
-  const status = await Deno.readTextFile(`/proc/${pid}/status`);
-  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)![1]) * 1_024;
-}
-
-function rank(samples: readonly number[], share: number): number {
-  const sorted = samples.toSorted((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
 }

@@ -8,13 +8,14 @@ import { join } from "@std/path/join";
 import type { Bench, BenchCase } from "../bench.ts";
 import { EGRESS_SERVER, HOST, PROXY_SERVER } from "../broker_proxy_server.ts";
 import type { Place } from "../places.ts";
-import { type HelperProcess, helperProcess } from "../helper.ts";
-import { output, run } from "../process.ts";
+import { helperProcess } from "../helper.ts";
+import { freePort, output, residentBytes, run } from "../process.ts";
 import { interleave, type Measure } from "../stats.ts";
 
 /** Tunnels opened at a time. */
 const CONCURRENCY = 16;
 const CHUNK_BYTES = 64 << 10;
+const MIB = 2 ** 20;
 const USER = "bench";
 /** Where Debian's package puts what squid checks passwords with. */
 const SQUID_AUTH = "/usr/lib/squid/basic_ncsa_auth";
@@ -43,7 +44,7 @@ export const proxy: BenchCase = {
     await using squid = await startSquid(bench, port);
     if (squid !== undefined) ways.push(squid.way);
     await compare(bench, place, ways);
-    bench.add(place, "taskd's memory after it", "MB", [await residentMb(own)]);
+    bench.add(place, "taskd's memory after it", "MB", [await residentBytes(own.pid) / MIB]);
   },
 };
 
@@ -204,14 +205,4 @@ async function startSquid(
   bench.skip("squid", "it does not start");
   await stop();
   return undefined;
-}
-
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
-}
-
-async function residentMb({ pid }: HelperProcess<unknown>): Promise<number> {
-  const status = await Deno.readTextFile(`/proc/${pid}/status`);
-  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)![1]) / 1_024;
 }

@@ -8,12 +8,10 @@ import { join } from "@std/path/join";
 import { DaemonProcess } from "../../../cli/demo/daemon_process.ts";
 import { ownCommand } from "../../../cli/own_command.ts";
 import type { BenchCase } from "../bench.ts";
-import { run } from "../process.ts";
+import { pause, processorShare, residentBytes, run } from "../process.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";
 import { DB, shopStore } from "./_store.ts";
 
-// As Linux counts processor time, on every architecture Deno runs on.
-const TICKS_PER_SECOND = 100;
 const MIB = 2 ** 20;
 
 /** Many sessions that do nothing. */
@@ -41,10 +39,7 @@ export const idle: BenchCase = {
       }
     });
     await pause(3_000);
-    const seconds = bench.pick(30, 3);
-    const before = await processorSeconds(daemon.pid);
-    await pause(seconds * 1_000);
-    const share = 100 * (await processorSeconds(daemon.pid) - before) / seconds;
+    const share = await processorShare(daemon.pid, bench.pick(30, 3));
     bench.add(place, "memory, no session", "MB", [bare_mb]);
     const resident_mb = await residentBytes(daemon.pid) / MIB;
     bench.add(place, `memory, ${sessions} sessions`, "MB", [resident_mb], { target: { value: 1_024, is: "at_most" } });
@@ -89,19 +84,3 @@ export const startup: BenchCase = {
     await daemon.stop();
   },
 };
-
-async function residentBytes(pid: number): Promise<number> {
-  const status = await Deno.readTextFile(`/proc/${pid}/status`);
-  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)![1]) * 1_024;
-}
-
-async function processorSeconds(pid: number): Promise<number> {
-  const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
-  // The name, field 2, may hold anything; what follows its last parenthesis begins with field 3.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}

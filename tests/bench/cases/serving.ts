@@ -10,13 +10,12 @@ import { subscribe } from "../../../lib/client/client.ts";
 import { openStore } from "../../../lib/store/open.ts";
 import type { Bench, BenchCase } from "../bench.ts";
 import type { Place } from "../places.ts";
+import { freePort, pause, processorShare, residentBytes } from "../process.ts";
 import { elapsed, sample } from "../stats.ts";
 
 const DB = "small";
 const TOKEN = "of-benchmarks-only";
 const MIB = 2 ** 20;
-// As Linux counts processor time, on every architecture Deno runs on.
-const TICKS_PER_SECOND = 100;
 /** Events published before everybody is waited for: less than a subscriber's buffer, so that nobody is dropped. */
 const ROUND_EVENTS = 60;
 
@@ -32,11 +31,6 @@ async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess; url: 
   const flags = ["-http", address, "-token", TOKEN];
   const daemon = await DaemonProcess.start({ store, socket, flags, signal: new AbortController().signal });
   return { daemon, url: `http://${address}`, socket };
-}
-
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
 }
 
 async function openSessions({ client }: DaemonProcess, from: number, to: number): Promise<void> {
@@ -61,10 +55,7 @@ export const sessions: BenchCase = {
       await openSessions(daemon, open, target);
       open = target;
       await pause(bench.pick(3_000, 200));
-      const seconds = bench.pick(10, 1);
-      const before = await processorSeconds(daemon.pid);
-      await pause(seconds * 1_000);
-      const share = 100 * (await processorSeconds(daemon.pid) - before) / seconds;
+      const share = await processorShare(daemon.pid, bench.pick(10, 1));
       bench.add(place, `one core, ${target} sessions`, "%", [share]);
       bench.add(place, `memory, ${target} sessions`, "MB", [await residentBytes(daemon.pid) / MIB]);
       const scrape = () => elapsed(() => get(`${url}/metrics`));
@@ -170,20 +161,4 @@ async function get(url: string): Promise<void> {
   const response = await fetch(url, { headers: { authorization: `Bearer ${TOKEN}` } });
   if (!response.ok) throw new Error(`${url} answered ${response.status}`);
   await response.text();
-}
-
-async function residentBytes(pid: number): Promise<number> {
-  const status = await Deno.readTextFile(`/proc/${pid}/status`);
-  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)![1]) * 1_024;
-}
-
-async function processorSeconds(pid: number): Promise<number> {
-  const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
-  // The name, field 2, may hold anything; what follows its last parenthesis begins with field 3.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
