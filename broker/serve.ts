@@ -33,6 +33,7 @@ import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
 import { readPrivateFile } from "./settings/private_file.ts";
+import { closeDirectory } from "./settings/seed.ts";
 import { startWarnings } from "./settings/warnings.ts";
 import { claimHome } from "./setup/lifecycle.ts";
 import { TaskStore } from "./task/task_store.ts";
@@ -102,6 +103,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   await using cleanup = new AsyncDisposableStack();
   const lock = await claimHome(home, clock);
   cleanup.defer(() => lock.release());
+  closeDirectory(taskdHome(home));
 
   const resolved = await loadSettings({ home, env });
   const { settings } = resolved;

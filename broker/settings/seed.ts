@@ -42,10 +42,22 @@ function makePrivateDirectory(path: string): void {
   const attempted = `Cannot make the directory ${path}`;
   try {
     Deno.mkdirSync(path, { mode: 0o700, recursive: true });
-    // It may be older than the broker; and the umask may take away too much.
-    Deno.chmodSync(path, 0o700);
   } catch (error) {
     throw fileError(error, attempted);
+  }
+  closeDirectory(path);
+}
+
+/**
+ * Makes a directory its owner's alone (0700): it may be older than the broker, and the umask may have taken away too much.
+ *
+ * @throws {TaskdError} `denied`, `not_found` or `unavailable`.
+ */
+export function closeDirectory(path: string): void {
+  try {
+    if (((Deno.statSync(path).mode ?? 0o700) & 0o777) !== 0o700) Deno.chmodSync(path, 0o700);
+  } catch (error) {
+    throw fileError(error, `Cannot close the directory ${path} to other users`);
   }
 }
 

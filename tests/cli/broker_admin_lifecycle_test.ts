@@ -18,6 +18,16 @@ Deno.test("start serves until it is stopped, and leaves nothing behind", async (
   assertEquals(exists, false);
 });
 
+// conformance: b8.modes
+Deno.test("start closes a directory of settings that others can look into", async () => {
+  await using place = await makeBrokerPlace();
+  await configure(place, EMBEDDED);
+  const directory = `${place.home}/.taskd`;
+  Deno.chmodSync(directory, 0o755);
+  await using _broker = await startBroker(place);
+  assertEquals(Deno.statSync(directory).mode! & 0o777, 0o700);
+});
+
 Deno.test("stop says when no broker runs", async () => {
   await using place = await makeBrokerPlace();
   const never = await place.json(["stop"], 1);
