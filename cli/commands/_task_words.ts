@@ -29,9 +29,7 @@ export interface Spent {
 /** What is spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
 export function spendWord({ spend, live, claimed_usd }: Spent): string {
   const metered = live ?? spend;
-  if (metered === undefined || (metered.requests === 0 && claimed_usd !== undefined)) {
-    return claimed_usd === undefined ? "-" : `$${claimed_usd.toFixed(2)} agent-reported`;
-  }
+  if (metered === undefined) return claimed_usd === undefined ? "-" : `$${claimed_usd.toFixed(2)} agent-reported`;
   if (metered.priced) return `$${metered.usd.toFixed(4)}`;
   return metered.usd === 0 ? "unmetered" : `$${metered.usd.toFixed(4)}+`;
 }

@@ -5,6 +5,7 @@ import { age, approveCommand, isWanted, nextSteps, shellWord, spendWord, spendWo
 
 const METERED = { usd: 0.01234, requests: 1, unmetered_requests: 0, priced: true };
 
+// conformance: b2.spend.agent
 Deno.test("spendWord() marks what is unmetered, what is a lower bound, and what only the agent says", () => {
   const table = [
     [{}, "-"],
@@ -14,7 +15,8 @@ Deno.test("spendWord() marks what is unmetered, what is a lower bound, and what 
     [{ spend: { ...METERED, usd: 0, priced: false } }, "unmetered"],
     [{ claimed_usd: 0.5 }, "$0.50 agent-reported"],
     [{ spend: METERED, claimed_usd: 0.5 }, "$0.0123"],
-    [{ spend: { ...METERED, usd: 0, requests: 0 }, claimed_usd: 0.5 }, "$0.50 agent-reported"],
+    [{ spend: { ...METERED, usd: 0, requests: 0 }, claimed_usd: 0.5 }, "$0.0000"],
+    [{ live: METERED, claimed_usd: 0.5 }, "$0.0123"],
   ] as const;
   for (const [spent, word] of table) assertEquals(spendWord(spent), word);
 });
