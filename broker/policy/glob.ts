@@ -34,7 +34,8 @@ const MAX_INNER_GLOBSTARS = 4;
  * @throws {TaskdError} `invalid_request` when the pattern cannot be read.
  */
 export function compileGlob(glob: string): (path: string) => boolean {
-  if (glob === "" || glob.endsWith("/") || glob.startsWith("/")) refuse(glob, "it matches no path of a repository");
+  if (glob === "" || glob.startsWith("/")) refuse(glob, "it matches no path of a repository");
+  if (endsInSlash(glob)) refuse(glob, "what ends with a slash matches nothing: write dir/**");
   try {
     const expressions = expand(glob.split("/").map(settle)).map((pattern) => picomatch.makeRe(pattern, GLOB_OPTIONS));
     return (path) => expressions.some((expression) => expression.test(path));
@@ -42,6 +43,40 @@ export function compileGlob(glob: string): (path: string) => boolean {
     if (error instanceof TaskdError) throw error;
     refuse(glob, "its brackets are not closed");
   }
+}
+
+/** Whether a pattern, or one of the choices at its end, ends with a slash: no path does. */
+function endsInSlash(glob: string): boolean {
+  const tokens = (glob.match(/\\.|\[[^\]]*\]|./gs) ?? []).values();
+  return glob.endsWith("/") || endOf(tokens, { braced: false }).slash;
+}
+
+interface End {
+  /** Whether a choice ends with a slash. */
+  slash: boolean;
+  /** Whether a choice is nothing. */
+  empty: boolean;
+  /** What came after it: the end, or what parts choices. */
+  by: string | undefined;
+}
+
+function endOf(tokens: Iterator<string>, { braced }: { braced: boolean }): End {
+  let [slash, empty] = [false, true];
+  for (;;) {
+    const token: string | undefined = tokens.next().value;
+    if (token === undefined || (braced && (token === "," || token === "}"))) return { slash, empty, by: token };
+    const next = token === "{" ? choicesEnd(tokens) : { slash: token === "/", empty: false };
+    [slash, empty] = [next.slash || (next.empty && slash), empty && next.empty];
+  }
+}
+
+/** The end of what stands in braces. */
+function choicesEnd(tokens: Iterator<string>): Pick<End, "slash" | "empty"> {
+  const choices: End[] = [];
+  do choices.push(endOf(tokens, { braced: true })); while (choices.at(-1)!.by === ",");
+  // A single one is no choice: its braces stand for themselves.
+  if (choices.length === 1) return { slash: false, empty: false };
+  return { slash: choices.some(({ slash }) => slash), empty: choices.some(({ empty }) => empty) };
 }
 
 /**

@@ -112,7 +112,19 @@ Deno.test("the usual patterns mean what people mean by them", () => {
 
 // conformance: b2.diff_policy.globs b7.trailing_slash
 Deno.test("what can match nothing is refused", () => {
-  for (const glob of ["", "dir/", "/dir/**", "[a", "{a", "a**b**c**d**e**f"]) {
+  const slashes = ["{src/,docs/}", "src/{a,b/}", "dir{/,}", "{x{a,b}/,c}", "{a,{b,c/}}", "dir/{,x}", "{a/,b}{,c}"];
+  for (const glob of ["", "dir/", "/dir/**", "[a", "{a", "a**b**c**d**e**f", ...slashes]) {
     assertThrows(() => compileGlob(glob), TaskdError, "Cannot read the glob", glob);
   }
+  // A slash before what follows the choice, or in a name, is no last one.
+  for (
+    const [glob, path] of [
+      ["{src/,}*.ts", "src/a.ts"],
+      ["dir{/**,}", "dir/a"],
+      ["{a/b,c}", "a/b"],
+      ["a/\\{b/,c\\}", "a/{b/,c}"],
+      ["{a/,b}{c,d}", "a/c"],
+      ["a/,b", "a/,b"],
+    ] as const
+  ) assert(compileGlob(glob)(path), glob);
 });
