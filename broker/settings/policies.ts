@@ -109,8 +109,9 @@ function checkRepoKey(node: Node): void {
   const rule = "must be a repository as host/owner/repo";
   const key = asText(node, rule);
   // As an address of https it keeps a port, which alone would be read as the path of an ssh address.
-  if (canonicalRepo(/^[a-z]+:\/\//i.test(key) ? key : `https://${key}`) === key) return;
-  const meant = canonicalRepo(key);
+  const address = `https://${key}`;
+  if (canonicalRepo(/^[a-z]+:\/\//i.test(key) ? key : address) === key) return;
+  const meant = canonicalRepo(/^[^/@:]+:\d+\//.test(key) ? address : key);
   refuse(node, rule, { secret: key.includes("@"), ...(meant === undefined ? {} : { hint: `Write ${meant}` }) });
 }
 

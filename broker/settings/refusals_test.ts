@@ -201,6 +201,8 @@ Deno.test("a profile's key is canonical or refused, with the canonical form wher
     ["GIT.example.com/owner/repo", "git.example.com/owner/repo"],
     ["git.example.com/owner/repo/", "git.example.com/owner/repo"],
     ["git.example.com/owner/repo.git", "git.example.com/owner/repo"],
+    ["git.example.com:443/owner/repo", "git.example.com/owner/repo"],
+    ["GIT.example.com:8443/owner/repo", "git.example.com:8443/owner/repo"],
     ["owner/repo", undefined],
     ["git.example.com/owner", undefined],
     ["git.example.com/../repo", undefined],
