@@ -11,6 +11,7 @@
 
 import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { isClientGone } from "../../lib/http/accept.ts";
 import { serveClient } from "./_client.ts";
 import {
   EGRESS_LIMITS,
@@ -159,8 +160,9 @@ export class EgressProxy {
       let client: Deno.TcpConn;
       try {
         client = await this.#listener.accept();
-      } catch {
-        // Out of descriptors, or a peer that was gone before it was accepted: wait a moment, go on.
+      } catch (error) {
+        if (isClientGone(error)) continue;
+        // Out of descriptors: wait a moment, go on.
         await this.#parts.clock.sleep(TICK_MS, this.#stop.signal).catch(() => {});
         continue;
       }

@@ -11,6 +11,7 @@
  */
 
 import type { Clock } from "../clock.ts";
+import { isClientGone } from "./accept.ts";
 
 /** Deadlines in milliseconds; the contract's numbers. */
 export const HTTP_TIMEOUTS = {
@@ -293,7 +294,8 @@ export class ConnectionGuard {
       } catch (error) {
         if (this.#stop.signal.aborted || error instanceof Deno.errors.BadResource) return;
         if (error instanceof Deno.errors.Interrupted) return;
-        // Out of descriptors, or a peer that was gone before it was accepted: wait a moment, go on.
+        if (isClientGone(error)) continue;
+        // Out of descriptors: wait a moment, go on.
         await this.#clock.sleep(100, this.#stop.signal).catch(() => {});
         continue;
       }
