@@ -6,10 +6,11 @@
 
 import { type CommandSpec, type FlagSpec, GROUPS } from "./command.ts";
 import { BRANCH_COMMANDS } from "./table/branches.ts";
-import { BROKER_COMMANDS } from "./table/broker.ts";
+import { BROKER_ADMIN_COMMANDS } from "./table/broker_admin.ts";
 import { DAEMON_COMMANDS } from "./table/daemon.ts";
 import { HISTORY_COMMANDS } from "./table/history.ts";
 import { QUEUE_COMMANDS } from "./table/queue.ts";
+import { REDTEAM_COMMANDS } from "./table/redteam.ts";
 import { STATS_COMMANDS } from "./table/stats.ts";
 import { TASK_COMMANDS } from "./table/tasks.ts";
 
@@ -24,7 +25,8 @@ export const COMMANDS: readonly CommandSpec[] = [
   ...TASK_COMMANDS,
   ...STATS_COMMANDS,
   ...QUEUE_COMMANDS,
-  ...BROKER_COMMANDS,
+  ...BROKER_ADMIN_COMMANDS,
+  ...REDTEAM_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 
 /** Flags that every command accepts. */

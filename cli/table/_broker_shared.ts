@@ -1,12 +1,16 @@
 /**
- * Arguments and flags that several commands of the task broker share. The names of stages
- * and agents are repeated here, because the broker's modules would be loaded by every call
- * of the program; a test compares.
+ * What several commands of the task broker share. The names of stages and agents are
+ * repeated here, because the broker's modules would be loaded by every call of the
+ * program; a test compares.
  *
  * @module
  */
 
 import type { FlagSpec, PositionalSpec } from "../command.ts";
+import { brokerNeeds } from "../permissions.ts";
+
+/** A command that only asks the broker. */
+export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;
 
 /** The stages of a task. */
 export const STAGE_NAMES: readonly string[] = [

@@ -1,10 +1,24 @@
 /**
- * Arguments and flags that several commands share.
+ * What several commands share, those of the branch store above all.
  *
  * @module
  */
 
 import type { FlagSpec, PositionalSpec } from "../command.ts";
+import { branchNeeds, NO_PERMISSIONS, type PermissionSet } from "../permissions.ts";
+
+/** A command that works on branches, through the daemon where one runs. */
+export const ON_BRANCHES = { uses: "branches", needs: branchNeeds } as const;
+
+/**
+ * The program's own modules and what lies beside them in these folders: a daemon reads them as it runs, and its threads
+ * load theirs with its permissions.
+ */
+export function programFiles(...folders: string[]): PermissionSet {
+  const { protocol, hostname, port } = new URL(import.meta.url);
+  if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
+  return { ...NO_PERMISSIONS, read: folders.map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname) };
+}
 
 /** A branch, never a checkpoint. */
 export const BRANCH: PositionalSpec = {

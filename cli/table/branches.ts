@@ -5,8 +5,8 @@
  */
 
 import type { CommandSpec } from "../command.ts";
-import { branchNeeds, NO_PERMISSIONS, storeNeeds, unionOf } from "../permissions.ts";
-import { BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
+import { NO_PERMISSIONS, storeNeeds, unionOf } from "../permissions.ts";
+import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the group Branches. */
 export const BRANCH_COMMANDS: readonly CommandSpec[] = [
@@ -48,8 +48,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
       { words: "checkout shop@main@v1", why: "The database as it was at checkpoint v1, read-only" },
     ],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/checkout.ts"),
   },
   {
@@ -88,8 +87,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
       { words: "fork shop@main try --at v1 --ttl 24h", why: "From checkpoint v1, gone a day after its last use" },
     ],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/fork.ts"),
   },
   {
@@ -107,8 +105,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     ],
     examples: [{ words: "promote shop@try --onto main", why: "The experiment becomes main" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/promote.ts"),
   },
   {
@@ -120,8 +117,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     flags: [{ name: "force", kind: "boolean", help: "Also when the branch is protected" }],
     examples: [{ words: "destroy shop@try", why: "Remove the branch try" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/destroy.ts"),
   },
   {
@@ -135,8 +131,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
       { words: "touch shop@try --ttl 0", why: "It never expires" },
     ],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/touch.ts"),
   },
   {
@@ -147,8 +142,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "protect shop", why: "Only destroy --force removes shop@main" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/protect.ts"),
   },
   {
@@ -159,8 +153,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "unprotect shop", why: "Undo protect" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/unprotect.ts"),
   },
 ];

@@ -5,136 +5,19 @@
  * @module
  */
 
-import type { HostPlace } from "../broker_host.ts";
-import type { CommandSpec, FlagSpec, Plan } from "../command.ts";
+import type { CommandSpec, FlagSpec } from "../command.ts";
+import { unionOf } from "../permissions.ts";
+import {
+  askNeeds,
+  brokerServes,
+  doctorNeeds,
+  homeNeeds,
+  serviceNeeds,
+  settingsNeeds,
+  setupNeeds,
+  stopNeeds,
+} from "./_broker_needs.ts";
 import { AGENT_NAMES } from "./_broker_shared.ts";
-import { ANYWHERE, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
-
-/** What is touched of the host; a plan without it was made for a command that touches nothing of it. */
-export function hostOf(plan: Plan): HostPlace {
-  const { host } = brokerOf(plan);
-  if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
-  return host;
-}
-
-/** `~/.taskd`, to look and to write. */
-function homeNeeds(plan: Plan): PermissionSet {
-  const { directory } = hostOf(plan);
-  return { ...NO_PERMISSIONS, read: [directory], write: [directory] };
-}
-
-/** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
-export function settingsNeeds(plan: Plan): PermissionSet {
-  const { directory, egress_list, variables } = hostOf(plan);
-  const read = egress_list === undefined ? [directory] : [directory, egress_list];
-  return { ...NO_PERMISSIONS, read, env: variables, sys: ["uid"] };
-}
-
-/** The broker's socket: the one that is configured, and that of the broker that runs. */
-export function askNeeds(plan: Plan): PermissionSet {
-  const { socket, settings } = brokerOf(plan);
-  // As it is spelled too: a permission of a socket is for one spelling.
-  const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
-  const sockets = [...new Set(all)].filter((path) => path !== "");
-  return { ...NO_PERMISSIONS, read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) };
-}
-
-/** Programs that are asked what they are. */
-export function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
-  const { programs, tool_variables } = hostOf(plan);
-  const paths = names.flatMap((name) => programs[name]);
-  return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
-}
-
-const EXAMINED = ["git", "gh", "podman", "docker", "container", "prlimit"] as const;
-
-/** What the doctor looks at. It writes nothing: a socket's path only because connecting counts as that. */
-function doctorNeeds(plan: Plan): PermissionSet {
-  const { roots, deno, store } = hostOf(plan);
-  const ip = brokerOf(plan).settings?.gateway_ip;
-  const ports = ip === undefined ? [] : [`${bracketed(ip)}:8088`, `${bracketed(ip)}:3128`];
-  const own = {
-    ...NO_PERMISSIONS,
-    read: [...roots, deno, ...(store === undefined ? [] : [store])],
-    net: ports,
-    sys: ["uid", "statfs"],
-  };
-  return [settingsNeeds(plan), askNeeds(plan), programNeeds(plan, EXAMINED), own].reduce(unionOf);
-}
-
-function bracketed(ip: string): string {
-  return ip.includes(":") ? `[${ip}]` : ip;
-}
-
-/** Modules and images of the program itself, which the broker reads as it runs. */
-export function programFiles(): PermissionSet {
-  const { protocol, hostname, port } = new URL(import.meta.url);
-  if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
-  const folders = ["broker", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
-  return { ...NO_PERMISSIONS, read: folders };
-}
-
-/** The folder of a file's absolute path. */
-function folderOf(path: string): string {
-  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
-}
-
-/**
- * What the broker works with. The network has no list, because sandboxes reach through it whatever the egress list and
- * the upstreams name, by addresses that are only known then; programs have none, because it ends groups of processes.
- */
-function brokerServes(plan: Plan): PermissionSet {
-  const { notifiers, roots, tool_variables } = hostOf(plan);
-  const { socket, settings } = brokerOf(plan);
-  const { "log-file": log_file } = plan.flags;
-  const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
-  const sockets = [folderOf(socket), folderOf(settings?.broker.socket ?? socket)];
-  // The branch store's socket lies in its directory, where the checkouts of tasks' branches are.
-  const store = settings === undefined ? [] : [folderOf(settings.branch_store.socket)];
-  const places = [...roots, ...sockets, ...store, ...logs];
-  const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
-  const own: PermissionSet = {
-    ...NO_PERMISSIONS,
-    read: [...places, ...read, ...notifiers],
-    write: places,
-    net: [ANYWHERE],
-    run: [ANYWHERE],
-    env: tool_variables,
-    sys: ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
-  };
-  return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
-}
-
-/** What asking, and ending, the broker that runs takes: its lock, its socket, and the program that sends signals. */
-function stopNeeds(plan: Plan): PermissionSet {
-  const { directory, programs } = hostOf(plan);
-  const own = { ...NO_PERMISSIONS, read: [directory], run: programs.kill };
-  return unionOf(askNeeds(plan), own);
-}
-
-/** What the wizard works with: the home directory, what builds images, and what the doctor looks at in the end. */
-function setupNeeds(plan: Plan): PermissionSet {
-  const { "key-file": key_file, "build-images": builds } = plan.flags;
-  const { temporary } = hostOf(plan);
-  const folder = builds === false ? [] : [temporary];
-  const own = {
-    ...NO_PERMISSIONS,
-    read: [...folder, ...(typeof key_file === "string" ? [key_file] : [])],
-    write: folder,
-    run: builds === false ? [] : ["/bin/sh"],
-  };
-  return [homeNeeds(plan), doctorNeeds(plan), own].reduce(unionOf);
-}
-
-/** The file of a service manager, and the program that tells it so. */
-function serviceNeeds(plan: Plan): PermissionSet {
-  const { unit_folders, programs } = hostOf(plan);
-  const files = { ...NO_PERMISSIONS, read: unit_folders, write: unit_folders };
-  return [settingsNeeds(plan), programNeeds(plan, ["systemctl", "launchctl"]), files, {
-    ...NO_PERMISSIONS,
-    read: [...programs.podman, ...programs.docker, ...programs.container],
-  }].reduce(unionOf);
-}
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
 export const RUNTIME_NAMES: readonly string[] = ["auto", "podman", "docker", "container", "deno"];

@@ -6,16 +6,8 @@
 
 import { birthplaceOf, cradleOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec, Plan } from "../command.ts";
-import { branchNeeds, NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
-import { BRANCH } from "./_shared.ts";
-
-/** What the daemon's own threads need to load their modules: those are read with the permissions of their maker. */
-function programModules(): PermissionSet {
-  const { protocol, hostname, port } = new URL(import.meta.url);
-  if (protocol !== "file:") return { ...NO_PERMISSIONS, import: [`${hostname}:${port || 443}`] };
-  const folders = ["daemon", "lib", "std"].map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname);
-  return { ...NO_PERMISSIONS, read: folders };
-}
+import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
+import { BRANCH, ON_BRANCHES, programFiles } from "./_shared.ts";
 
 /** The HTTP listener's own address, and the loopback between it and the server behind its guard. */
 function httpNeeds(plan: Plan): PermissionSet {
@@ -106,7 +98,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
       const paths = [cradleOf(plan.socket), ...files];
       const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${birthplaceOf(plan.socket)}`] };
-      return [storeNeeds(plan), socket, programModules(), own, httpNeeds(plan)].reduce(unionOf);
+      return [storeNeeds(plan), socket, programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
   },
@@ -182,8 +174,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "mcp -store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/mcp.ts"),
   },
   {

@@ -14,7 +14,7 @@ import {
   storeNeeds,
   unionOf,
 } from "../permissions.ts";
-import { BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
+import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the groups History and Inspect. */
 export const HISTORY_COMMANDS: readonly CommandSpec[] = [
@@ -26,8 +26,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     flags: [{ name: "note", kind: "string", value: "TEXT", help: "A remark that is kept with the checkpoint" }],
     examples: [{ words: 'checkpoint shop v1 --note "before the import"', why: "Name the current content v1" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/checkpoint.ts"),
   },
   {
@@ -45,8 +44,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     ],
     examples: [{ words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/rollback.ts"),
   },
   {
@@ -57,8 +55,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "compact shop@try", why: "Its storage becomes materialized, its chain one object" }],
     output: "note",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/compact.ts"),
   },
   {
@@ -104,8 +101,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     ],
     examples: [{ words: "diff shop@main shop@try --table orders --rows 5", why: "Counts, and five rows of orders" }],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/diff.ts"),
   },
   {
@@ -125,8 +121,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
       { words: "gc --grace 0", why: "Delete what the last pass marked" },
     ],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/gc.ts"),
   },
   {
@@ -200,8 +195,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "branches shop", why: "The branches of shop" }],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/branches.ts"),
   },
   {
@@ -212,8 +206,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "databases", why: "Every database of the store" }],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/databases.ts"),
   },
   {
@@ -224,8 +217,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "lease shop", why: "Holder, epoch and expiry of shop@main" }],
     output: "data",
-    uses: "branches",
-    needs: branchNeeds,
+    ...ON_BRANCHES,
     load: () => import("../commands/lease.ts"),
   },
 ];

@@ -5,9 +5,8 @@
  */
 
 import type { CommandSpec } from "../command.ts";
-import { brokerNeeds } from "../permissions.ts";
-import { SUBMISSION, SUBMISSION_ARGUMENTS } from "./_broker_shared.ts";
-import { submitNeeds } from "./tasks.ts";
+import { submitNeeds } from "./_broker_needs.ts";
+import { ASKS_BROKER, SUBMISSION, SUBMISSION_ARGUMENTS } from "./_broker_shared.ts";
 
 /** Clients of the broker in the groups Tasks and Broker. */
 export const QUEUE_COMMANDS: readonly CommandSpec[] = [
@@ -32,8 +31,7 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "queue list", why: "Each item's state and its task" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/queue_list.ts"),
   },
   {
@@ -44,8 +42,7 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
     output: "note",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/queue_cancel.ts"),
   },
   {
@@ -57,8 +54,7 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/ui.ts"),
   },
 ];

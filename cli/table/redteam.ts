@@ -4,30 +4,9 @@
  * @module
  */
 
-import type { CommandSpec, Plan } from "../command.ts";
-import { parentOf } from "../launch.ts";
-import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
-import { askNeeds, hostOf, programFiles, programNeeds, RUNTIME_NAMES, settingsNeeds } from "./broker_admin.ts";
-
-/**
- * As much as a broker, because it starts one: but it writes below the temporary directory alone, so that nothing that is
- * installed can be changed by it.
- */
-function redteamNeeds(plan: Plan): PermissionSet {
-  const { live_socket, roots, temporary, tool_variables } = hostOf(plan);
-  const { read } = programNeeds(plan, ["git", "gh", "podman", "docker", "container", "prlimit"]);
-  const own: PermissionSet = {
-    ...NO_PERMISSIONS,
-    // The socket's folder too, because its mode counts.
-    read: [...roots, ...read, temporary, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
-    write: [temporary],
-    net: [ANYWHERE],
-    run: [ANYWHERE],
-    env: tool_variables,
-    sys: ["uid", "gid", "umask", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"],
-  };
-  return [settingsNeeds(plan), askNeeds(plan), programFiles(), own].reduce(unionOf);
-}
+import type { CommandSpec } from "../command.ts";
+import { redteamNeeds } from "./_broker_needs.ts";
+import { RUNTIME_NAMES } from "./broker_admin.ts";
 
 /** Commands of the group Broker that try the product itself. */
 export const REDTEAM_COMMANDS: readonly CommandSpec[] = [

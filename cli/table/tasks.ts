@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { CommandSpec, FlagSpec, Plan, PositionalSpec } from "../command.ts";
-import { brokerNeeds, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
-import { STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./_broker_shared.ts";
+import type { CommandSpec, FlagSpec, PositionalSpec } from "../command.ts";
+import { submitNeeds } from "./_broker_needs.ts";
+import { ASKS_BROKER, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./_broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
 const FOLLOWING: readonly FlagSpec[] = [
@@ -22,12 +22,6 @@ const REASON: PositionalSpec = {
   optional: true,
   help: "Why, for the task's record",
 };
-
-/** The broker, and the file that holds the instruction. */
-export function submitNeeds(plan: Plan): PermissionSet {
-  const { file } = plan.flags;
-  return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
-}
 
 /** Commands of the group Tasks. */
 export const TASK_COMMANDS: readonly CommandSpec[] = [
@@ -77,8 +71,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
       { words: "tasks --stage awaiting_approval", why: "Those that wait for a person" },
     ],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/tasks.ts"),
   },
   {
@@ -90,8 +83,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not known" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/inspect.ts"),
   },
   {
@@ -111,8 +103,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
       { words: "logs 3f9a -f", why: "Come back to a task that runs" },
     ],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/logs.ts"),
   },
   {
@@ -127,8 +118,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
       { words: "review 3f9a --color | less -R", why: "Page by page" },
     ],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/review.ts"),
   },
   {
@@ -156,8 +146,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
       },
     ],
     output: "note",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/approve.ts"),
   },
   {
@@ -168,8 +157,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
     output: "note",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/deny.ts"),
   },
   {
@@ -180,8 +168,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" }],
     output: "note",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/kill.ts"),
   },
   {
@@ -192,8 +179,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [{ words: "pending", why: "What there is to review, and until when" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/pending.ts"),
   },
   {
@@ -205,8 +191,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     flags: [...FOLLOWING],
     examples: [{ words: "retry 3f9a --detach", why: "Print the new task's id" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/retry.ts"),
   },
   {
@@ -227,8 +212,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     ],
     examples: [{ words: "prune --older-than 30d --dry-run", why: "What would go" }],
     output: "data",
-    uses: "broker",
-    needs: brokerNeeds,
+    ...ASKS_BROKER,
     load: () => import("../commands/prune.ts"),
   },
 ];

@@ -1,0 +1,160 @@
+/**
+ * What the commands of the task broker may touch, each in a function of the call's plan.
+ *
+ * @module
+ */
+
+import type { HostPlace } from "../broker_host.ts";
+import type { Plan } from "../command.ts";
+import { parentOf } from "../launch.ts";
+import { ANYWHERE, brokerNeeds, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
+import { programFiles } from "./_shared.ts";
+
+/** The broker, and the file that holds the instruction. */
+export function submitNeeds(plan: Plan): PermissionSet {
+  const { file } = plan.flags;
+  return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
+}
+
+/** What is touched of the host; a plan without it was made for a command that touches nothing of it. */
+function hostOf(plan: Plan): HostPlace {
+  const { host } = brokerOf(plan);
+  if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
+  return host;
+}
+
+/** `~/.taskd`, to look and to write. */
+export function homeNeeds(plan: Plan): PermissionSet {
+  const { directory } = hostOf(plan);
+  return { ...NO_PERMISSIONS, read: [directory], write: [directory] };
+}
+
+/** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
+export function settingsNeeds(plan: Plan): PermissionSet {
+  const { directory, egress_list, variables } = hostOf(plan);
+  const read = egress_list === undefined ? [directory] : [directory, egress_list];
+  return { ...NO_PERMISSIONS, read, env: variables, sys: ["uid"] };
+}
+
+/** The broker's socket: the one that is configured, and that of the broker that runs. */
+export function askNeeds(plan: Plan): PermissionSet {
+  const { socket, settings } = brokerOf(plan);
+  // As it is spelled too: a permission of a socket is for one spelling.
+  const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
+  const sockets = [...new Set(all)].filter((path) => path !== "");
+  return { ...NO_PERMISSIONS, read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) };
+}
+
+/** Programs that are asked what they are. */
+function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
+  const { programs, tool_variables } = hostOf(plan);
+  const paths = names.flatMap((name) => programs[name]);
+  return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
+}
+
+/** Modules and images of the program itself. */
+const BROKER_FILES = programFiles("broker", "lib", "std");
+/** The programs that tasks are run with. */
+const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "prlimit"] as const;
+/** What a broker asks of the system. */
+const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"] as const;
+
+/** What the doctor looks at. It writes nothing: a socket's path only because connecting counts as that. */
+export function doctorNeeds(plan: Plan): PermissionSet {
+  const { roots, deno, store } = hostOf(plan);
+  const ip = brokerOf(plan).settings?.gateway_ip;
+  const ports = ip === undefined ? [] : [`${bracketed(ip)}:8088`, `${bracketed(ip)}:3128`];
+  const own = {
+    ...NO_PERMISSIONS,
+    read: [...roots, deno, ...(store === undefined ? [] : [store])],
+    net: ports,
+    sys: ["uid", "statfs"],
+  };
+  return [settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own].reduce(unionOf);
+}
+
+function bracketed(ip: string): string {
+  return ip.includes(":") ? `[${ip}]` : ip;
+}
+
+/** The folder of a file's absolute path. */
+function folderOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
+}
+
+/**
+ * What the broker works with. The network has no list, because sandboxes reach through it whatever the egress list and
+ * the upstreams name, by addresses that are only known then; programs have none, because it ends groups of processes.
+ */
+export function brokerServes(plan: Plan): PermissionSet {
+  const { notifiers, roots, tool_variables } = hostOf(plan);
+  const { socket, settings } = brokerOf(plan);
+  const { "log-file": log_file } = plan.flags;
+  const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
+  const sockets = [folderOf(socket), folderOf(settings?.broker.socket ?? socket)];
+  // The branch store's socket lies in its directory, where the checkouts of tasks' branches are.
+  const store = settings === undefined ? [] : [folderOf(settings.branch_store.socket)];
+  const places = [...roots, ...sockets, ...store, ...logs];
+  const { read } = programNeeds(plan, TASK_PROGRAMS);
+  const own: PermissionSet = {
+    ...NO_PERMISSIONS,
+    read: [...places, ...read, ...notifiers],
+    write: places,
+    net: [ANYWHERE],
+    run: [ANYWHERE],
+    env: tool_variables,
+    sys: BROKER_SYS,
+  };
+  return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), BROKER_FILES, own].reduce(unionOf);
+}
+
+/** What asking, and ending, the broker that runs takes: its lock, its socket, and the program that sends signals. */
+export function stopNeeds(plan: Plan): PermissionSet {
+  const { directory, programs } = hostOf(plan);
+  const own = { ...NO_PERMISSIONS, read: [directory], run: programs.kill };
+  return unionOf(askNeeds(plan), own);
+}
+
+/** What the wizard works with: the home directory, what builds images, and what the doctor looks at in the end. */
+export function setupNeeds(plan: Plan): PermissionSet {
+  const { "key-file": key_file, "build-images": builds } = plan.flags;
+  const { temporary } = hostOf(plan);
+  const folder = builds === false ? [] : [temporary];
+  const own = {
+    ...NO_PERMISSIONS,
+    read: [...folder, ...(typeof key_file === "string" ? [key_file] : [])],
+    write: folder,
+    run: builds === false ? [] : ["/bin/sh"],
+  };
+  return [homeNeeds(plan), doctorNeeds(plan), own].reduce(unionOf);
+}
+
+/** The file of a service manager, and the program that tells it so. */
+export function serviceNeeds(plan: Plan): PermissionSet {
+  const { unit_folders, programs } = hostOf(plan);
+  const files = { ...NO_PERMISSIONS, read: unit_folders, write: unit_folders };
+  return [settingsNeeds(plan), programNeeds(plan, ["systemctl", "launchctl"]), files, {
+    ...NO_PERMISSIONS,
+    read: [...programs.podman, ...programs.docker, ...programs.container],
+  }].reduce(unionOf);
+}
+
+/**
+ * As much as a broker, because it starts one: but it writes below the temporary directory alone, so that nothing that is
+ * installed can be changed by it.
+ */
+export function redteamNeeds(plan: Plan): PermissionSet {
+  const { live_socket, roots, temporary, tool_variables } = hostOf(plan);
+  const { read } = programNeeds(plan, TASK_PROGRAMS);
+  const own: PermissionSet = {
+    ...NO_PERMISSIONS,
+    // The socket's folder too, because its mode counts.
+    read: [...roots, ...read, temporary, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
+    write: [temporary],
+    net: [ANYWHERE],
+    run: [ANYWHERE],
+    env: tool_variables,
+    sys: [...BROKER_SYS, "umask"],
+  };
+  return [settingsNeeds(plan), askNeeds(plan), BROKER_FILES, own].reduce(unionOf);
+}
