@@ -65,8 +65,9 @@ Deno.test("an answer of another form is not believed, and says that another vers
     if (pathname === "/tasks") return new Response("<html>", { headers: { "content-type": "text/html" } });
     return new Response("gateway", { status: 502 });
   }, async (client) => {
-    for (const call of [client.health(), client.policy(), client.tasks(), client.queue()]) {
-      const error = await failure(call);
+    const calls = [() => client.health(), () => client.policy(), () => client.tasks(), () => client.queue()];
+    for (const call of calls) {
+      const error = await failure(call());
       assertEquals(error.code, "broker_unreachable");
       assertStringIncludes(error.hint ?? "", "taskd start");
     }
