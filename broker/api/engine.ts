@@ -30,7 +30,7 @@ export interface BrokerEngine {
   retry(id: string): Promise<TaskRecord>;
 
   /** A whole record with what only the running broker knows. */
-  view(id: string): TaskView;
+  view(id: string): Promise<TaskView>;
 
   /** What the task's gateway lease has metered; undefined when it holds none. */
   liveSpend(id: string): SpendFigures | undefined;

@@ -224,9 +224,11 @@ export class Engine implements BrokerEngine {
     await this.#late.cancel(id, given(reason));
   }
 
-  view(id: string): TaskView {
-    const work = this.#works.get(id);
-    return taskView(this.tasks, id, work && { spend: work.spend(), refused_egress: work.refusedEgress() });
+  view(id: string): Promise<TaskView> {
+    return taskView(this.tasks, id, () => {
+      const work = this.#works.get(id);
+      return work && { spend: work.spend(), refused_egress: work.refusedEgress() };
+    });
   }
 
   liveSpend(id: string): SpendFigures | undefined {

@@ -21,10 +21,11 @@ export interface LiveTask {
   refused_egress: RefusedEgress[];
 }
 
-/** A whole record; throws `not_found` or `corrupt`. */
-export function taskView(tasks: TaskStore, id: string, live: LiveTask | undefined): TaskView {
-  const record = tasks.read(id);
-  const verdict = tasks.verify(id);
+/** A whole record, with what `liveOf` tells when it has been read; throws `not_found` or `corrupt`. */
+export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveTask | undefined): Promise<TaskView> {
+  const verdict = await tasks.verify(id);
+  const record = await tasks.load(id);
+  const live = liveOf();
   return {
     ...record,
     ...(live?.spend === undefined ? {} : { live: live.spend }),
@@ -74,7 +75,7 @@ export async function keptFile(
   id: string,
   what: "diff" | "brief",
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const record = tasks.read(id);
+  const record = await tasks.load(id);
   const { stage } = record;
   try {
     const path = auditPlaces(tasks.audit_root, id)[what];

@@ -22,10 +22,10 @@ export class TaskLog implements PieceSource {
   /**
    * Reads the log of the task `id`, a whole id.
    *
-   * @param follow Whether to go on with what is still to come.
+   * @param last_seq The last row that is of interest; `Infinity` goes on with what is still to come.
    */
-  constructor(id: string, { tasks, follow }: { tasks: TaskStore; follow: boolean }) {
-    this.#last_seq = follow ? Infinity : tasks.read(id).seq;
+  constructor(id: string, { tasks, last_seq }: { tasks: TaskStore; last_seq: number }) {
+    this.#last_seq = last_seq;
     this.#rows = tasks.follow(id, { signal: this.#stop.signal });
   }
 

@@ -67,12 +67,12 @@ function stageOf(text: string | undefined): Stage | undefined {
 }
 
 /** `GET /tasks/<id>` */
-export function show(call: Call): Response {
-  return json(call.engine.view(call.task()));
+export async function show(call: Call): Promise<Response> {
+  return json(await call.engine.view(call.task()));
 }
 
 /** `GET /tasks/<id>/events` */
-export function events(call: Call): Response {
+export async function events(call: Call): Promise<Response> {
   const { engine, context: { clock } } = call;
   const id = call.task();
   const last = call.request.headers.get("last-event-id") ?? "0";
@@ -81,7 +81,7 @@ export function events(call: Call): Response {
   }
   const after_seq = Number(last);
   // Read first: a trace that is damaged is an error, and no stream that breaks off.
-  const { stage, seq } = engine.tasks.read(id);
+  const { stage, seq } = await engine.tasks.load(id);
   // Whoever has the result gets no stream: a reader of events comes back to one that ends, but not to this.
   if (stage === "done" && after_seq >= seq) return answer(null, { status: 204 });
   return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
@@ -102,14 +102,16 @@ export async function brief(call: Call): Promise<Response> {
 }
 
 /** `GET /tasks/<id>/log` */
-export function log(call: Call): Response {
+export async function log(call: Call): Promise<Response> {
   const follow = call.query("follow") ?? "0";
   if (follow !== "0" && follow !== "1") {
     throw new TaskdError("invalid_request", "Cannot take the address: follow must be 0 or 1");
   }
   const endless = follow === "1";
   const { tasks } = call.engine;
-  return call.stream(new TaskLog(call.task(), { tasks, follow: endless }), {
+  const id = call.task();
+  const last_seq = endless ? Infinity : (await tasks.load(id)).seq;
+  return call.stream(new TaskLog(id, { tasks, last_seq }), {
     type: "text/plain; charset=utf-8",
     endless,
   });

@@ -19,7 +19,7 @@ import { foldRow, type TaskRecord } from "./record.ts";
 import { sha256Hex } from "./rows.ts";
 import { isStage } from "./stages.ts";
 import { summarize, type TaskSummary } from "./summary.ts";
-import { DamagedTrace, EMPTY_HEAD, scanTrace, type TraceFault, type TraceHead, tracePath } from "./trace.ts";
+import { atOnce, DamagedTrace, EMPTY_HEAD, scanTrace, type TraceFault, type TraceHead, tracePath } from "./trace.ts";
 
 /** The most bytes of an index that are read: a million tasks. */
 const MAX_INDEX_BYTES = 1_073_741_824;
@@ -115,6 +115,15 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
  * @throws {DamagedTrace} when it cannot be followed, or never had that head.
  */
 export function readRecord(audit_root: string, id: string, known?: TraceHead): { record: TaskRecord; head: TraceHead } {
+  return atOnce(recordSteps(audit_root, id, known));
+}
+
+/** As {@linkcode readRecord}, row by row. */
+export function* recordSteps(
+  audit_root: string,
+  id: string,
+  known?: TraceHead,
+): Generator<TraceHead, { record: TaskRecord; head: TraceHead }> {
   const path = tracePath(audit_root, id);
   let record: TaskRecord | undefined;
   let head = EMPTY_HEAD;
@@ -130,6 +139,7 @@ export function readRecord(audit_root: string, id: string, known?: TraceHead): {
       const detail = "this row, or one before, is not the one that was noted";
       throw new DamagedTrace(path, { seq: head.seq, problem: "altered", detail });
     }
+    yield head;
   }
   if (record === undefined || head.seq < (known?.seq ?? 0)) {
     const detail = known === undefined ? "there is no whole row" : `there were ${known.seq} rows`;

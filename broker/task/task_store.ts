@@ -16,8 +16,16 @@ import type { Row, TaskOrder } from "./rows.ts";
 import type { Stage } from "./stages.ts";
 import { summarize, type TaskSummary } from "./summary.ts";
 import { Task, type TaskChange } from "./task.ts";
-import { type DamagedTask, readRecord, saveIndex, stamp, surveyTraces, type TraceEntry } from "./task_index.ts";
-import { DamagedTrace, EMPTY_HEAD, scanTrace, tracePath, type Verdict, verifyTrace } from "./trace.ts";
+import {
+  type DamagedTask,
+  readRecord,
+  recordSteps,
+  saveIndex,
+  stamp,
+  surveyTraces,
+  type TraceEntry,
+} from "./task_index.ts";
+import { DamagedTrace, EMPTY_HEAD, inTurns, scanTrace, tracePath, type Verdict, verifySteps } from "./trace.ts";
 
 /** What {@linkcode TaskStore.open} accepts. */
 export interface TaskStoreOptions {
@@ -203,14 +211,25 @@ export class TaskStore {
     return this.#open.get(id)?.record ?? readRecord(this.audit_root, id, this.#entries.get(id)?.head).record;
   }
 
-  /** Whether the trace of a task is what was written, by itself and by the head that was noted, and makes sense. */
-  verify(id: string): Verdict {
+  /** As {@linkcode read}, for those who can wait: a long trace keeps nobody else waiting. */
+  async load(id: string): Promise<TaskRecord> {
+    this.#assertId(id);
+    const { record } = this.#open.get(id) ??
+      await inTurns(recordSteps(this.audit_root, id, this.#entries.get(id)?.head));
+    return record;
+  }
+
+  /**
+   * Whether the trace of a task is what was written, by itself and by the head that was noted, and makes sense. A long
+   * trace keeps nobody else waiting.
+   */
+  async verify(id: string): Promise<Verdict> {
     this.#assertId(id);
     const noted = this.#open.get(id)?.head ?? this.#entries.get(id)?.head ?? this.#damaged.get(id)?.noted?.head;
-    const verdict = verifyTrace(this.audit_root, id, noted);
+    const verdict = await inTurns(verifySteps(this.audit_root, id, noted));
     if (!verdict.intact) return verdict;
     try {
-      readRecord(this.audit_root, id);
+      await inTurns(recordSteps(this.audit_root, id));
       return verdict;
     } catch (error) {
       if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };

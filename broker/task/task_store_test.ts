@@ -179,7 +179,7 @@ Deno.test("a damaged trace is shown, followed up to its damage, not continued, a
     assertEquals(store.damaged().map(({ id, fault }) => [id, fault.seq]), [[id, 3]]);
     assertEquals(store.resolve(id), id);
     assertEquals(assertThrows(() => store.read(id), TaskdError).code, "corrupt");
-    const verdict = store.verify(id);
+    const verdict = await store.verify(id);
     assertEquals(!verdict.intact && verdict.fault.seq, 3);
     assertEquals((await assertRejects(() => store.reopen(id), TaskdError)).code, "corrupt");
     const seen: number[] = [];
@@ -199,7 +199,7 @@ Deno.test("a trace whose chain holds and whose moves are impossible is damaged: 
     plantTrace(root, [created(id), ...TO_THE_GATE.map(staged), push]);
     const store = await TaskStore.open(root, options);
     assertEquals(store.damaged().map(({ id, fault }) => [id, fault.seq]), [[id, 6]]);
-    const verdict = store.verify(id);
+    const verdict = await store.verify(id);
     assertEquals(!verdict.intact && verdict.fault.detail.includes("not in pushing"), true);
     await store.close();
   }));

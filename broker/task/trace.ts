@@ -7,6 +7,7 @@
  * @module
  */
 
+import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row, sha256Hex } from "./rows.ts";
@@ -15,6 +16,8 @@ import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row, sha256Hex } from "./r
 export const MAX_TRACE_BYTES = 67_108_864;
 
 const CHUNK_BYTES = 65_536;
+/** Bytes between two turns of the event loop: a few milliseconds' worth of rows. */
+const BYTES_PER_TURN = 131_072;
 const NEWLINE = 0x0a;
 const NOTHING = new Uint8Array();
 
@@ -158,6 +161,26 @@ function readSome(file: Deno.FsFile, into: Uint8Array, path: string): number {
   }
 }
 
+/** Takes all steps of a reading, and nobody else has a turn. */
+export function atOnce<R>(steps: Generator<TraceHead, R>): R {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+/** Takes the steps of a reading a few at a time: others have their turns in between, however long the trace is. */
+export async function inTurns<R>(steps: Generator<TraceHead, R>): Promise<R> {
+  let turn_bytes = 0;
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    if (step.value.bytes - turn_bytes < BYTES_PER_TURN) continue;
+    turn_bytes = step.value.bytes;
+    await nextTurn();
+  }
+}
+
 /** What {@linkcode verifyTrace} finds. */
 export type Verdict =
   | { intact: true; head: TraceHead; torn_bytes: number }
@@ -171,13 +194,18 @@ export type Verdict =
  * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
  */
 export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
+  return atOnce(verifySteps(audit_root, id, known));
+}
+
+/** As {@linkcode verifyTrace}, row by row. */
+export function* verifySteps(audit_root: string, id: string, known?: TraceHead): Generator<TraceHead, Verdict> {
   const path = tracePath(audit_root, id);
   let head = EMPTY_HEAD;
   const fault = (seq: number, problem: TraceFault["problem"], detail: string): Verdict => {
     return { intact: false, fault: { seq, problem, detail } };
   };
+  const lines = scanTrace(path);
   try {
-    const lines = scanTrace(path);
     let step = lines.next();
     for (; !step.done; step = lines.next()) {
       const { row } = step.value;
@@ -188,6 +216,7 @@ export function verifyTrace(audit_root: string, id: string, known?: TraceHead): 
       if (head.seq === known?.seq && head.sha256 !== known.sha256) {
         return fault(head.seq, "altered", "this row, or one before, is not the one that was noted");
       }
+      yield head;
     }
     if (known !== undefined && head.seq < known.seq) {
       return fault(head.seq + 1, "missing", `there were ${known.seq} rows`);
@@ -197,5 +226,8 @@ export function verifyTrace(audit_root: string, id: string, known?: TraceHead): 
   } catch (error) {
     if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
     throw error;
+  } finally {
+    // The file is closed now, also where the reading ends early.
+    lines.return({ bytes: 0 });
   }
 }

@@ -74,7 +74,7 @@ programTest(
         await bench.reaches(id, "awaiting_approval");
         assertEquals(await programs.added(id, "status.txt"), ["200"], `${agent}, key in ${where}`);
         assertEquals(programs.asked.at(-1)?.secrets[KEYS[variable]], header);
-        assertEquals(bench.engine.view(id).spend?.requests, 1);
+        assertEquals((await bench.engine.view(id)).spend?.requests, 1);
       }
       if (where === "environment") {
         const written = await bench.written();
@@ -177,7 +177,7 @@ programTest("the proxy lets out what the list says that EGRESS_CONFIG names, and
       await programs.bench.reaches(id, "awaiting_approval");
       // A name that is not listed is not even looked up.
       assertEquals([...new Set(names)], [...looked_up]);
-      const { refused_egress } = programs.bench.engine.view(id);
+      const { refused_egress } = await programs.bench.engine.view(id);
       assertEquals(refused_egress.map(({ target }) => target).sort(), ["a.example:80", "b.example:80"]);
     }
   } finally {

@@ -162,7 +162,7 @@ Deno.test("a queue item in awaiting_ci is dead_letter at a boot with the watch o
   withWatch("", async (bench, clock, calls) => {
     assertEquals(await queueItem(bench), ["dead_letter", "no CI conclusion was observed"]);
     clock.advance(3_600_000);
-    const { stage, outcome, ci } = bench.engine.view(TASK);
+    const { stage, outcome, ci } = await bench.engine.view(TASK);
     assertEquals([stage, outcome, ci?.state], ["done", "pushed", "no_conclusion"]);
     assertEquals(calls(), []);
   }));

@@ -40,7 +40,7 @@ Deno.test("killed while the agent works: the next broker destroys the task's bra
   assertEquals(await bench.branches(), ["main", `task-${id}`]);
   await broker.kill();
   await bench.broker.serve();
-  assertEquals(bench.broker.engine.view(id).outcome, "agent_failed");
+  assertEquals((await bench.broker.engine.view(id)).outcome, "agent_failed");
   await bench.released();
 });
 
@@ -50,7 +50,7 @@ Deno.test("killed while collecting: the branch goes with a failed task, or waits
   const id = await startTask(bench, broker, "collecting");
   await broker.kill();
   await bench.broker.serve();
-  if (bench.broker.engine.view(id).stage === "awaiting_approval") {
+  if ((await bench.broker.engine.view(id)).stage === "awaiting_approval") {
     assertEquals(await bench.rows(`task-${id}`), AFTER);
   } else await bench.released();
 });
@@ -61,7 +61,7 @@ Deno.test("killed at the gate: data and code wait on, and are promoted and pushe
   const id = await startTask(bench, broker, "awaiting_approval");
   await broker.kill();
   await bench.broker.serve();
-  const done = await bench.approve(bench.broker.engine.view(id));
+  const done = await bench.approve(await bench.broker.engine.view(id));
   assertEquals(done.outcome, "pushed", done.reason);
   assertEquals(await bench.rows(), AFTER);
   await bench.released();

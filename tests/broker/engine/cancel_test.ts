@@ -38,7 +38,7 @@ Deno.test("ended at the gate: the task is cancelled and nothing is pushed", asyn
   const { id } = await bench.submit();
   await bench.reaches(id, "awaiting_approval");
   await bench.engine.kill(id, "not needed any more");
-  assertEquals(bench.engine.view(id).outcome, "cancelled");
+  assertEquals((await bench.engine.view(id)).outcome, "cancelled");
   assertEquals((await bench.branches()).size, 1);
   const again = await assertRejects(() => bench.engine.kill(id, ""), TaskdError);
   assertEquals(again.code, "wrong_state");
@@ -81,7 +81,7 @@ Deno.test("a stopping broker ends what runs with the reason, keeps the gate, and
   assertEquals(await Deno.stat(socket).then(() => true, () => false), false);
 
   await bench.serve();
-  const ended = bench.engine.view(runs.id);
+  const ended = await bench.engine.view(runs.id);
   assertEquals(ended.outcome, "agent_failed");
   assertStringIncludes(ended.reason!, "the broker was stopped while the task was in running");
   assertEquals(bench.engine.pending().map(({ id }) => id), [gate.id]);

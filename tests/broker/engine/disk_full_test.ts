@@ -84,14 +84,14 @@ for (const end of ["comes to its end", "is killed"] as const) {
       const forget = bench.engine.onSpend((_, { requests }) => spent = requests);
       await until(() => bench.lines.some((line) => line.includes("trace_failed")));
       forget();
-      assertEquals(bench.engine.view(id).stage === "done", false);
+      assertEquals((await bench.engine.view(id)).stage === "done", false);
       disk.free();
       await until(async () => {
         clock.advance(5_000);
         await new Promise((resolve) => setTimeout(resolve, 10));
-        return bench.engine.view(id).stage === "done";
+        return (await bench.engine.view(id)).stage === "done";
       });
-      const view = bench.engine.view(id);
+      const view = await bench.engine.view(id);
       assertEquals([view.outcome, view.spend?.requests], [end === "is killed" ? "cancelled" : "agent_failed", spent]);
       assert(view.trace.intact);
       assertEquals(bench.staged(), []);
@@ -121,7 +121,7 @@ Deno.test({
     await bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
     await until(() => bench.lines.some((line) => line.includes("cannot go on with task")));
     assert((await bench.branches()).has(`agent/${id}`));
-    assertEquals(bench.engine.view(id).stage, "pushing");
+    assertEquals((await bench.engine.view(id)).stage, "pushing");
     disk.free();
     clock.advance(60_000);
     assertEquals((await bench.reaches(id)).outcome, "pushed");

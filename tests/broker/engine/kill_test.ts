@@ -22,7 +22,7 @@ async function afterKill(
     await broker.kill();
     const rows = Deno.readTextFileSync(`${bench.home}/.taskd/audit/${id}.jsonl`).split("\n").length;
     await bench.serve();
-    const view = bench.engine.view(id);
+    const view = await bench.engine.view(id);
     assert(view.trace.intact && view.trace.rows >= rows - 1, "a row was lost");
     const left = await psLister()();
     assertEquals(left.filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
@@ -41,7 +41,7 @@ Deno.test("killed while staging: the next broker ends the task as setup_failed a
     (broker) => broker.says("task_stage", "staging"),
   );
   await using _ = bench;
-  const { outcome, reason } = bench.engine.view(id);
+  const { outcome, reason } = await bench.engine.view(id);
   assertEquals(outcome, "setup_failed");
   assertStringIncludes(reason!, "the broker stopped while the task was in staging");
   assertEquals(bench.staged(), []);
@@ -73,7 +73,7 @@ Deno.test("killed while the profile's commands run, twice: setup_failed, and nei
     }
     await bench.serve();
     for (const id of ids) {
-      const { outcome, reason, trace } = bench.engine.view(id);
+      const { outcome, reason, trace } = await bench.engine.view(id);
       assertEquals([outcome, trace.intact], ["setup_failed", true]);
       assertStringIncludes(reason!, "the broker stopped while the task was in setting_up");
     }
@@ -93,14 +93,14 @@ Deno.test("killed while the agent works: no process stays, and the task ends as 
     async (_, __, { model }) => await model.hanging,
   );
   await using _ = bench;
-  assertEquals(bench.engine.view(id).outcome, "agent_failed");
+  assertEquals((await bench.engine.view(id)).outcome, "agent_failed");
   assertEquals(bench.staged(), []);
 });
 
 Deno.test("killed while collecting: the task has failed, or waits at the gate; nothing in between", async () => {
   const { bench, id } = await afterKill({}, () => ({}), (broker) => broker.says("task_stage", "collecting"));
   await using _ = bench;
-  const { stage, outcome } = bench.engine.view(id);
+  const { stage, outcome } = await bench.engine.view(id);
   assert(stage === "awaiting_approval" || outcome === "agent_failed", `${stage} ${outcome}`);
 });
 
@@ -122,7 +122,7 @@ Deno.test("killed at the gate, and the staged change is lost: the next broker sa
     await Deno.remove(`${bench.home}/.taskd/stage/${id}/git/objects`, { recursive: true });
   });
   await using _ = bench;
-  const { outcome, reason } = bench.engine.view(id);
+  const { outcome, reason } = await bench.engine.view(id);
   assertEquals(outcome, "cancelled");
   assertStringIncludes(reason!, "cannot be pushed any more");
 });
@@ -183,7 +183,7 @@ Deno.test("killed while pushing, and the remote does not answer: nothing is gues
   await broker.kill();
   await bench.serve();
   await until(() => bench.lines.some((line) => line.includes("cannot go on with task")));
-  assertEquals(bench.engine.view(id).stage, "pushing");
+  assertEquals((await bench.engine.view(id)).stage, "pushing");
   remote = "is back";
   clock.advance(60_000);
   assertEquals((await bench.reaches(id)).outcome, "pushed");

@@ -16,7 +16,7 @@ Deno.test("a denied change is not pushed, and its scratch goes", async () => {
   const { id } = await bench.submit();
   const { gate } = await bench.reaches(id, "awaiting_approval");
   await bench.engine.deny(id, "not what I meant");
-  const done = bench.engine.view(id);
+  const done = await bench.engine.view(id);
   assertEquals([done.outcome, done.reason], ["denied", "not what I meant"]);
   assertEquals((await bench.branches()).has(`agent/${id}`), false);
   assertEquals(bench.staged(), []);
@@ -33,7 +33,7 @@ Deno.test("approving another diff than the one at the gate is refused and moves 
   await bench.reaches(id, "awaiting_approval");
   const stale = await refusal(() => bench.engine.approve(id, { diff_sha256: "0".repeat(64), acknowledge: [] }));
   assertEquals(stale.code, "stale_diff");
-  assertEquals(bench.engine.view(id).stage, "awaiting_approval");
+  assertEquals((await bench.engine.view(id)).stage, "awaiting_approval");
 });
 
 // conformance: b2.diff_policy.second_look_paths
@@ -54,7 +54,7 @@ Deno.test("an approval has to name every category, that of a sensitive task amon
   assertEquals(missing, ["path:.github/**", "sensitive"]);
   await bench.engine.approve(id, { diff_sha256, acknowledge: gate!.second_look });
   assertEquals((await bench.reaches(id)).outcome, "pushed");
-  assertEquals(bench.engine.view(id).acknowledgements, gate!.second_look);
+  assertEquals((await bench.engine.view(id)).acknowledgements, gate!.second_look);
 });
 
 Deno.test("of two approvals at the same moment one counts", async () => {

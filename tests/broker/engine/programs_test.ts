@@ -240,6 +240,6 @@ Deno.test("attack: an agent digs a tree of 15,000 levels: its task ends, its scr
       const { id } = await bench.submit({ agent: "agent_a" });
       const record = await bench.reaches(id, "awaiting_approval");
       if (record.stage !== "done") await bench.engine.deny(id, "too deep");
-      assertEquals([bench.engine.view(id).stage, bench.staged()], ["done", []]);
+      assertEquals([(await bench.engine.view(id)).stage, bench.staged()], ["done", []]);
     },
   ));

@@ -127,5 +127,5 @@ Deno.test("a task that a queue begins goes the whole way, and the queue says so"
   await bench.engine.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: [] });
   assertEquals((await bench.reaches(id)).outcome, "pushed");
   await until(() => bench.engine.queue().find((queued) => queued.id === item.id)?.state === "completed");
-  assertEquals(bench.engine.view(id).queue_id, item.id);
+  assertEquals((await bench.engine.view(id)).queue_id, item.id);
 });

@@ -38,7 +38,7 @@ Deno.test("attack: a gate whose trace another process holds cannot be answered, 
   }
   const stale = { diff_sha256: "0".repeat(64), acknowledge: [] };
   assertEquals((await assertRejects(() => bench.engine.approve(id, stale), TaskdError)).code, "stale_diff");
-  assertEquals(bench.engine.view(id).stage, "awaiting_approval");
+  assertEquals((await bench.engine.view(id)).stage, "awaiting_approval");
 });
 
 Deno.test("attack: a task that is submitted in the moment of a stop is ended by it, and nothing runs on behind it", async () => {
@@ -52,7 +52,7 @@ Deno.test("attack: a task that is submitted in the moment of a stop is ended by 
   await bench.broker.stop();
   assertEquals(engine.health().running, 0);
   await bench.serve();
-  const { stage, outcome } = bench.engine.view(id);
+  const { stage, outcome } = await bench.engine.view(id);
   assertEquals([stage, outcome], ["done", "setup_failed"]);
   assertEquals([bench.staged(), bench.model.asked.length], [[], 0]);
 });

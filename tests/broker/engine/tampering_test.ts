@@ -12,5 +12,5 @@ Deno.test("attack: the diff at the gate is rewritten on the disk: it is not show
   await Deno.writeTextFile(path, diff.replaceAll("+hello", "+harmless"));
   assertEquals((await assertRejects(() => bench.engine.diff(id), TaskdError)).code, "corrupt");
   await bench.engine.deny(id, "somebody writes here");
-  assertEquals(bench.engine.view(id).outcome, "denied");
+  assertEquals((await bench.engine.view(id)).outcome, "denied");
 });

@@ -75,9 +75,9 @@ export class SmallEngine implements BrokerEngine {
     return (await this.tasks.create({ repo, instruction, agent, retry_of: id })).record;
   }
 
-  view(id: string): TaskView {
+  async view(id: string): Promise<TaskView> {
     this.#note("view", id);
-    const record = this.tasks.read(id);
+    const record = await this.tasks.load(id);
     const live = this.live.get(id);
     const trace = { intact: true as const, rows: record.seq };
     const refused_egress = [{ target: "evil.example:443", reason: "not on the list", hint: "egress.yaml" }];

@@ -36,7 +36,7 @@ Deno.test("SIGKILL at any moment: every row that was reported is there, and ever
       // Nor is there a trace of a task that was not yet one: a trace has its first row before its name.
       assertEquals(store.damaged(), []);
       for (const [id, seq] of said) {
-        const verdict = store.verify(id);
+        const verdict = await store.verify(id);
         assertEquals(verdict.intact && verdict.head.seq >= seq, true, `${id}: ${JSON.stringify(verdict)}`);
       }
       for (const { id } of store.unfinished()) {

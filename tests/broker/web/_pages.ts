@@ -94,8 +94,8 @@ export class PagesEngine extends SmallEngine {
     });
   }
 
-  override view(id: string): TaskView {
-    return { ...super.view(id), refused_egress: [...this.#gates.get(id)?.refused ?? []] };
+  override async view(id: string): Promise<TaskView> {
+    return { ...await super.view(id), refused_egress: [...this.#gates.get(id)?.refused ?? []] };
   }
 
   override pending(): PendingTask[] {

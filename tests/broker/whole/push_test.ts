@@ -55,7 +55,7 @@ Deno.test("the login of the code host stands in nothing that is written, shown o
     const { id } = await through();
     const seen = [
       await bench.written(),
-      JSON.stringify(bench.engine.view(id)),
+      JSON.stringify(await bench.engine.view(id)),
       JSON.stringify(await bench.engine.brief(id)),
       JSON.stringify(bench.model.asked),
     ].join("\n");

@@ -84,8 +84,8 @@ export class ScriptedEngine implements BrokerEngine {
     for (const listener of this.#spending) listener(id, figures);
   }
 
-  view(id: string): TaskView {
-    const record = this.tasks.read(id);
+  async view(id: string): Promise<TaskView> {
+    const record = await this.tasks.load(id);
     const fault = this.faults.get(id);
     const live = this.liveSpend(id);
     return {
