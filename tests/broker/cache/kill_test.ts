@@ -22,14 +22,12 @@ Deno.test("processes that share a cache and are killed at any moment leave whole
         await Promise.all(children.map((child) => child.status));
         await Promise.all(children.map((child) => child.stdout.cancel()));
       }
-      const cache = await DependencyCache.open({ cache_root, quota_bytes: QUOTA_BYTES, clock: systemClock });
+      const cache = await reopened(cache_root);
       const entries = await cache.entries();
       seen += entries.length;
       assert(entries.reduce((sum, { bytes }) => sum + bytes, 0) <= QUOTA_BYTES);
       for (const { key, bytes } of entries) await assertWhole(`${cache_root}/entries/${key}/deps`, bytes);
-      for (const folder of ["staging", "trash"]) {
-        assertEquals([...Deno.readDirSync(`${cache_root}/${folder}`)], [], folder);
-      }
+      assertEquals([...Deno.readDirSync(`${cache_root}/trash`)], []);
       assertEquals([...Deno.readDirSync(`${cache_root}/entries`)].length, entries.length);
       cache.close();
     }
@@ -38,6 +36,20 @@ Deno.test("processes that share a cache and are killed at any moment leave whole
     await removeTree(root);
   }
 });
+
+/**
+ * Opens the cache, and again while a folder that was being filled is still held: a program that a filler was starting as
+ * it was killed has the filler's descriptors until it begins, and with them its locks.
+ */
+async function reopened(cache_root: string): Promise<DependencyCache> {
+  for (let attempt = 0; attempt < 500; attempt++) {
+    const cache = await DependencyCache.open({ cache_root, quota_bytes: QUOTA_BYTES, clock: systemClock });
+    if ([...Deno.readDirSync(`${cache_root}/staging`)].length === 0) return cache;
+    cache.close();
+    await systemClock.sleep(20);
+  }
+  throw new Error("a folder that was being filled stays");
+}
 
 function startFiller(cache_root: string, seed: string): Deno.ChildProcess {
   return new Deno.Command(Deno.execPath(), {
