@@ -16,10 +16,10 @@
  * @module
  */
 
-import { hasCode, TaskdError } from "../errors.ts";
+import { hasCode } from "../errors.ts";
 import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
-import type { Connection } from "./connection.ts";
 import { lockPage } from "./header.ts";
+import { LogPin } from "./_log_pin.ts";
 import { LogReader } from "./_log_reader.ts";
 import { type Changes, PageChanges } from "./_page_changes.ts";
 import {
@@ -36,8 +36,6 @@ export type { Changes } from "./_page_changes.ts";
 
 /** A log of more than this is folded in two steps: fsync of as much takes longer than a writer should wait. */
 const MOVE_PIN_BYTES = 1 << 20;
-/** How often, and in how many milliseconds, a checkpoint is tried again that met another process's. */
-const CHECKPOINTER = { tries: 40, pause_ms: 1 };
 
 /** The captured changes may have a hole; only a full copy is safe. */
 export class RebaseNeeded extends Error {
@@ -66,9 +64,7 @@ export class WalTail {
   readonly page_size: number;
   /** Whether the journal mode had to be changed to WAL: the file then differs from what was stored. */
   readonly converted: boolean;
-  /** Holds the pin. The two connections change places when the pin is moved on. */
-  #reader: Connection;
-  #barrier: Connection;
+  readonly #pin: LogPin;
   readonly #log: LogReader;
   readonly #pages = new PageChanges();
   #header: WalHeader | undefined;
@@ -77,26 +73,12 @@ export class WalTail {
   #reset_allowed = false;
   /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
   #ghost: WalPosition | undefined;
-  #pinned = false;
-  /** The pin was taken when the log had nothing that the main file lacked. */
-  #pin_is_idle = false;
-  /** The write barrier is up until {@linkcode hold}'s answer is released. */
-  #held = false;
 
   private constructor(file: CheckoutFile) {
     this.file = file;
     this.#log = new LogReader(file);
-    this.#reader = file.connect();
-    const mode = this.#reader.get("PRAGMA journal_mode")?.journal_mode;
-    this.converted = mode !== "wal";
-    if (this.converted && this.#reader.get("PRAGMA journal_mode=WAL")?.journal_mode !== "wal") {
-      throw new TaskdError("busy", `Cannot switch ${file.path} from journal mode ${mode} to WAL`, {
-        hint: "Close the other programs that have it open",
-      });
-    }
-    this.#barrier = file.connect();
-    // The tail alone decides when the log is folded into the main file.
-    for (const connection of [this.#reader, this.#barrier]) connection.run("PRAGMA wal_autocheckpoint=0");
+    this.#pin = new LogPin(file);
+    this.converted = this.#pin.converted;
     this.page_size = file.header().page_size;
   }
 
@@ -144,15 +126,15 @@ export class WalTail {
 
   /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
   resync(resume?: WalMark): boolean {
-    return this.#behindBarrier(() => {
+    return this.#pin.behindBarrier(() => {
       this.#pages.folded();
       this.#pages.forgetChanges();
       this.#ghost = undefined;
       this.#position = undefined;
       this.#header = this.#log.header();
       if (this.#header?.page_size !== this.page_size) this.#header = undefined;
-      this.#unpin();
-      const answer = this.#checkpoint(this.#reader);
+      this.#pin.release();
+      const answer = this.#pin.checkpointUnpinned();
       let resumed = false;
       if (this.#header) {
         this.#position = walStart(this.#header);
@@ -171,7 +153,7 @@ export class WalTail {
       }
       this.#reset_allowed = answer.log === 0;
       this.#settle(answer);
-      this.#pin();
+      this.#pin.take(this.#reset_allowed);
       return resumed;
     });
   }
@@ -222,7 +204,7 @@ export class WalTail {
   takeover(): boolean {
     try {
       if (this.log_bytes > MOVE_PIN_BYTES) this.#movePin();
-      return this.#behindBarrier(() => {
+      return this.#pin.behindBarrier(() => {
         this.drain();
         return this.#fold();
       });
@@ -237,8 +219,8 @@ export class WalTail {
    * newest commit, everything up to there is read, and only then the old pin is given up.
    */
   #movePin(): void {
-    this.#repin();
-    this.file.checkpointPassive(this.#barrier);
+    this.#pin.move(() => this.drain());
+    this.#pin.checkpointBeside(1);
   }
 
   /**
@@ -248,25 +230,12 @@ export class WalTail {
    * rate. Not while an image is read: from here on the log may be folded up to the new pin.
    */
   leaveIdlePin(): void {
-    if (this.pin_in_the_way) this.#repin();
+    if (this.pin_in_the_way) this.#pin.move(() => this.drain());
   }
 
   /** Whether {@linkcode leaveIdlePin} has something to do. */
   get pin_in_the_way(): boolean {
-    return this.#pin_is_idle && !this.#held && this.log_bytes > 0;
-  }
-
-  #repin(): void {
-    this.#barrier.pin();
-    try {
-      this.drain();
-    } catch (error) {
-      this.#barrier.rollback();
-      throw error;
-    }
-    this.#reader.rollback();
-    [this.#reader, this.#barrier] = [this.#barrier, this.#reader];
-    this.#pin_is_idle = false;
+    return this.#pin.is_idle && !this.#pin.held && this.log_bytes > 0;
   }
 
   /**
@@ -274,12 +243,7 @@ export class WalTail {
    * All else may be done meanwhile.
    */
   hold(): { complete: boolean; release: () => void } {
-    this.#barrier.beginImmediate();
-    this.#held = true;
-    const release = () => {
-      this.#held = false;
-      this.#barrier.rollback();
-    };
+    const release = this.#pin.hold();
     try {
       this.drain();
       return { complete: this.#fold(), release };
@@ -298,15 +262,15 @@ export class WalTail {
    */
   confirm(): void {
     // Nobody has committed since hold() did the same; and a connection in a transaction cannot checkpoint.
-    if (this.#held) return;
+    if (this.#pin.held) return;
     this.drain();
     const before = this.#consumed();
-    let { log } = this.#checkpoint(this.#barrier);
+    let { log } = this.#pin.checkpointBeside();
     if (log >= 0 && log < before && !this.#reset_allowed) {
       // A living writer puts a commit down, syncs it and only then counts it. Whoever gets the write lock after it sees
       // it counted, or knows that it is dead.
-      this.#behindBarrier(() => this.#assertStillThere());
-      ({ log } = this.#checkpoint(this.#barrier));
+      this.#pin.behindBarrier(() => this.#assertStillThere());
+      ({ log } = this.#pin.checkpointBeside());
       if (log >= 0 && log < before) throw new RebaseNeeded(NEVER_HAPPENED);
     }
     // -1: another checkpointer stays at work.
@@ -365,32 +329,13 @@ export class WalTail {
     }
   }
 
-  #behindBarrier<T>(work: () => T): T {
-    if (this.#held) return work();
-    this.#barrier.beginImmediate();
-    try {
-      return work();
-    } finally {
-      this.#barrier.rollback();
-    }
-  }
-
   /** Behind the barrier: lets go, checkpoints, pins again. Returns whether the main file now has every frame. */
   #fold(): boolean {
-    this.#unpin();
+    this.#pin.release();
     try {
-      return this.#settle(this.#checkpoint(this.#reader));
+      return this.#settle(this.#pin.checkpointUnpinned());
     } finally {
-      this.#pin();
-    }
-  }
-
-  /** Checkpoints, waiting a moment for another process's checkpoint to end: behind the barrier no commit starts a further one. */
-  #checkpoint(connection: Connection): CheckpointAnswer {
-    for (let tries = 1;; tries++) {
-      const answer = this.file.checkpointPassive(connection);
-      if (answer.log >= 0 || tries >= CHECKPOINTER.tries) return answer;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
+      this.#pin.take(this.#reset_allowed);
     }
   }
 
@@ -410,17 +355,6 @@ export class WalTail {
     }
     this.#reset_allowed = complete;
     return complete;
-  }
-
-  #pin(): void {
-    this.#reader.pin();
-    this.#pinned = true;
-    this.#pin_is_idle = this.#reset_allowed;
-  }
-
-  #unpin(): void {
-    if (this.#pinned) this.#reader.rollback();
-    this.#pinned = false;
   }
 
   /** Frames read of the current generation. */

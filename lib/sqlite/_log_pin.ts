@@ -1,0 +1,122 @@
+/**
+ * The two connections by which a tail keeps the log in its hands: bookkeeping of wal_tail.ts.
+ *
+ * One holds a read transaction open, the pin: nobody can reset the log under it, and no checkpoint goes past it. The
+ * other is at hand: it puts up the write barrier, checkpoints beside the pin, and takes over when the pin is moved on.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
+import type { Connection } from "./connection.ts";
+
+/** How often, and in how many milliseconds, a checkpoint is tried again that met another process's. */
+const CHECKPOINTER = { tries: 40, pause_ms: 1 };
+
+/** The pin and the write barrier of one log. */
+export class LogPin {
+  /** Whether the journal mode had to be changed to WAL. */
+  readonly converted: boolean;
+  readonly #file: CheckoutFile;
+  /** Holds the pin. The two connections change places when the pin is moved on. */
+  #reader: Connection;
+  #barrier: Connection;
+  #pinned = false;
+  #is_idle = false;
+  /** The write barrier is up until {@linkcode hold}'s answer is called. */
+  #held = false;
+
+  /** Opens the connections, and turns a database of another journal mode to WAL. Nothing is pinned yet. */
+  constructor(file: CheckoutFile) {
+    this.#file = file;
+    this.#reader = file.connect();
+    const mode = this.#reader.get("PRAGMA journal_mode")?.journal_mode;
+    this.converted = mode !== "wal";
+    if (this.converted && this.#reader.get("PRAGMA journal_mode=WAL")?.journal_mode !== "wal") {
+      throw new TaskdError("busy", `Cannot switch ${file.path} from journal mode ${mode} to WAL`, {
+        hint: "Close the other programs that have it open",
+      });
+    }
+    this.#barrier = file.connect();
+    // The tail alone decides when the log is folded into the main file.
+    for (const connection of [this.#reader, this.#barrier]) connection.run("PRAGMA wal_autocheckpoint=0");
+  }
+
+  /** The pin was taken when the log had nothing that the main file lacked. */
+  get is_idle(): boolean {
+    return this.#is_idle;
+  }
+
+  /** Whether the write barrier is up for longer than one piece of work. */
+  get held(): boolean {
+    return this.#held;
+  }
+
+  /** Pins the newest commit; `idle` where the log has nothing that the main file lacks. */
+  take(idle: boolean): void {
+    this.#reader.pin();
+    this.#pinned = true;
+    this.#is_idle = idle;
+  }
+
+  /** Lets go. Only behind the write barrier. */
+  release(): void {
+    if (this.#pinned) this.#reader.rollback();
+    this.#pinned = false;
+  }
+
+  /** Moves the pin to the newest commit, once `read` has read everything up to there. */
+  move(read: () => void): void {
+    this.#barrier.pin();
+    try {
+      read();
+    } catch (error) {
+      this.#barrier.rollback();
+      throw error;
+    }
+    this.#reader.rollback();
+    [this.#reader, this.#barrier] = [this.#barrier, this.#reader];
+    this.#is_idle = false;
+  }
+
+  /** Does a piece of work while no writer can begin. */
+  behindBarrier<T>(work: () => T): T {
+    if (this.#held) return work();
+    this.#barrier.beginImmediate();
+    try {
+      return work();
+    } finally {
+      this.#barrier.rollback();
+    }
+  }
+
+  /** Keeps writers off until the returned function is called. */
+  hold(): () => void {
+    this.#barrier.beginImmediate();
+    this.#held = true;
+    return () => {
+      this.#held = false;
+      this.#barrier.rollback();
+    };
+  }
+
+  /** Checkpoints what no reader needs, behind the barrier and with the pin let go. */
+  checkpointUnpinned(): CheckpointAnswer {
+    return this.#checkpoint(this.#reader, CHECKPOINTER.tries);
+  }
+
+  /** Checkpoints up to the pin while writers go on. Not behind the barrier. */
+  checkpointBeside(tries: number = CHECKPOINTER.tries): CheckpointAnswer {
+    return this.#checkpoint(this.#barrier, tries);
+  }
+
+  /** Checkpoints, waiting a moment for another process's checkpoint to end: behind the barrier no commit starts a further one. */
+  #checkpoint(connection: Connection, most: number): CheckpointAnswer {
+    for (let tries = 1;; tries++) {
+      const answer = this.#file.checkpointPassive(connection);
+      if (answer.log >= 0 || tries >= most) return answer;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
+    }
+  }
+}
