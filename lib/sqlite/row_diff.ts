@@ -21,6 +21,8 @@ export interface RowDiffOptions {
   tables?: string[];
   /** Rows to show of each table, default 0. */
   rows?: number;
+  /** Whether SQLite's own tables and those behind virtual tables are compared too; they come last. */
+  internal?: boolean;
   /** Ends the comparison with the signal's reason. */
   signal?: AbortSignal;
 }
@@ -59,13 +61,15 @@ class Side {
   readonly image: Image;
   readonly encoding: string;
   readonly tables: Map<string, Table>;
+  /** Those that SQLite or a virtual table's module writes. */
+  readonly internal: Set<string> = new Set();
 
-  constructor(path: string) {
+  constructor(path: string, options: { internal: boolean }) {
     this.path = path;
     this.image = openImage(path);
     try {
       this.encoding = this.#query("PRAGMA encoding")[0]![0] as string;
-      this.tables = new Map(this.#readTables().map((table) => [table.name, table]));
+      this.tables = new Map(this.#readTables(options).map((table) => [table.name, table]));
     } catch (error) {
       this.image.close();
       throw error;
@@ -76,13 +80,18 @@ class Side {
     return attempt(this.path, () => this.image.db.prepare(sql).all(...parameters)) as unknown as Row[];
   }
 
-  #readTables(): Table[] {
+  #readTables({ internal }: { internal: boolean }): Table[] {
+    // What sqlite_schema holds is definitions, not rows.
     const list = this.#query(
-      "SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'virtual')" +
-        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
+      "SELECT name, type, wr, type = 'shadow' OR name LIKE 'sqlite\\_%' ESCAPE '\\' FROM pragma_table_list" +
+        " WHERE schema = 'main' AND type IN ('table', 'virtual', 'shadow') AND name <> 'sqlite_schema' ORDER BY name",
     );
     const tables: Table[] = [];
-    for (const [name, type, without_rowid] of list as [string, string, bigint][]) {
+    for (const [name, type, without_rowid, is_internal] of list as [string, string, bigint, bigint][]) {
+      if (is_internal === 1n) {
+        if (!internal) continue;
+        this.internal.add(name);
+      }
       const virtual = type === "virtual";
       try {
         const columns = this.#query("SELECT name, type, pk, hidden FROM pragma_table_xinfo(?)", name)
@@ -133,21 +142,25 @@ class Side {
 /**
  * Compares two database images.
  *
- * Rows are paired by primary key, or by rowid where a table has none. Tables named `sqlite_*`, the
- * tables in which virtual tables keep their data, and virtual tables that cannot be read are left out; a
- * virtual table that can be read is compared by what it shows. Generated columns follow from the others and are not compared.
+ * Rows are paired by primary key, or by rowid where a table has none. A virtual table is compared by what it shows, and left
+ * out where it cannot be read. Tables named `sqlite_*` and those in which virtual tables keep their data are left out unless
+ * `internal` asks for them. Generated columns follow from the others and are not compared.
  * If the text encodings differ, every table of both sides is `schema`.
  *
- * @returns The tables that differ, by name. Of a changed row, `before` and `after` hold the columns that differ.
- * Text is cut after 200 characters, blobs after 64 bytes.
+ * @returns The tables that differ, by name, internal ones last. Of a changed row, `before` and `after` hold the columns
+ * that differ. Text is cut after 200 characters, blobs after 64 bytes.
  * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
  */
 export async function diffRows(path_a: string, path_b: string, options: RowDiffOptions = {}): Promise<TableDiff[]> {
-  const a = new Side(path_a);
+  const { internal = false } = options;
+  const a = new Side(path_a, { internal });
   try {
-    const b = new Side(path_b);
+    const b = new Side(path_b, { internal });
     try {
-      const names = [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
+      const all = [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
+      // Internal on one side alone is no reason to come last.
+      const isInternal = (name: string) => [a, b].every((side) => !side.tables.has(name) || side.internal.has(name));
+      const names = [...all.filter((name) => !isInternal(name)), ...all.filter(isInternal)];
       const diffs: TableDiff[] = [];
       for (const name of names) {
         if (options.tables !== undefined && !options.tables.includes(name)) continue;

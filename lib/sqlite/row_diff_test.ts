@@ -203,6 +203,34 @@ Deno.test("diffRows() reads virtual tables by what they show and leaves their st
   ]);
 });
 
+Deno.test("diffRows() tells of internal tables where that is asked for, after all others", async () => {
+  const start = `CREATE TABLE a_first(id INTEGER PRIMARY KEY AUTOINCREMENT, x); INSERT INTO a_first(x) VALUES ('one');
+     CREATE TABLE z(x); CREATE TABLE zz(x); CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('one');
+     CREATE VIRTUAL TABLE r USING rtree(id, x0, x1); INSERT INTO r VALUES (1, 2, 3)`;
+  const change = `INSERT INTO z VALUES (1); UPDATE sqlite_sequence SET seq = 900; UPDATE r SET x1 = 4;
+     INSERT INTO f(f, rank) VALUES ('rank', 'bm25(0.5)')`;
+  const names = (diffs: TableDiff[]) => diffs.map(({ table }) => table);
+  assertEquals(names(await diff(start, "", change)), ["r", "z"]);
+  const diffs = await diff(start, "", change, { internal: true, rows: 1 });
+  assertEquals(names(diffs), ["r", "z", "f_config", "f_data", "r_node", "sqlite_sequence"]);
+  assertEquals(diffs.at(-1)?.rows, [{ change: "changed", key: { rowid: 1 }, before: { seq: 1 }, after: { seq: 900 } }]);
+  assertEquals(await diff(start, "", "", { internal: true }), []);
+});
+
+Deno.test("diffRows() never puts a table last that was an ordinary one", async () => {
+  const diffs = await diff(
+    "CREATE TABLE z(x)",
+    "CREATE TABLE f_data(id INTEGER PRIMARY KEY, block BLOB)",
+    "CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO z VALUES (1)",
+    { internal: true },
+  );
+  assertEquals(diffs.slice(0, 3).map(({ table, change, rows_added }) => [table, change, rows_added]), [
+    ["f", "added", 0],
+    ["f_data", "changed", 2],
+    ["z", "changed", 1],
+  ]);
+});
+
 Deno.test("diffRows() runs no view, not even one that feeds a full-text index", async () => {
   const start = `CREATE TABLE t(x); INSERT INTO t VALUES ('one');
      CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, 'x' AS x FROM n;

@@ -255,6 +255,23 @@ Deno.test("a changed row does not hide that the version or the kind of the file 
   assertEquals((await left.inspect()).report.other_changes, false);
 });
 
+Deno.test("a changed row does not hide what was changed in tables that SQLite keeps for itself", async () => {
+  const sql = `CREATE TABLE orders(id INTEGER PRIMARY KEY AUTOINCREMENT, x); CREATE TABLE other(x);
+    INSERT INTO orders(x) VALUES ('a'); CREATE VIRTUAL TABLE docs USING fts5(x); INSERT INTO docs VALUES ('one')`;
+  await using before = new Left(sql);
+  before.change("INSERT INTO other VALUES (1)");
+  assertEquals((await before.inspect()).report.tables.map(({ table }) => table), ["other"]);
+  await using left = new Left(sql);
+  left.change(`INSERT INTO other VALUES (1); UPDATE sqlite_sequence SET seq = 1000000;
+    UPDATE docs_config SET v = 5 WHERE k = 'version'`);
+  const { report } = await left.inspect();
+  assertEquals(report.tables.map(({ table, rows_changed }) => [table, rows_changed]), [
+    ["other", 0],
+    ["docs_config", 1],
+    ["sqlite_sequence", 1],
+  ]);
+});
+
 Deno.test("switching the journal mode there and back is no change", async () => {
   await using left = new Left();
   left.change("PRAGMA journal_mode=WAL; SELECT * FROM items");
