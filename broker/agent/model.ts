@@ -47,12 +47,13 @@ export interface ModelClientOptions {
 }
 
 /** Answers that another attempt may better. */
-const TRANSIENT = new Set([408, 409, 425, 500, 502, 503, 504, 529]);
+const TRANSIENT = new Set([408, 409, 425, 429, 500, 502, 503, 504, 529]);
 
-/** Answers that end the run. */
-const FINAL: Readonly<Record<number, [AgentOutcome, string]>> = {
-  401: ["token_refused", "the gateway does not know the task's token; the task has ended"],
-  402: ["budget_exhausted", "the task's budget is spent"],
+/** What the gateway's own problems mean that end the run; the endpoint may answer the same status for its own reasons. */
+const FINAL: Readonly<Record<string, [AgentOutcome, string]>> = {
+  "urn:taskd:problem:unauthorized": ["token_refused", "the gateway does not know the task's token; the task has ended"],
+  "urn:taskd:problem:budget_exhausted": ["budget_exhausted", "the task's budget is spent"],
+  "urn:taskd:problem:request_cap": ["request_cap", "the task's requests are used up"],
 };
 
 /** A client of one task. */
@@ -110,16 +111,15 @@ export class ModelClient {
       throw new ModelFailure("bad_model_output", "The endpoint's answer is not a chat completion");
     }
     const { status } = response;
-    const why = `the answer was ${status}${describe(parseJson(text ?? ""))}`;
-    const wait_ms = retryAfter(response.headers.get("retry-after"), this.#options.clock);
-    if (status === 429) {
-      if (wait_ms === undefined || response.headers.get("x-should-retry") === "false") {
-        throw new ModelFailure("request_cap", `No more requests: ${why}`);
-      }
-      return { why, wait_ms };
+    const problem = parseJson(text ?? "");
+    const why = `the answer was ${status}${describe(problem)}`;
+    const final = FINAL[typeOf(problem)];
+    const again = response.headers.get("x-should-retry") !== "false";
+    if (final === undefined && again && TRANSIENT.has(status)) {
+      const wait_ms = retryAfter(response.headers.get("retry-after"), this.#options.clock);
+      return { why, ...(wait_ms === undefined ? {} : { wait_ms }) };
     }
-    if (TRANSIENT.has(status)) return { why, ...(wait_ms === undefined ? {} : { wait_ms }) };
-    const [outcome, meaning] = FINAL[status] ?? ["request_refused", "the request was refused"];
+    const [outcome, meaning] = final ?? ["request_refused", "the request was refused"];
     throw new ModelFailure(outcome, `The run ends: ${meaning}; ${why}`);
   }
 }
@@ -152,6 +152,12 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** The problem type of RFC 9457; empty when the body has none. */
+function typeOf(body: unknown): string {
+  const type = typeof body === "object" && body !== null && "type" in body ? body.type : undefined;
+  return typeof type === "string" ? type : "";
 }
 
 /** What an error body says: RFC 9457's detail, or the vendors' error.message. */

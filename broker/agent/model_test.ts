@@ -51,11 +51,12 @@ Deno.test("a broken connection is tried again, and Retry-After is obeyed as seco
   const { model, clock, waits } = client([
     new TypeError("connection refused"),
     new Response(null, { status: 429, headers: { "retry-after": "7" } }),
+    new Response(null, { status: 429 }),
     new Response(null, { status: 503, headers: { "retry-after": "0.5" } }),
     Response.json(ANSWER),
   ]);
   assertEquals((await passing(clock, model.complete([], []))).text, "hello");
-  assertEquals(waits, [1_000, 7_000, 500]);
+  assertEquals(waits, [1_000, 7_000, 4_000, 500]);
   const dated = client([new Response(null, { status: 429, headers: { "retry-after": at } }), Response.json(ANSWER)]);
   await passing(dated.clock, dated.model.complete([], []));
   assertEquals(dated.waits, [30_000]);

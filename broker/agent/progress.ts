@@ -15,9 +15,9 @@ export const OUTCOMES = {
   failed: 1,
   /** The turns were used up. */
   turn_limit: 3,
-  /** The gateway answered 402. */
+  /** The gateway answered 402: the budget is spent. */
   budget_exhausted: 4,
-  /** The gateway answered 429 for good. */
+  /** The gateway answered 429: the requests are used up. */
   request_cap: 5,
   /** The gateway answered 401: the task has ended. */
   token_refused: 6,

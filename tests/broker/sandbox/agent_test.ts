@@ -106,18 +106,25 @@ Deno.test("the built-in agent ends an endless loop, a model without calls, and a
 });
 
 Deno.test("the built-in agent waits for a 429 with Retry-After and ends with the gateway's reason otherwise", async () => {
-  const problem = (status: number, headers: Record<string, string> = {}) =>
+  const answer = (status: number, headers: Record<string, string> = {}) =>
     Response.json({ detail: `reason ${status}` }, { status, headers });
+  const problem = (status: number, code: string) =>
+    Response.json({ type: `urn:taskd:problem:${code}`, detail: `reason ${status}` }, { status });
+  const final = { "x-should-retry": "false" };
   const done = { calls: [["finish", { summary: "done" }]] as [string, unknown][] };
   const table = [
-    { script: [problem(429, { "retry-after": "0" }), problem(503, { "retry-after": "0" }), done], outcome: "finished" },
-    { script: [problem(402)], outcome: "budget_exhausted" },
-    { script: [problem(429, { "x-should-retry": "false" })], outcome: "request_cap" },
-    { script: [problem(429, { "retry-after": "99999999" })], outcome: "model_unavailable" },
-    { script: [problem(401)], outcome: "token_refused" },
-    { script: [problem(403)], outcome: "request_refused" },
-    { script: [problem(426)], outcome: "request_refused" },
-    { script: [problem(502, { "retry-after": "0" })], outcome: "model_unavailable" },
+    { script: [answer(429, { "retry-after": "0" }), answer(503, { "retry-after": "0" }), done], outcome: "finished" },
+    { script: [problem(402, "budget_exhausted")], outcome: "budget_exhausted" },
+    { script: [problem(429, "request_cap")], outcome: "request_cap" },
+    { script: [problem(401, "unauthorized")], outcome: "token_refused" },
+    { script: [answer(429, { "retry-after": "99999999" })], outcome: "model_unavailable" },
+    { script: [answer(403)], outcome: "request_refused" },
+    { script: [answer(426)], outcome: "request_refused" },
+    { script: [answer(502, { "retry-after": "0" })], outcome: "model_unavailable" },
+    // The endpoint's own: a key that it does not know, an account without money, a quota that is used up.
+    { script: [answer(401)], outcome: "request_refused" },
+    { script: [answer(402)], outcome: "request_refused" },
+    { script: [answer(429, final)], outcome: "request_refused" },
   ];
   for (const { script, outcome } of table) {
     await using place = new Place();
