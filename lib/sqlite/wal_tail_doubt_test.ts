@@ -1,0 +1,157 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { followed, rowsIn } from "../../tests/support/tails.ts";
+import { parseWalHeader, readCommits, walStart } from "./wal.ts";
+import { RebaseNeeded, type WalMark, WalTail } from "./wal_tail.ts";
+
+/** Bytes that look like a commit of `pages` behind the last one in the log, as a writer leaves them that dies before it counts. */
+function appendGhost(path: string, pages: number[]): void {
+  const wal = Deno.readFileSync(`${path}-wal`);
+  const header = parseWalHeader(wal)!;
+  const commit = readCommits(header, walStart(header), (offset, into) => {
+    const part = wal.subarray(offset, offset + into.length);
+    into.set(part);
+    return part.length;
+  })!;
+  const frame_bytes = 24 + header.page_size;
+  const bytes = new Uint8Array(pages.length * frame_bytes);
+  const view = new DataView(bytes.buffer);
+  let [s1, s2] = [commit.end.checksum1, commit.end.checksum2];
+  const add = (from: number, to: number) => {
+    for (let at = from; at < to; at += 8) {
+      s1 = (s1 + view.getUint32(at, true) + s2) >>> 0;
+      s2 = (s2 + view.getUint32(at + 4, true) + s1) >>> 0;
+    }
+  };
+  for (const [i, pgno] of pages.entries()) {
+    const at = i * frame_bytes;
+    bytes.fill(0xee, at + 24, at + frame_bytes);
+    view.setUint32(at, pgno);
+    view.setUint32(at + 4, i === pages.length - 1 ? commit.page_count : 0);
+    view.setUint32(at + 8, header.salt1);
+    view.setUint32(at + 12, header.salt2);
+    add(at, at + 8);
+    add(at + 24, at + frame_bytes);
+    view.setUint32(at + 16, s1);
+    view.setUint32(at + 20, s2);
+  }
+  using file = Deno.openSync(`${path}-wal`, { write: true });
+  file.seekSync(commit.end.offset, Deno.SeekMode.Start);
+  file.writeSync(bytes);
+}
+
+/** Commits `first`, follows, commits `second` unseen, and attaches anew at `mark(of the end of first)`. */
+async function resumeAt(mark: (end: WalMark) => WalMark): Promise<{ resumed: boolean; commits: number; rows: string }> {
+  let answer!: { resumed: boolean; commits: number; rows: string };
+  await followed(({ path, file, tail, directory }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES('first')");
+    tail.drain();
+    const end = tail.mark!;
+    application.exec("INSERT INTO t VALUES('second')");
+    application.exec("INSERT INTO t VALUES('third')");
+    const again = WalTail.attach(file, mark(end));
+    const rows = rowsIn(again.tail.image(), directory);
+    answer = { resumed: again.resumed, commits: again.tail.take().commits, rows };
+    application.close();
+  });
+  return answer;
+}
+
+Deno.test("attach() goes on at a mark that is still in the log: exactly what lies behind it counts as changed", async () => {
+  const all = "first,second,third";
+  assertEquals(await resumeAt((end) => end), { resumed: true, commits: 2, rows: all });
+});
+
+Deno.test("attach() takes no mark of another log, another checksum or another place, and still reads everything", async () => {
+  const none = { resumed: false, commits: 0, rows: "first,second,third" };
+  assertEquals(await resumeAt((end) => ({ ...end, salt1: end.salt1 + 1 })), none);
+  assertEquals(await resumeAt((end) => ({ ...end, salt2: end.salt2 ^ 1 })), none);
+  assertEquals(await resumeAt((end) => ({ ...end, checksum2: end.checksum2 ^ 1 })), none);
+  assertEquals(await resumeAt((end) => ({ ...end, offset: end.offset - 8 })), none);
+  assertEquals(await resumeAt((end) => ({ ...end, offset: end.offset + (1 << 20) })), none);
+});
+
+Deno.test("a commit that looks whole and never happened is not confirmed", async () => {
+  await followed(({ path, tail, directory }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES('real')");
+    appendGhost(path, [2]);
+    assert(tail.drain());
+    assertThrows(() => tail.confirm(), RebaseNeeded, "never happened");
+    assertEquals(tail.resync(), false);
+    assertEquals(rowsIn(tail.image(), directory), "real");
+    // It lies there still, and is not taken up again until a writer has overwritten it.
+    assertEquals(tail.drain(), false);
+    tail.confirm();
+    application.exec("INSERT INTO t VALUES('after it')");
+    assert(tail.drain());
+    tail.confirm();
+    assertEquals(rowsIn(tail.image(), directory), "real,after it");
+    application.close();
+  });
+});
+
+Deno.test("a commit that never happened and was overwritten by one of the same length is noticed", async () => {
+  await followed(({ path, tail, directory }) => {
+    const application = new DatabaseSync(path);
+    application.exec("CREATE TABLE other(v)");
+    application.exec("INSERT INTO t VALUES('real')");
+    appendGhost(path, [3]);
+    assert(tail.drain());
+    application.exec("INSERT INTO t VALUES('over it')"); // one frame, of another page
+    assertThrows(() => tail.drain(), RebaseNeeded, "never happened");
+    assertThrows(() => tail.takeover(), RebaseNeeded, "never happened");
+    tail.resync();
+    assertEquals(rowsIn(tail.image(), directory), "real,over it");
+    application.close();
+  });
+});
+
+Deno.test("confirm() reads on to what counts and leaves what it cannot vouch for to the next look", async () => {
+  await followed(({ path, tail }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES('real')");
+    tail.confirm();
+    assertEquals(tail.take().commits, 1);
+    application.exec("INSERT INTO t VALUES('real too')");
+    tail.drain();
+    tail.confirm();
+    assertEquals(tail.take().commits, 1);
+    application.close();
+  });
+});
+
+Deno.test("a log that was started over or cut short unread asks for a new start", async () => {
+  for (
+    const [spoil, message] of [
+      [(wal: Deno.FsFile) => wal.truncateSync(0), "cut short"],
+      [(wal: Deno.FsFile) => wal.writeSync(new Uint8Array(32)), "cut short"],
+      [(wal: Deno.FsFile) => wal.writeSync(otherHeader()), "started over"],
+    ] as const
+  ) {
+    await followed(({ path, tail }) => {
+      const application = new DatabaseSync(path);
+      application.exec("INSERT INTO t VALUES(1)");
+      tail.drain();
+      using wal = Deno.openSync(`${path}-wal`, { write: true });
+      spoil(wal);
+      assertThrows(() => tail.drain(), RebaseNeeded, message);
+      application.close();
+    });
+  }
+});
+
+/** The first 32 bytes of some other log of the same page size. */
+function otherHeader(): Uint8Array {
+  const directory = Deno.makeTempDirSync();
+  try {
+    const database = new DatabaseSync(`${directory}/y.db`);
+    database.exec("PRAGMA journal_mode=WAL; CREATE TABLE t(v)");
+    const header = Deno.readFileSync(`${directory}/y.db-wal`).subarray(0, 32);
+    database.close();
+    return header;
+  } finally {
+    Deno.removeSync(directory, { recursive: true });
+  }
+}
