@@ -10,9 +10,11 @@ import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/cloc
 import { TaskdError } from "../../lib/errors.ts";
 import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../../lib/fs.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
+import { LANES } from "../agents.ts";
 import { parsePriceFile } from "../gateway/prices.ts";
+import { prepareSocketFolder } from "../http/socket_folder.ts";
 import type { PolicyView } from "../settings/explain.ts";
-import { readKeys } from "../settings/keys.ts";
+import { apiKey, readKeys } from "../settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../settings/load.ts";
 import { readPrivateFile } from "../settings/private_file.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -40,12 +42,13 @@ export async function preflight(options: PreflightOptions): Promise<ResolvedSett
   const { home, env } = options;
   requireHome(taskdHome(home));
   const resolved = await loadSettings({ home, env });
-  await readKeys(home);
+  await tryKeys(resolved.settings, options);
   const prices = `${taskdHome(home)}/prices.json`;
   const text = await readPrivateFile(prices, "own");
   if (text !== undefined) parsePriceFile(text, prices);
   const { settings } = resolved;
   for (const name of ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const) tryDirectory(settings[name]);
+  prepareSocketFolder(settings.broker.socket);
   tryAddress(settings, options.live);
   await tryRuntime(settings, options);
   return resolved;
@@ -58,6 +61,12 @@ function requireHome(directory: string): void {
     if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot use ${directory}`);
     throw new TaskdError("not_found", `Cannot start: there is no ${directory}`, { hint: "Run taskd setup first" });
   }
+}
+
+/** That each key that there is can be one. */
+async function tryKeys({ compat }: Settings, { home, env }: PreflightOptions): Promise<void> {
+  const file = await readKeys(home);
+  for (const lane of LANES) apiKey(lane, { env, file, compat_variable: compat.api_key_env });
 }
 
 function tryDirectory(path: string): void {

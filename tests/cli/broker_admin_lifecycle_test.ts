@@ -76,11 +76,16 @@ Deno.test("a second start takes the first one's place, and changed settings take
   await second.ended();
 });
 
-Deno.test("a second start with another socket still finds the first", async () => {
-  await using place = await makeBrokerPlace();
+// conformance: b4.explain.resolves b4.stats.json
+Deno.test("where another socket is configured now, start, policy explain and stats still find the broker that runs", async () => {
+  await using place = await makeBrokerPlace({ TASKD_GLOBAL_MAX_TASKS: "9" });
   await configure(place, EMBEDDED);
   await using first = await startBroker(place);
   await configure(place, `${EMBEDDED}broker:\n  socket: ${place.base}/elsewhere/b.sock\n`);
+  assertMatch((await place.taskd("policy", "explain")).stdout, /\ndaemon: in sync\n$/);
+  const ceiling = async (...words: string[]) => (await place.json(["stats", ...words])).global_ceiling;
+  assertEquals((await ceiling() as { max_tasks: number }).max_tasks, 9);
+  assertEquals(await ceiling("--socket", `${place.base}/elsewhere/b.sock`), null);
   await using second = await startBroker(place);
   assertEquals(second.hello.replaced_pid, first.hello.pid);
   assertEquals(second.hello.socket, `${place.base}/elsewhere/b.sock`);
@@ -120,6 +125,12 @@ const BROKEN: readonly { title: string; config: (port: number) => string; code: 
     code: "not_found",
     says: /\/etc\/hostname\/audit/,
   },
+  {
+    title: "a socket in a folder that others can enter",
+    config: () => `${EMBEDDED}broker:\n  socket: /usr/taskd.sock\n`,
+    code: "denied",
+    says: /its folder \/usr /,
+  },
 ];
 
 Deno.test("a configuration that cannot work leaves the running broker as it is, and says why", async (t) => {
@@ -142,7 +153,7 @@ Deno.test("a configuration that cannot work leaves the running broker as it is, 
   assertEquals((await broker.ended()).code, 0);
 });
 
-Deno.test("keys that others can read leave the running broker as it is", async () => {
+Deno.test("keys that others can read, and that can be none, leave the running broker as it is", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -150,6 +161,12 @@ Deno.test("keys that others can read leave the running broker as it is", async (
   const refused = await place.json(["start"], 1);
   assertEquals(refused.code, "denied");
   assertStringIncludes(String(refused.hint), "chmod 600");
+  Deno.chmodSync(`${place.home}/.taskd/api-keys.env`, 0o600);
+  Deno.writeTextFileSync(`${place.home}/.taskd/api-keys.env`, "VENDORB_API_KEY='of three words'\n");
+  const unusable = await place.json(["start"], 1);
+  assertEquals(unusable.code, "invalid_config");
+  assertStringIncludes(String(unusable.error), "api-keys.env:VENDORB_API_KEY");
+  assert(isAlive(broker.hello.pid));
   assertEquals((await place.json(["stop"])).pid, broker.hello.pid);
   assertEquals((await broker.ended()).code, 0);
 });
