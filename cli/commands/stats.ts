@@ -28,7 +28,9 @@ export interface StatsResult extends Stats {
 
 /** Reads and adds up. */
 export async function run(args: Args, io: Io): Promise<StatsResult> {
-  const { settings, socket } = args.broker;
+  const { settings, socket, host } = args.broker;
+  // The broker that runs may have been started with another socket than is configured now.
+  const asked = args.text("socket") ?? host?.live_socket ?? socket;
   if (settings === undefined) throw new TaskdError("invalid_config", "Cannot find audit_root: the settings are broken");
   const since = args.text("since");
   const by = args.text("by");
@@ -36,7 +38,7 @@ export async function run(args: Args, io: Io): Promise<StatsResult> {
     ...(since === undefined ? {} : { since_ms: parseSince(since, systemClock.now()) }),
     ...(by === undefined ? {} : { by: groupingOf(by) }),
   };
-  const [survey, global_ceiling] = await Promise.all([surveyTraces(settings.audit_root), ceiling(socket, io.signal)]);
+  const [survey, global_ceiling] = await Promise.all([surveyTraces(settings.audit_root), ceiling(asked, io.signal)]);
   const tasks = function* () {
     for (const { summary } of survey.entries.values()) yield summary;
   };

@@ -5,7 +5,8 @@
  */
 
 import type { CommandSpec, Plan } from "../command.ts";
-import { brokerNeeds, brokerOf, NO_PERMISSIONS, unionOf } from "../permissions.ts";
+import { brokerOf, NO_PERMISSIONS, unionOf } from "../permissions.ts";
+import { askNeeds } from "./_broker_needs.ts";
 
 /** What tasks can be told apart by; a test compares it with the broker's own list. */
 export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "day"];
@@ -13,7 +14,7 @@ export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "da
 /** The records of tasks, which are only read, and the broker, which may be stopped. */
 function statsNeeds(plan: Plan) {
   const audit_root = brokerOf(plan).settings?.audit_root;
-  return unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: audit_root === undefined ? [] : [audit_root] });
+  return unionOf(askNeeds(plan), { ...NO_PERMISSIONS, read: audit_root === undefined ? [] : [audit_root] });
 }
 
 /** Commands about figures. */
