@@ -120,7 +120,7 @@ export interface RepointResult {
   mode: StorageMode;
   /** The branch that keeps what was there before, unless it was declined. */
   safety_branch?: string;
-  /** Whether a writable checkout was refreshed; false leaves it `detached` until the next checkout. */
+  /** False when a writable checkout still has the old content: it is `detached` until the next checkout. */
   checkout_refreshed: boolean;
 }
 

@@ -132,7 +132,8 @@ async function repoint(
   const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
   await moveTo(context, lease, begun);
 
-  let checkout_refreshed = false;
+  // Where there is no checkout, none is left with the old content.
+  let checkout_refreshed = view === undefined;
   if (replaceable && footprint !== undefined) {
     // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
     try {

@@ -113,6 +113,13 @@ Deno.test("a clean checkout follows its branch; one with edits stays as it is, a
     assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2", "idle"]);
   }));
 
+Deno.test("a branch that has no checkout leaves none behind when it moves", () =>
+  withApp([1, 2], async ({ store }) => {
+    await store.fork(at("app"), "bare");
+    assertEquals((await store.promote(at("app@main@c1"), at("app@bare"))).checkout_refreshed, true);
+    assertEquals((await store.status(at("app@bare"))).state, "idle");
+  }));
+
 Deno.test("an edit that lands while a rollback or promote is under way is not overwritten", async (t) => {
   for (const op of ["rollback", "promote"] as const) {
     await t.step(op, () =>
