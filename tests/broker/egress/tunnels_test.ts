@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertGreater, assertLess } from "@std/assert";
+import { assert, assertEquals, assertLess } from "@std/assert";
 import { Bench, connectHead, latin1, type RawClient, Server, text } from "./_harness.ts";
 
 const LIST = { "allowed.example": [5432] };
@@ -77,11 +77,10 @@ Deno.test("backpressure: what the client does not take stays with the host", asy
   const client = await tunnel(proxy);
   // The kernel's buffers take some megabytes; then the host's writes must stand still.
   let before = -1;
-  while (before !== written) {
+  while (before !== written || written === 0) {
     before = written;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  assertGreater(written, 0);
   assertLess(written, 64 << 20);
   client.conn.close();
   await until(() => proxy.proxy.connections === 0);
