@@ -46,7 +46,7 @@ export const ERROR_CODES = {
   interrupted: "the operation was interrupted",
   overloaded: "the daemon is at a limit of connections or work; try again later",
   stopping: "the daemon is shutting down",
-  auth_failed: "credentials for a code host are missing or were refused",
+  auth_failed: "credentials for a code host or a model are missing or were refused",
   push_rejected: "the code host refused the push",
   git_failed: "git failed in a way that is not told apart further",
   timed_out: "a program took longer than its deadline",

@@ -20,6 +20,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   not_found: [404],
   unknown_op: [404],
   already_exists: [409],
+  auth_failed: [409],
   busy: [409],
   conflict: [409],
   expired: [409],
@@ -32,6 +33,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   no_space: [503, 60],
   overloaded: [503, 1],
   stopping: [503, 5],
+  timed_out: [503, 5],
   unavailable: [503, 5],
 };
 
@@ -101,7 +103,7 @@ export function problemOf(error: unknown): { problem: Problem; headers: Record<s
       ...(error instanceof NotAcknowledged ? { missing: [...error.missing] } : {}),
     },
     headers: {
-      ...(retry_after_s === undefined ? {} : { "retry-after": String(retry_after_s) }),
+      ...(retry_after_s === undefined || status !== listed ? {} : { "retry-after": String(retry_after_s) }),
       ...refused?.headers,
     },
   };

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import type { TaskEvent } from "../../../broker/task/rows.ts";
 import { VirtualClock } from "../../support/clock.ts";
@@ -41,6 +41,16 @@ Deno.test("POST /tasks is 202 for max_concurrent_tasks tasks, and 503 for the ne
     assertEquals(bench.engine.tasks.size, slots);
     for (const id of ids) await bench.engine.kill(id, "enough");
   }
+});
+
+// conformance: b4.post_tasks
+Deno.test("POST /tasks for an agent whose key is missing is refused with its name, and is no defect of the broker's", async () => {
+  await using bench = await BrokerBench.start({ env: { ENDPOINT_KEY: "" } });
+  const refused = await ask(bench, "/tasks", { repo: bench.git.origin, instruction: "Say hello" });
+  const { code, detail } = await refused.json();
+  assertEquals([refused.status, code], [409, "auth_failed"]);
+  assertStringIncludes(detail, "ENDPOINT_KEY");
+  assertEquals(bench.lines.filter((line) => line.includes("defect")), []);
 });
 
 // conformance: b2.ceiling.in_flight b4.admin_ceiling b4.admin_listener

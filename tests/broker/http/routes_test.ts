@@ -266,6 +266,8 @@ Deno.test("errors of the engine keep code, words and hint, and have their status
       ["overloaded", 503, "1"],
       ["invalid_request", 400, undefined],
       ["expired", 409, undefined],
+      ["auth_failed", 409, undefined],
+      ["timed_out", 503, "5"],
       ["too_large", 413, undefined],
       ["corrupt", 500, undefined],
       ["sandbox_failed", 500, undefined],
