@@ -5,7 +5,7 @@
  * @module
  */
 
-import { randomHex, systemClock, systemRandom, toHex } from "../../lib/clock.ts";
+import { type Clock, randomHex, systemClock, systemRandom, toHex } from "../../lib/clock.ts";
 import { buildImages } from "../../broker/images/build.ts";
 import { ENTRYPOINT_SCRIPT } from "../../broker/images/entrypoint.ts";
 import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "../../broker/images/recipe.ts";
@@ -85,7 +85,7 @@ export interface TestRuntime extends AsyncDisposable {
  * Makes a runtime whose network is `10.213.<net>.0/24`; test files run at the same time, so each has numbers of its
  * own.
  */
-export async function testRuntime(net: number): Promise<TestRuntime> {
+export async function testRuntime(net: number, clock: Clock = systemClock): Promise<TestRuntime> {
   const images = await testImages();
   const owner = randomHex(systemRandom, 16);
   const network = `taskd-test-${net}`;
@@ -102,7 +102,7 @@ export async function testRuntime(net: number): Promise<TestRuntime> {
     anchor_image: images.anchor,
     owner,
     env: (name) => Deno.env.get(name),
-    clock: systemClock,
+    clock,
   });
   return {
     runtime,
