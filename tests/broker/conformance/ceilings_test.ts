@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BrokerBench } from "../engine/bench.ts";
-import { figures, refusal, settlement, Site, START } from "../admission/site.ts";
+import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, START } from "../admission/site.ts";
 
 const ended_at = "2026-01-01T00:00:00.000Z";
 
@@ -54,6 +54,22 @@ Deno.test("a start that either ceiling refuses is refused, whichever is the stri
     assertStringIncludes(refusal(site.admission)!.message, `${named}_budget_usd`);
     const other = refusal(site.admission, { ...START, lane: "vendor_c", agent: "agent_c" });
     assertEquals(other === undefined, named === "aggregate");
+  }
+});
+
+// conformance: b2.effect.aggregate_window b2.effect.global_window
+Deno.test("what was spent ages out after the window that is configured, of either ceiling, and no earlier", async () => {
+  for (const [window_ms, shown] of [[HOUR_MS, "1h"], [3 * DAY_MS, "3d"]] as const) {
+    for (const ceiling of ["aggregate", "global"] as const) {
+      const limits = { [`${ceiling}_budget_usd`]: 1, [`${ceiling}_window`]: window_ms };
+      await using site = await Site.make({ ...limits, max_concurrent_tasks: 9 });
+      await site.run(1);
+      site.clock.advance(window_ms - 1);
+      assertStringIncludes(refusal(site.admission)!.message, `in the last ${shown}`);
+      // The aggregate ceiling tells a thousandth of its window apart.
+      site.clock.advance(window_ms / 1_000);
+      assertEquals(refusal(site.admission), undefined, `${ceiling}, ${shown}`);
+    }
   }
 });
 

@@ -6,7 +6,7 @@
 
 import { assertEquals, assertMatch } from "@std/assert";
 import { BrokerBench } from "../engine/bench.ts";
-import { ProgramBench, programTest } from "./_programs.ts";
+import { KEYS, ProgramBench, programTest } from "./_programs.ts";
 
 const LOCKFILE = { "README.md": "# app\n", "package-lock.json": "{}\n" };
 const profile = (more: string) => `profiles:\n  repos:\n    "REPO":\n      setup: [["prepare", "a b"]]\n${more}`;
@@ -48,6 +48,38 @@ programTest(
         const trace = await Deno.readTextFile(`${bench.home}/.taskd/audit/${id}.jsonl`);
         const stages = [...trace.matchAll(/"to":"(\w+)"/g)].map(([, stage]) => stage);
         assertEquals(stages.slice(0, 3), ["staging", "setting_up", "running"]);
+      }
+    }
+  },
+);
+
+// conformance: b2.effect.cache_quota_gb b2.effect.cache_root
+programTest(
+  "an entry is kept below cache_root while it fits into cache_quota_gb, and is made anew where it does not",
+  async () => {
+    // 100,000 bytes are a little less than 0.0001 GiB.
+    for (const [quota, participations] of [["0.0001", ["miss", "hit"]], ["0.00009", ["miss", "miss"]]] as const) {
+      const cache_root = await Deno.makeTempDir();
+      try {
+        await using programs = await ProgramBench.start({
+          env: { ...KEYS, TASKD_CACHE_ROOT: cache_root },
+          config: `cache_quota_gb: ${quota}\n${profile("      cache: true\n")}`,
+          files: LOCKFILE,
+          // What a package manager would write to /deps.
+          programs: {
+            prepare: `head -c 100000 /dev/zero > "$(echo ${cache_root}/staging/*/deps)/package"`,
+            claude: "",
+          },
+        });
+        const { bench } = programs;
+        for (const participation of participations) {
+          const { id } = await bench.submit({ agent: "agent_a" });
+          const { stage, reason } = await bench.reaches(id, "awaiting_approval");
+          assertEquals(stage, "awaiting_approval", reason);
+          assertEquals((await bench.engine.brief(id)).setup?.cache.participation, participation, quota);
+        }
+      } finally {
+        await Deno.remove(cache_root, { recursive: true });
       }
     }
   },

@@ -193,10 +193,11 @@ Deno.test("TASKD_MAX_CONCURRENT_TASKS is how many run at the same time", async (
   assertEquals((await assertRejects(() => bench.submit(), TaskdError)).code, "at_capacity");
 });
 
-Deno.test("TASKD_PUSH_MAX_RETRIES is how often a push is tried again", async () => {
-  for (const retries of [0, 2]) {
+// conformance: b2.effect.push_max_retries b2.effect.push_retry_backoff
+Deno.test("TASKD_PUSH_MAX_RETRIES is how often a push is tried again, TASKD_PUSH_RETRY_BACKOFF after how long", async () => {
+  for (const [retries, backoff, delays] of [[0, "3ms", []], [3, "3ms", [3, 6, 12]], [2, "0s", [0, 0]]] as const) {
     await using bench = await BrokerBench.start({
-      env: { TASKD_PUSH_MAX_RETRIES: String(retries), TASKD_PUSH_RETRY_BACKOFF: "0s" },
+      env: { TASKD_PUSH_MAX_RETRIES: String(retries), TASKD_PUSH_RETRY_BACKOFF: backoff },
       config: "push_max_retries: 9\n",
     });
     await using server = await serveGit(
@@ -205,5 +206,7 @@ Deno.test("TASKD_PUSH_MAX_RETRIES is how often a push is tried again", async () 
     );
     const done = await bench.pushed({ repo: `${server.origin}/acme/app` });
     assertEquals([done.outcome, done.push_attempts.length], ["push_failed", 1 + retries], done.reason);
+    const told = bench.lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "push_retry");
+    assertEquals(told.map(({ delay_ms }) => delay_ms), [...delays]);
   }
 });
