@@ -27,7 +27,7 @@ const AUTH_MODES = ["api_key", "subscription"] as const;
 const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
 
 /** States of items that have not ended. */
-const QUEUE_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
+const OPEN_QUEUE_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
 
 /** What is read at a scrape. */
 export interface Standing {
@@ -180,7 +180,12 @@ export class BrokerMetrics {
     this.#running.set(running);
     this.#pending.set(pending);
     this.#slots.set(slots);
-    for (const state of QUEUE_STATES) this.#queue.set({ state }, queue.filter((item) => item.state === state).length);
+    for (const state of OPEN_QUEUE_STATES) {
+      this.#queue.set(
+        { state },
+        queue.filter((item) => item.state === state).length,
+      );
+    }
     setOrClear(this.#headroom_usd, ceiling.headroom_usd);
     setOrClear(this.#headroom_starts, ceiling.headroom_starts);
     this.#blocked.set({ limb: "usd" }, ceiling.usd.blocked ? 1 : 0);

@@ -170,16 +170,20 @@ export interface CeilingView {
   newest_entry: string | null;
 }
 
+/** Where a queue item can stand. */
+export const QUEUE_STATES = [
+  "queued",
+  "running",
+  "awaiting_approval",
+  "awaiting_ci",
+  "completed",
+  "ci_failed",
+  "cancelled",
+  "dead_letter",
+] as const;
+
 /** Where a queue item stands. */
-export type QueueState =
-  | "queued"
-  | "running"
-  | "awaiting_approval"
-  | "awaiting_ci"
-  | "completed"
-  | "ci_failed"
-  | "cancelled"
-  | "dead_letter";
+export type QueueState = typeof QUEUE_STATES[number];
 
 /** An item of `GET /queue`. */
 export interface QueueItemView {

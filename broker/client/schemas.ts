@@ -7,21 +7,22 @@
  */
 
 import * as v from "valibot";
-import type {
-  CeilingView,
-  Health,
-  PendingList,
-  Problem,
-  Pruned,
-  QueueItemView,
-  QueueList,
-  StatsView,
-  Submitted,
-  TaskEventView,
-  TaskList,
-  TaskView,
-  TrustBrief,
-  UiAddress,
+import {
+  type CeilingView,
+  type Health,
+  type PendingList,
+  type Problem,
+  type Pruned,
+  QUEUE_STATES,
+  type QueueItemView,
+  type QueueList,
+  type StatsView,
+  type Submitted,
+  type TaskEventView,
+  type TaskList,
+  type TaskView,
+  type TrustBrief,
+  type UiAddress,
 } from "../api/wire.ts";
 import { GROUPINGS } from "../stats/stats.ts";
 import type { Json } from "../task/rows.ts";
@@ -233,16 +234,7 @@ export const TRUST_BRIEF: Schema<TrustBrief> = v.object({
 /** An item of the queue. */
 export const QUEUE_ITEM: Schema<QueueItemView> = v.object({
   id: text,
-  state: v.picklist([
-    "queued",
-    "running",
-    "awaiting_approval",
-    "awaiting_ci",
-    "completed",
-    "ci_failed",
-    "cancelled",
-    "dead_letter",
-  ]),
+  state: v.picklist(QUEUE_STATES),
   repo: text,
   instruction: text,
   agent: text,

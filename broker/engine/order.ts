@@ -13,6 +13,7 @@ import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
 import { isBase } from "../git/stage.ts";
+import { hasSetup } from "../profile/run_setup.ts";
 import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
@@ -127,7 +128,7 @@ function profileOf(settings: Settings, url: RepoUrl): Profile | undefined {
   const profile = Object.hasOwn(settings.profiles.repos, url.canonical)
     ? settings.profiles.repos[url.canonical]
     : undefined;
-  return profile !== undefined && profile.setup.length + profile.readiness.length > 0 ? profile : undefined;
+  return hasSetup(profile) ? profile : undefined;
 }
 
 const INSTALL = "Install podman and set `runtime: podman`";

@@ -8,7 +8,7 @@
  */
 
 import * as v from "valibot";
-import { type QueueState, SUBMIT_SCHEMA } from "../api/wire.ts";
+import { QUEUE_STATES, type QueueState, SUBMIT_SCHEMA } from "../api/wire.ts";
 import { NO_CI_CONCLUSION } from "../task/recover.ts";
 import type { TaskRecord } from "../task/record.ts";
 
@@ -23,16 +23,7 @@ const ITEM = v.strictObject({
   /** Its place: items begin in the order of their numbers. */
   number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
   request: SUBMIT_SCHEMA,
-  state: v.picklist([
-    "queued",
-    "running",
-    "awaiting_approval",
-    "awaiting_ci",
-    "completed",
-    "ci_failed",
-    "cancelled",
-    "dead_letter",
-  ]),
+  state: v.picklist(QUEUE_STATES),
   queued_at: v.pipe(v.string(), v.isoTimestamp()),
   updated_at: v.pipe(v.string(), v.isoTimestamp()),
   task_id: v.exactOptional(v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/))),

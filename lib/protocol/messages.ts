@@ -24,6 +24,7 @@ import type {
   SessionStatus,
   VerifyResult,
 } from "../store/results.ts";
+import type { LeaseInfo } from "../store/store.ts";
 
 /** A branch of a database; without `branch` it is `main`. */
 export interface BranchArgs {
@@ -110,20 +111,7 @@ export interface StatusAnswer {
 }
 
 /** Answer of lease. */
-export interface LeaseAnswer {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
-  /** Fencing epoch; every lease taken raises it. */
-  epoch: number;
-  /** Who holds the lease. */
-  holder?: string;
-  /** ISO 8601 UTC. */
-  expires_at?: string;
-  /** Whether the lease holds now. */
-  live: boolean;
-}
+export type LeaseAnswer = LeaseInfo;
 
 /** Every operation: what it takes and what it answers. */
 export interface OpTypes {

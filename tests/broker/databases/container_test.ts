@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
+import { streamed } from "../../support/vendor_stream.ts";
 import { changesOf, DataBench, RAISE } from "./_bench.ts";
 
 /** A part of the address of a network that no other test has. */
@@ -12,21 +13,6 @@ const COMMAND = `node --experimental-sqlite -e '
   db.exec("PRAGMA journal_mode=WAL");
   db.exec(${JSON.stringify(RAISE.replaceAll("'mate'", "char(109, 97, 116, 101)"))});
   process.kill(process.pid, "SIGKILL");'; ls /databases > /workspace/seen.txt; id -u >> /workspace/seen.txt`;
-
-function streamed(block: Record<string, unknown>, delta: Record<string, unknown>, stop_reason: string): Response {
-  const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-sonnet-4-5", content: [] };
-  const usage = { input_tokens: 1_000, output_tokens: 50 };
-  const events = [
-    { type: "message_start", message: { ...message, stop_reason: null, usage: { ...usage, output_tokens: 1 } } },
-    { type: "content_block_start", index: 0, content_block: block },
-    { type: "content_block_delta", index: 0, delta },
-    { type: "content_block_stop", index: 0 },
-    { type: "message_delta", delta: { stop_reason }, usage },
-    { type: "message_stop" },
-  ];
-  const text = events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
-  return new Response(text, { headers: { "content-type": "text/event-stream" } });
-}
 
 podmanTest("an agent in a container changes its copy of a database, and never sees a file of the store", async () => {
   await using test = await testRuntime(NET);
