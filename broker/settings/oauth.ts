@@ -2,9 +2,10 @@
  * A vendor's subscription: the OAuth credential in `~/.taskd/vendor_a-oauth.json` or
  * `vendor_b-oauth.json` (0600), and its renewal.
  *
- * Vendors rotate the refresh token: a renewed credential is on the disk before it is
- * used, one renewal runs at a time, and a credential that another process has renewed is
- * taken from the file and not renewed again. No token stands in an error.
+ * Vendors rotate the refresh token: a renewal begins only where there is room to write it
+ * down, a renewed credential is on the disk before it is used, one renewal runs at a time,
+ * and a credential that somebody else has put into the file is never overwritten. No token
+ * stands in an error.
  *
  * @module
  */
@@ -12,7 +13,7 @@
 import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { writeFileAtomic } from "../../lib/fs.ts";
+import { removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { readPrivateFile } from "./private_file.ts";
 
@@ -92,6 +93,14 @@ export interface SubscriptionOptions {
 const MARGIN_MS = 120_000;
 const RENEWAL_MS = 30_000;
 const MAX_ANSWER_BYTES = 262_144;
+/** What is kept free for a renewed credential: two tokens of the greatest length, and what else stands in the file. */
+const ROOM_BYTES = 65_536;
+
+/** The tokens that the vendor gave for those of `of`, which may be worth nothing since. */
+interface Renewed {
+  of: OAuthCredential;
+  tokens: Pick<OAuthCredential, "access_token" | "refresh_token" | "expires_at">;
+}
 
 /** A lane's subscription; its bearer is what the gateway sends. */
 export class Subscription {
@@ -99,8 +108,9 @@ export class Subscription {
   readonly #path: string;
   readonly #fetch: Fetch;
   readonly #clock: Clock;
-  /** A renewed credential that could not be written: the only copy of a rotated token. */
-  #unsaved: OAuthCredential | undefined;
+  /** What could not be written yet: the only copy of a rotated token. */
+  #unsaved: Renewed | undefined;
+  #saving: Promise<OAuthCredential> | undefined;
   #renewal: Promise<OAuthCredential> | undefined;
 
   /** Reads nothing yet. */
@@ -139,8 +149,12 @@ export class Subscription {
 
   /** From the file each time: whoever signs in anew, or another process that renews, writes there. */
   async #load(): Promise<OAuthCredential> {
-    if (this.#unsaved) return await this.#save(this.#unsaved);
-    return await readOAuthFile(this.#path, this.#vendor.program);
+    if (this.#unsaved) return await this.#saveOnce(this.#unsaved);
+    return await this.#read();
+  }
+
+  #read(): Promise<OAuthCredential> {
+    return readOAuthFile(this.#path, this.#vendor.program);
   }
 
   #renewOnce(credential: OAuthCredential): Promise<OAuthCredential> {
@@ -153,17 +167,29 @@ export class Subscription {
     if (credential.access_token !== stale.access_token && this.#isFresh(credential)) return credential;
     const { refresh_token } = credential;
     if (refresh_token === undefined) throw this.#failure("it has expired and has no refresh token");
-    const answer = await this.#ask(credential, refresh_token);
-    const { expires_at: _expired, ...kept } = credential;
+    const answer = await this.#withRoom(() => this.#ask(credential, refresh_token));
     const now = this.#clock.now();
-    return await this.#save({
-      ...kept,
-      access_token: answer.access_token,
-      refresh_token: answer.refresh_token ?? refresh_token,
-      ...(answer.expires_in === undefined
-        ? {}
-        : { expires_at: new Date(now + answer.expires_in * 1_000).toISOString() }),
+    return await this.#saveOnce({
+      of: credential,
+      tokens: {
+        access_token: answer.access_token,
+        refresh_token: answer.refresh_token ?? refresh_token,
+        ...(answer.expires_in === undefined
+          ? {}
+          : { expires_at: new Date(now + answer.expires_in * 1_000).toISOString() }),
+      },
     });
+  }
+
+  /** Asks for what has to be written down only while there is room for it: the old refresh token is spent then. */
+  async #withRoom<T>(ask: () => Promise<T>): Promise<T> {
+    const room = `${this.#path}.room`;
+    await writeFileAtomic(room, new Uint8Array(ROOM_BYTES), 0o600);
+    try {
+      return await ask();
+    } finally {
+      removeIfPresent(room);
+    }
   }
 
   async #ask(credential: OAuthCredential, refresh_token: string): Promise<v.InferOutput<typeof ANSWER>> {
@@ -193,9 +219,20 @@ export class Subscription {
     return parsed.output;
   }
 
-  async #save(credential: OAuthCredential): Promise<OAuthCredential> {
-    this.#unsaved = credential;
-    await writeFileAtomic(this.#path, new TextEncoder().encode(`${JSON.stringify(credential, null, 2)}\n`), 0o600);
+  #saveOnce(renewed: Renewed): Promise<OAuthCredential> {
+    this.#unsaved = renewed;
+    return this.#saving ??= this.#save(renewed).finally(() => this.#saving = undefined);
+  }
+
+  /** Puts the tokens into the file, unless somebody has put others there meanwhile: those count then. */
+  async #save({ of, tokens }: Renewed): Promise<OAuthCredential> {
+    const found = await this.#read();
+    let credential = found;
+    if (found.access_token === of.access_token && found.refresh_token === of.refresh_token) {
+      const { expires_at: _expired, ...kept } = found;
+      credential = { ...kept, ...tokens };
+      await writeFileAtomic(this.#path, new TextEncoder().encode(`${JSON.stringify(credential, null, 2)}\n`), 0o600);
+    }
     this.#unsaved = undefined;
     return credential;
   }

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { TokenSource } from "../gateway/upstream.ts";
+import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { oauthPath, Subscription, type SubscriptionLane } from "./oauth.ts";
 
 /** A vendor's token server on a port of its own: rotates, and refuses a refresh token that was used. */
@@ -41,8 +42,12 @@ interface Stage {
   subscription(now?: number): TokenSource;
 }
 
-async function stage(test: (stage: Stage) => Promise<void>, lane: SubscriptionLane = "vendor_a"): Promise<void> {
-  const home = await Deno.makeTempDir();
+async function stage(
+  test: (stage: Stage) => Promise<void>,
+  options: { lane?: SubscriptionLane; in?: string } = {},
+): Promise<void> {
+  const { lane = "vendor_a", in: dir } = options;
+  const home = await Deno.makeTempDir(dir === undefined ? {} : { dir });
   try {
     await using vendor = new Vendor();
     await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
@@ -101,7 +106,7 @@ Deno.test("a token about to expire is renewed, and the rotated one is on the dis
     });
     assertEquals((Deno.statSync(oauthPath(home, "vendor_b")).mode ?? 0) & 0o777, 0o600);
     assertEquals([...Deno.readDirSync(`${home}/.taskd`)].length, 1);
-  }, "vendor_b"));
+  }, { lane: "vendor_b" }));
 
 Deno.test("fifty requests at once cause one renewal", () =>
   stage(async ({ vendor, write, subscription }) => {
@@ -178,12 +183,103 @@ Deno.test("a rotated token that could not be written is written at the next occa
       Deno.mkdirSync(path);
       return Response.json({ access_token: "access-1", refresh_token: "refresh-1", expires_in: 3600 });
     };
-    await assertRejects(() => source.current(), TaskdError, "Cannot write");
+    await assertRejects(() => source.current(), TaskdError, "it is not a regular file");
     Deno.removeSync(path);
     Deno.renameSync(aside, path);
     assertEquals((await source.current()).secret, "access-1");
     assertEquals([read().refresh_token, vendor.requests.length], ["refresh-1", 1]);
   }));
+
+/** A vendor's answer, before which something happens to the file. */
+function answerAfter(happens: () => void): (count: number) => Response {
+  return (count) => {
+    happens();
+    return Response.json({ access_token: `access-${count}`, refresh_token: `refresh-${count}`, expires_in: 3600 });
+  };
+}
+
+const SIGNED_IN = { access_token: "access-new", refresh_token: "refresh-new", expires_at: VALID.expires_at };
+
+Deno.test("a credential that a person puts into the file while it is renewed stays there, and is used", () =>
+  stage(async ({ vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    vendor.answer = answerAfter(() => write(SIGNED_IN));
+    const source = subscription();
+    assertEquals((await source.current()).secret, "access-new");
+    assertEquals(read(), { token_url: vendor.url, ...SIGNED_IN });
+    assertEquals((await source.current()).secret, "access-new");
+  }));
+
+Deno.test("what else a person changes in the file while it is renewed stays there, beside the renewed tokens", () =>
+  stage(async ({ vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    vendor.answer = answerAfter(() => write({ ...EXPIRED, account_id: "other", note: "mine" }));
+    assertEquals((await subscription().current()).secret, "access-1");
+    const { account_id, note, refresh_token, expires_at } = read();
+    assertEquals([account_id, note, refresh_token, expires_at], [
+      "other",
+      "mine",
+      "refresh-1",
+      "2030-01-01T13:00:00.000Z",
+    ]);
+  }));
+
+Deno.test("a file that a person takes away while it is renewed does not come back, and the tokens are kept for it", () =>
+  stage(async ({ home, vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    const path = oauthPath(home, "vendor_a");
+    vendor.answer = answerAfter(() => Deno.removeSync(path));
+    const source = subscription();
+    for (let n = 0; n < 2; n++) {
+      assertEquals((await assertRejects(() => source.current(), TaskdError)).code, "not_found");
+    }
+    assertEquals(Array.from(Deno.readDirSync(`${home}/.taskd`)), []);
+    write(EXPIRED);
+    assertEquals((await source.current()).secret, "access-1");
+    assertEquals([read().refresh_token, vendor.requests.length], ["refresh-1", 1]);
+  }));
+
+Deno.test("a rotated token that could not be written overwrites nothing that a person has put there since", () =>
+  stage(async ({ vendor, write, read, subscription }) => {
+    write(EXPIRED);
+    vendor.answer = answerAfter(() => write({ half: "written" }));
+    const source = subscription();
+    await assertRejects(() => source.current(), TaskdError, "access_token is missing");
+    write(SIGNED_IN);
+    assertEquals((await source.current()).secret, "access-new");
+    assertEquals([read().refresh_token, vendor.requests.length], ["refresh-new", 1]);
+  }));
+
+const unmountable = await whyNotMountable("tmpfs");
+
+Deno.test({
+  name: `a refresh token is not spent while the disk is full, nor lost when it fills up meanwhile${unmountable}`,
+  ignore: unmountable !== "",
+  fn: () =>
+    withMount("tmpfs", 1, (directory) =>
+      stage(async ({ home, vendor, write, read, subscription }) => {
+        write(EXPIRED);
+        const ballast = `${home}/ballast`;
+        const fill = () => {
+          using file = Deno.openSync(ballast, { write: true, create: true, append: true });
+          try {
+            for (;;) file.writeSync(new Uint8Array(4_096));
+          } catch {
+            // Full.
+          }
+        };
+        const source = subscription();
+        fill();
+        assertEquals((await assertRejects(() => source.current(), TaskdError)).code, "no_space");
+        assertEquals([vendor.requests.length, read().refresh_token], [0, "refresh-0"]);
+        Deno.removeSync(ballast);
+        vendor.answer = answerAfter(fill);
+        assertEquals((await source.current()).secret, "access-1");
+        assertEquals([vendor.requests.length, read().refresh_token], [1, "refresh-1"]);
+        Deno.removeSync(ballast);
+        assertEquals(Array.from(Deno.readDirSync(`${home}/.taskd`), ({ name }) => name), ["vendor_a-oauth.json"]);
+      }, { in: directory })),
+});
 
 Deno.test("a credential that is absent, open to others or malformed is refused", () =>
   stage(async ({ home, write, subscription }) => {
