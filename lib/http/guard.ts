@@ -328,6 +328,8 @@ export class ConnectionGuard {
       if ("setNoDelay" in client) (client as Deno.TcpConn).setNoDelay(true);
       server.setNoDelay(true);
       await connection.run();
+    } catch {
+      // The client is gone already, and the system then takes no options for it.
     } finally {
       connection.close();
       this.#connections.delete(port);
