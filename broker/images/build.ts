@@ -160,7 +160,8 @@ async function run(
   ]);
   signal?.throwIfAborted();
   if (success) return;
-  throw new TaskdError("sandbox_failed", `${call.attempted}: code ${code}\n${last.join("\n")}`, {
-    hint: "Look at the lines above; where no registry can be reached, build with --from debootstrap",
+  const said = last.map((line) => line.trim()).filter((line) => line !== "").join("; ");
+  throw new TaskdError("sandbox_failed", `${call.attempted}: it ended with code ${code}${said && `: ${said}`}`, {
+    hint: "Where no registry can be reached, build with --from debootstrap",
   });
 }

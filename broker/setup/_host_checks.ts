@@ -56,9 +56,14 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
   const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const places = new Map<string, { free: number; names: string[] }>();
   const checks: Check[] = [];
+  const nowhere: string[] = [];
   for (const name of roots) {
     try {
-      const root = exists(settings[name]) ? settings[name] : directory;
+      const root = [settings[name], directory].find(exists);
+      if (root === undefined) {
+        nowhere.push(name);
+        continue;
+      }
       const device = String(Deno.statSync(root).dev);
       const place = places.get(device) ?? { free: await free(root), names: [] };
       place.names.push(name);
@@ -66,6 +71,9 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
     } catch (error) {
       checks.push(failedLook("disk", error));
     }
+  }
+  if (nowhere.length > 0) {
+    checks.push(warn("disk", `not known for ${nowhere.join(", ")}: not made yet`, "Run taskd init"));
   }
   for (const { free, names } of places.values()) checks.push(spaceCheck(names.join(", "), free));
   return checks;

@@ -129,6 +129,13 @@ const SPOILED: readonly {
     says: /does not exist.*taskd init/,
   },
   {
+    title: "a disk that nothing is made on yet",
+    spoil: ({ home }) => Deno.removeSync(`${home}/.taskd`, { recursive: true }),
+    name: "disk",
+    status: "warn",
+    says: /^not known for stage_root, audit_root, squid_run_dir, cache_root: not made yet Run taskd init$/,
+  },
+  {
     title: "a home that others may enter",
     spoil: ({ home }) => Deno.chmodSync(`${home}/.taskd`, 0o755),
     name: "home",

@@ -12,6 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { type AgentName, agentOf, AGENTS, type Lane } from "../agents.ts";
 import { parseEnvFile } from "../settings/env_file.ts";
+import { describePlace, InvalidConfig } from "../settings/invalid.ts";
 import { apiKey, KEY_VARIABLES, readKeys, writeKeys } from "../settings/keys.ts";
 import { loadSettings, taskdHome } from "../settings/load.ts";
 import { readPrivateFile } from "../settings/private_file.ts";
@@ -110,7 +111,7 @@ async function chooseRuntimeStep(
 ): Promise<FoundRuntime | undefined> {
   const { answers, prompt, say } = options;
   const found = await options.findRuntimes();
-  for (const runtime of found) say(`Found ${describeRuntime(runtime)}`);
+  for (const runtime of found) say(`${runtime.works ? "Found " : ""}${describeRuntime(runtime)}`);
   let wanted = answers.runtime ?? before.runtime;
   if (answers.runtime === undefined && prompt !== undefined) {
     const best = chooseRuntime("auto", found);
@@ -208,11 +209,26 @@ async function saveConfig(options: WizardOptions, changes: Changes): Promise<Set
   const path = `${taskdHome(options.home)}/config.yaml`;
   const text = await readPrivateFile(path, "own") ?? "";
   const changed = changeConfig(path, text, changes);
-  const settings = await loadWith(options, changed);
+  let settings: Settings;
+  try {
+    settings = await loadWith(options, changed);
+  } catch (error) {
+    throw refusedChange(path, error);
+  }
   if (changed === text) return settings;
   await writeFileAtomic(path, new TextEncoder().encode(changed), 0o600);
   for (const [name, value] of changes) options.say(`Set ${name}: ${value}`);
   return settings;
+}
+
+/** What held before did load: what a file refuses now is an answer, and stands on no line that anybody could edit. */
+function refusedChange(path: string, error: unknown): unknown {
+  if (!(error instanceof InvalidConfig) || !("file" in error.place)) return error;
+  const what = error.message.slice(`Cannot use ${describePlace(error.place)}: `.length);
+  return new TaskdError("invalid_config", `Cannot change ${path}: ${what}`, {
+    cause: error,
+    hint: "Nothing was written: run taskd setup again with another answer",
+  });
 }
 
 async function imagesStep(

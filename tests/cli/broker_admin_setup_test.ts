@@ -110,8 +110,15 @@ Deno.test("setup refuses what it does not know before it touches anything", asyn
 Deno.test("setup writes no settings that would not load", async () => {
   await using place = await makeBrokerPlace();
   const refused = await place.json([...UNATTENDED, "--compat-url", "http://models.example.com"], 1);
+  const config = `${place.home}/.taskd/config.yaml`;
   assertEquals(refused.code, "invalid_config");
-  assert(!Deno.readTextFileSync(`${place.home}/.taskd/config.yaml`).includes("models.example.com"));
+  // No line of the file has what is refused, so none is named.
+  assertStringIncludes(
+    String(refused.error),
+    `Cannot change ${config}: compat.base_url is "http://models.example.com", and`,
+  );
+  assertEquals(refused.hint, "Nothing was written: run taskd setup again with another answer");
+  assert(!Deno.readTextFileSync(config).includes("models.example.com"));
 });
 
 Deno.test("setup says that a runtime is missing, and changes nothing", async () => {
