@@ -18,16 +18,16 @@ import { type Outcome, OUTCOMES, type Stage } from "./task/stages.ts";
 import type { TaskChange } from "./task/task.ts";
 
 /** Bounds of the stages' durations in seconds: from a clone that takes no time to a gate that waits for a day. */
-export const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3_600, 14_400, 86_400];
+const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3_600, 14_400, 86_400];
 /** Bounds of the gateway's requests in seconds. */
-export const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
+const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 
 const AUTH_MODES = ["api_key", "subscription"] as const;
 /** Codes of refused starts. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
 
 /** States of items that have not ended. */
-const OPEN_QUEUE_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
+const OPEN_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
 
 /** What is read at a scrape. */
 export interface Standing {
@@ -180,12 +180,7 @@ export class BrokerMetrics {
     this.#running.set(running);
     this.#pending.set(pending);
     this.#slots.set(slots);
-    for (const state of OPEN_QUEUE_STATES) {
-      this.#queue.set(
-        { state },
-        queue.filter((item) => item.state === state).length,
-      );
-    }
+    for (const state of OPEN_STATES) this.#queue.set({ state }, queue.filter((item) => item.state === state).length);
     setOrClear(this.#headroom_usd, ceiling.headroom_usd);
     setOrClear(this.#headroom_starts, ceiling.headroom_starts);
     this.#blocked.set({ limb: "usd" }, ceiling.usd.blocked ? 1 : 0);

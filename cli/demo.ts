@@ -50,7 +50,7 @@ export interface DemoResult {
 }
 
 /** Runs the demo, telling it line by line unless `io` is for programs. */
-export async function runDemo(
+async function runDemo(
   io: Pick<Io, "json" | "signal" | "styled" | "live">,
   options: DemoOptions = {},
 ): Promise<DemoResult> {

@@ -37,7 +37,7 @@ import type { Work, WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
 /** Workers unless told otherwise: as many sessions' as others'. */
-export const DEFAULT_WORKERS = 4;
+const DEFAULT_WORKERS = 4;
 /** Workers at once that run a call with files outside the store. */
 const MAX_ASIDE = 2;
 /** What it costs to start a worker, in calls or sessions of one that runs: more than none, less than one. */

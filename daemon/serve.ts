@@ -41,7 +41,7 @@ export const DEFAULT_FLUSH_EVERY_MS = 30_000;
 /** Default of -snapshot-every, the contract's number. */
 export const DEFAULT_SNAPSHOT_EVERY = 16;
 /** How long a shutdown waits for running operations, and then for sessions to be flushed and closed. */
-export const SHUTDOWN_DEADLINE_MS = 60_000;
+const SHUTDOWN_DEADLINE_MS = 60_000;
 /** How long a shutdown waits for subscribers to read what they were sent. */
 const GOODBYE_DEADLINE_MS = 2_000;
 

@@ -38,7 +38,7 @@ export interface Completion {
 }
 
 /** Calls of one answer that are done. */
-export const MAX_CALLS = 32;
+const MAX_CALLS = 32;
 /** The longest text of an answer that is kept, in UTF-16 units. */
 const MAX_TEXT = 64 << 10;
 

@@ -15,7 +15,7 @@ export class ToolError extends Error {
 }
 
 /** The largest file that is read, searched, written or edited. */
-export const MAX_FILE_BYTES = 1 << 20;
+const MAX_FILE_BYTES = 1 << 20;
 /** Entries of one folder that are listed. */
 export const MAX_LISTED = 1_000;
 /** Entries a walk looks at. */

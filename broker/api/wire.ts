@@ -23,7 +23,7 @@ export const MAX_INSTRUCTION_CHARS = 100_000;
 /** The most bytes of what an agent is started with as one argument: Linux takes 128 KiB, names of databases come on top. */
 export const MAX_ARGUMENT_BYTES = 124 << 10;
 /** The most bytes of an instruction in UTF-8; the rest is for what a retry is told of failed checks. */
-export const MAX_INSTRUCTION_BYTES = 112 << 10;
+const MAX_INSTRUCTION_BYTES = 112 << 10;
 
 const word = v.pipe(v.string(), v.minLength(1), v.maxLength(4_096));
 const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));

@@ -23,7 +23,7 @@ import type { EngineParts } from "./parts.ts";
 import { auditPlaces } from "./places.ts";
 
 /** The second-look category of a task that was submitted as sensitive. */
-export const SENSITIVE = "sensitive";
+const SENSITIVE = "sensitive";
 /** Longest reason of a change that breaks the policy. */
 const MAX_REASON_CHARS = 2_000;
 

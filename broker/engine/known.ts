@@ -12,12 +12,12 @@ const oid = v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/));
 const sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 
 /** Evidence `staged`: what the work started from. */
-export const STAGED_SCHEMA = v.object({ base_commit: oid, base_branch: v.exactOptional(v.string()) });
+const STAGED_SCHEMA = v.object({ base_commit: oid, base_branch: v.exactOptional(v.string()) });
 /** What the work started from. */
 export type Staged = v.InferOutput<typeof STAGED_SCHEMA>;
 
 /** Evidence `change`: what the agent did. */
-export const CHANGE_SCHEMA = v.object({
+const CHANGE_SCHEMA = v.object({
   tree: oid,
   base_tree: oid,
   diff_sha256: sha256,

@@ -16,7 +16,7 @@ import type { EngineParts } from "./parts.ts";
 import type { StagePlaces } from "./places.ts";
 
 /** HOME in a container, where the agent's files are. */
-export const AGENT_HOME = "/home/agent";
+const AGENT_HOME = "/home/agent";
 /** Processes and threads of a container: compilers and test runners are many. */
 const MAX_PIDS = 1_024;
 

@@ -70,7 +70,7 @@ export interface CollectOptions {
 }
 
 /** More than a person reads, and less than exhausts memory. */
-export const MAX_CHANGED_FILES = 250_000;
+const MAX_CHANGED_FILES = 250_000;
 
 const STATUS: Readonly<Record<string, ChangeStatus>> = {
   A: "added",

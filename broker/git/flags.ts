@@ -48,7 +48,7 @@ export interface Flag {
 }
 
 /** Bytes from which on a file is large: what code hosts begin to warn about, and no source has. */
-export const LARGE_FILE_BYTES = 5 << 20;
+const LARGE_FILE_BYTES = 5 << 20;
 
 const TEST =
   /(?:^|\/)(?:tests?|__tests__|spec|specs|testdata)\/|[._-](?:test|spec)\.[a-z0-9]+$|(?:^|\/)test_[^/]*\.py$|_test\.go$/;

@@ -66,7 +66,7 @@ export interface GitOptions {
 const MIN_VERSION = [2, 32] as const;
 
 /** A large repository on a slow disk. */
-export const DEFAULT_DEADLINE_MS = 10 * 60_000;
+const DEFAULT_DEADLINE_MS = 10 * 60_000;
 /** Paths of a few hundred thousand files. */
 export const DEFAULT_MAX_BYTES = 64 << 20;
 

@@ -170,7 +170,7 @@ export function isBase(base: string): boolean {
 }
 
 /** The rules of git-check-ref-format, narrowed: nothing that is an option, a pattern or a revision expression. */
-export function isRefName(name: string): boolean {
+function isRefName(name: string): boolean {
   return name.length <= 200 && /^[A-Za-z0-9_][A-Za-z0-9_./+#@-]*$/.test(name) &&
     !/\.\.|@\{|\/\/|\/\.|\.lock(?:\/|$)|[./]$/.test(name) && name !== "@";
 }

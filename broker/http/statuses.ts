@@ -38,7 +38,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
 };
 
 /** What a status is called, for all that are answered. */
-export const TITLES: Readonly<Record<number, string>> = {
+const TITLES: Readonly<Record<number, string>> = {
   400: "The request is wrong",
   401: "A token is needed",
   402: "A ceiling refuses",

@@ -10,7 +10,7 @@ import picomatch from "picomatch";
 import { TaskdError } from "../../lib/errors.ts";
 
 /** How patterns are read. */
-export const GLOB_OPTIONS = {
+const GLOB_OPTIONS = {
   dot: true,
   nonegate: true,
   noextglob: true,

@@ -20,7 +20,7 @@ import type { TaskStore } from "../task/task_store.ts";
 import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
 
 /** Items that may wait at the same time. */
-export const MAX_QUEUED = 10_000;
+const MAX_QUEUED = 10_000;
 /** Bytes of all items that have not ended: a list of them is one answer. */
 export const MAX_OPEN_BYTES = 64 << 20;
 /** Ended items that are kept to be looked at. */

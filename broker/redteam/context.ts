@@ -63,7 +63,7 @@ export interface Surfaces {
 }
 
 /** The parts as they are installed. */
-export const INSTALLED_SURFACES: Surfaces = {
+const INSTALLED_SURFACES: Surfaces = {
   proxy: (address, options) => EgressProxy.listen(address, options),
   classifyAddress,
   gateway: (options) => Gateway.start(options),

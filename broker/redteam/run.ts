@@ -12,7 +12,7 @@ import type { RedteamContext } from "./context.ts";
 import { ControlFailed, type PromiseGroup, type SecurityPromise, Skipped, Trial } from "./promise.ts";
 
 /** How long the attempts at one promise may take; a container on a slow disk is the slowest of them. */
-export const PROMISE_DEADLINE_MS = 60_000;
+const PROMISE_DEADLINE_MS = 60_000;
 /** Holes of one promise that are told. */
 const MAX_HOLES = 20;
 

@@ -18,7 +18,7 @@ export type ContainerKind = "podman" | "docker" | "container";
 /** Where the images have the program that fences a sandbox in and then gives up its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
 /** Where the work tree is. */
-export const WORK_TARGET = "/workspace";
+const WORK_TARGET = "/workspace";
 /** Ports that sandboxes reach; the contract's. */
 export const GATEWAY_PORT = 8088;
 export const PROXY_PORT = 3128;
@@ -28,7 +28,7 @@ export const TASK_LABEL = "taskd.task";
 export const ROLE_LABEL = "taskd.role";
 
 /** First of the host's user and group ids that a sandbox's stand for: a range that nothing else takes. */
-export const MAPPED_BASE = 1_900_000_000;
+const MAPPED_BASE = 1_900_000_000;
 const MAPPED_COUNT = 65_536;
 /** The user and group of the agent in the image. */
 export const AGENT_ID = 1_000;

@@ -90,7 +90,7 @@ export function verdictLine({ local, live, in_sync }: Comparison): string {
 }
 
 /** Names of the compared settings that differ, in the order of the local table; those only the broker has come last. */
-export function differingSettings(local: PolicyView, live: PolicyView): string[] {
+function differingSettings(local: PolicyView, live: PolicyView): string[] {
   const texts = ({ fields }: PolicyView) =>
     new Map<string, string>(fields.map(({ setting, value }) => [setting, canonicalJson(value)]));
   const [here, there] = [texts(local), texts(live)];

@@ -22,7 +22,7 @@ import { GROUPS, SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS, typ
 export type Source = "default" | "config.yaml" | `env:${string}`;
 
 /** A row of the explanation that stands for no single setting: where the egress list is, and what it allows. */
-export const EGRESS_FIELD = "egress_config";
+const EGRESS_FIELD = "egress_config";
 
 /** The variable that names another egress list. */
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
@@ -182,7 +182,7 @@ export function isCompared(setting: string): boolean {
 }
 
 /** SHA-256 in hex over the compared fields, whatever their order; where a value comes from does not count. */
-export function hashFields(fields: readonly Field[]): string {
+function hashFields(fields: readonly Field[]): string {
   const compared = fields.filter(({ setting }) => isCompared(setting));
   return createHash("sha256").update(
     canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))),

@@ -64,7 +64,7 @@ export interface MapEntry {
 export const ROOT = "the file";
 
 /** The longest file that is read, in UTF-16 units. */
-export const MAX_FILE_LENGTH = 1_048_576;
+const MAX_FILE_LENGTH = 1_048_576;
 /** The deepest nesting; the deepest setting needs seven levels. */
 const MAX_DEPTH = 16;
 /** The most values in one file. */

@@ -19,7 +19,7 @@ export type ServiceManager = "systemd" | "launchd";
 /** Name of the systemd unit. */
 export const SYSTEMD_UNIT = "taskd-broker.service";
 /** Label of the launchd agent. */
-export const LAUNCHD_LABEL = "dev.taskd.broker";
+const LAUNCHD_LABEL = "dev.taskd.broker";
 
 /** The first words of each file: one that lacks them is somebody else's. */
 export const MARKER = "Written by taskd service install";

@@ -13,7 +13,7 @@ import { stripTypeScriptTypes } from "node:module";
 import { MODULES, SHELL, STYLE } from "./_assets.ts";
 
 /** Where the pages are. */
-export const UI_ROOT = "/ui/";
+const UI_ROOT = "/ui/";
 
 /** What a page may do: load its own script and style, speak to its own origin, show images of its own. */
 export const CONTENT_SECURITY_POLICY: string = [

@@ -42,7 +42,7 @@ function given<N extends string>(name: N, value: string | undefined): { [name in
 }
 
 /** `host`, `host:443` or `host:443,8443`; the ports of a host that is named again are added. */
-export function parseEgressFlags(flags: readonly string[]): { host: string; ports: number[] }[] {
+function parseEgressFlags(flags: readonly string[]): { host: string; ports: number[] }[] {
   const ports_of = new Map<string, number[]>();
   for (const flag of flags) {
     const [, host, list] = /^([^:,\s]+)(?::(\d{1,5}(?:,\d{1,5})*))?$/.exec(flag) ?? [];

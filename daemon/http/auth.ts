@@ -13,7 +13,7 @@ import type { HttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
 
 /** Fewest characters of an explicit token; the contract's number. */
-export const MIN_TOKEN_CHARS = 16;
+const MIN_TOKEN_CHARS = 16;
 
 /** The token of a listener. */
 export class BearerToken {

@@ -69,7 +69,7 @@ export class Profiler {
 }
 
 /** CPU profiles of V8 as pprof: samples and nanoseconds for each stack. */
-export function encodeCpu(profiles: readonly ThreadProfile<"cpu">[], now_ms: number): Uint8Array {
+function encodeCpu(profiles: readonly ThreadProfile<"cpu">[], now_ms: number): Uint8Array {
   const builder = new Builder();
   for (const { thread, profile } of profiles) {
     const parents = new Map<number, number>();
@@ -99,7 +99,7 @@ export function encodeCpu(profiles: readonly ThreadProfile<"cpu">[], now_ms: num
 }
 
 /** Sampled heaps of V8 as pprof: live objects and bytes for each stack. */
-export function encodeHeap(profiles: readonly ThreadProfile<"heap">[], now_ms: number): Uint8Array {
+function encodeHeap(profiles: readonly ThreadProfile<"heap">[], now_ms: number): Uint8Array {
   const builder = new Builder();
   for (const { thread, profile } of profiles) {
     const counts = new Map<number, number>();

@@ -16,7 +16,7 @@ import { asFailure, S3Failure } from "./_s3_failure.ts";
 export type S3Sdk = typeof import("@aws-sdk/client-s3");
 
 /** Metadata that names a conditional write. */
-export const MARK = "taskd-write";
+const MARK = "taskd-write";
 /** Metadata of an object that stands for none: it is about to be deleted. */
 export const GONE = "taskd-gone";
 
@@ -52,7 +52,7 @@ export interface S3Part {
 }
 
 /** `etag` as S3 servers are known to vary it, brought to one form. */
-export function normalEtag(etag: string | undefined): string {
+function normalEtag(etag: string | undefined): string {
   const bare = (etag ?? "").trim().replace(/^W\//i, "").replace(/^"(.*)"$/, "$1").toLowerCase();
   if (bare === "") throw new S3Failure("lost", "the server's answer has no etag");
   return bare;

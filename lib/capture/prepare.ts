@@ -15,7 +15,7 @@ import { type Point, type StoreContext, targetOf } from "../store/context.ts";
 import type { LongOptions } from "../store/results.ts";
 
 /** How long a session waits for a lock that another process holds; its event loop stands still meanwhile. */
-export const SESSION_BUSY_TIMEOUT_MS = 1_000;
+const SESSION_BUSY_TIMEOUT_MS = 1_000;
 
 /** A checkout that is ready to be captured. */
 export interface Prepared {

@@ -10,13 +10,13 @@ import { formatAddress, parseAddress, parseName } from "../store/names.ts";
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
 export const MAX_PATH_LENGTH = 4095;
 /** The longest note of a checkpoint, in UTF-16 units. */
-export const MAX_NOTE_LENGTH = 4096;
+const MAX_NOTE_LENGTH = 4096;
 /** The most rows of a table that a diff shows. */
-export const MAX_DIFF_ROWS = 10_000;
+const MAX_DIFF_ROWS = 10_000;
 /** The most tables that a diff can be narrowed to. */
-export const MAX_DIFF_TABLES = 1000;
+const MAX_DIFF_TABLES = 1000;
 /** The longest time to live: a hundred years, so that stamps stay within what dates can say. */
-export const MAX_TTL_MS = 100 * 366 * 86_400_000;
+const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
 /** One field of a request. */
 export interface Field<T> {

@@ -12,7 +12,7 @@ import { TaskdError } from "../errors.ts";
 import type { FailureMessage, RequestId } from "./messages.ts";
 
 /** The longest `id`, in UTF-16 units. */
-export const MAX_ID_LENGTH = 256;
+const MAX_ID_LENGTH = 256;
 
 /** A request whose operation and fields are not checked yet. */
 export interface RawRequest {

@@ -9,7 +9,7 @@ import { encodeLine } from "./lines.ts";
 import type { DaemonEvent, EventDetails, EventType } from "./messages.ts";
 
 /** Version of the envelope. */
-export const EVENT_VERSION = 1;
+const EVENT_VERSION = 1;
 
 /** The eight types, as the contract lists them. */
 export const EVENT_TYPES = [

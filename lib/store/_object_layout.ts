@@ -19,7 +19,7 @@ export const HEADER_BYTES = 44;
 /** Bytes of the footer. */
 export const FOOTER_BYTES = 24;
 /** The format version that is written and read. */
-export const FORMAT_VERSION = 1;
+const FORMAT_VERSION = 1;
 /** Most raw bytes in a block: what a reader allocates for one, whatever the object claims. */
 export const MAX_BLOCK_BYTES = 4 << 20;
 /** Most stored bytes in a block after its length: the pages raw, two 5-byte numbers for each, a checksum. */

@@ -30,7 +30,7 @@ import type { CheckoutResult, LongOptions } from "./results.ts";
 import { companions, type RecordedHead, type SessionRecord, type Sidecar, type Workspace } from "./workspace.ts";
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
-export const CLEAN_MARGIN_MS = 1_000;
+const CLEAN_MARGIN_MS = 1_000;
 /** How often, and in how many milliseconds, a checkout is opened again that SQLite could not read. */
 const REPLACED = { tries: 20, pause_ms: 5 };
 /** How long an operation at rest waits for another process's lock. */

@@ -15,9 +15,9 @@ import { storeError, translated } from "./errors.ts";
 import { COPYING_KEY, MANIFEST_KEY } from "./keys.ts";
 
 /** The `format` field of every manifest. */
-export const STORE_FORMAT = "taskd-branch-store";
+const STORE_FORMAT = "taskd-branch-store";
 /** Layout without base pointers. */
-export const LAYOUT_MATERIALIZED = 1;
+const LAYOUT_MATERIALIZED = 1;
 /** Layout with base pointers. */
 export const LAYOUT_SHARED = 2;
 

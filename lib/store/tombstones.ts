@@ -27,7 +27,7 @@ export const DOOMED_RETAIN_MS = 5 * 60_000;
  * Who took longer than this to make a branch may look at a list that has already forgotten an object, and looks whether
  * its objects are there. Far below {@linkcode DOOMED_RETAIN_MS}, so that clocks may run at somewhat different rates.
  */
-export const TRUST_LIST_MS = 60_000;
+const TRUST_LIST_MS = 60_000;
 /** Tombstones on the list; more wait for the next pass. */
 export const MAX_TOMBSTONES = 10_000;
 /** Names on the list, some 25 bytes each; more wait for the next pass. */

@@ -20,7 +20,7 @@ export interface Place {
 }
 
 /** Kind of the file system that holds `path`. */
-export async function fileSystemOf(path: string): Promise<string> {
+async function fileSystemOf(path: string): Promise<string> {
   const lines = await run("df", ["--output=fstype", path]);
   return lines.trim().split("\n").at(-1)!.trim();
 }

@@ -84,7 +84,7 @@ export class HttpDaemon implements AsyncDisposable {
 }
 
 /** `host:port` out of the line that tells of the listener. */
-export function listeningAddress(log: readonly string[]): string {
+function listeningAddress(log: readonly string[]): string {
   const line = log.find((line) => line.startsWith("taskd: http listening on "));
   if (line === undefined) throw new Error(`No line tells of the HTTP listener:\n${log.join("\n")}`);
   return line.split(" ")[4]!;

@@ -15,7 +15,7 @@ import { isTestCode, projectPath } from "./_project_path.ts";
 import { visitSpecifiers } from "./_specifiers.ts";
 
 /** Who may open files and why; a name ending in `/` is a folder. */
-export const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
+const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/sqlite/checkout_file.ts": "owns every byte of access to checkouts",
   "lib/backend/": "the objects of a store, which SQLite never opens in place",
   "lib/fs.ts": "durable writes of small files, none of them a database",

@@ -7,7 +7,7 @@
  */
 
 /** The characters of one value that are kept. */
-export const MAX_VALUE_CHARS = 32 << 20;
+const MAX_VALUE_CHARS = 32 << 20;
 
 const QUOTE = 34;
 const BACKSLASH = 92;

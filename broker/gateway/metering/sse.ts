@@ -7,7 +7,7 @@
  */
 
 /** The characters of one event that are kept; the last event of a stream can repeat the whole answer. */
-export const MAX_EVENT_CHARS = 32 << 20;
+const MAX_EVENT_CHARS = 32 << 20;
 
 /** Splits a stream of server-sent events. */
 export class SseParser {

@@ -10,7 +10,7 @@
  * Larger than any request can be: the largest context window is about 10 million tokens. A count above it is the
  * endpoint's mistake and no reason to end a task's budget.
  */
-export const MAX_TOKENS = 100_000_000;
+const MAX_TOKENS = 100_000_000;
 
 /** Tokens of one request; every token is in exactly one field. */
 export interface Usage {

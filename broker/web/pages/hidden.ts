@@ -71,7 +71,7 @@ export function runsRightToLeft(text: string): boolean {
 }
 
 /** `U+202E` and the like. */
-export function codePoint(char: string): string {
+function codePoint(char: string): string {
   return `U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 

@@ -47,7 +47,7 @@ async function keptCheckout(
 }
 
 /** The writable half, for a caller that holds the branch's lease. */
-export async function refreshCheckout(
+async function refreshCheckout(
   context: StoreContext,
   point: Point,
   options: { force?: boolean } & LongOptions = {},

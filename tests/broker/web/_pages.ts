@@ -25,7 +25,7 @@ const PATIENCE_MS = 10_000;
 const CHROMIUM = "/usr/bin/chromium";
 
 /** Why the browser tests cannot run here; undefined when they can. */
-export const NO_CHROMIUM: boolean = !exists(CHROMIUM);
+const NO_CHROMIUM: boolean = !exists(CHROMIUM);
 
 function exists(path: string): boolean {
   try {
@@ -52,7 +52,7 @@ export interface GateOptions {
 }
 
 /** The engine of a test. */
-export class PagesEngine extends SmallEngine {
+class PagesEngine extends SmallEngine {
   readonly #gates = new Map<string, GateOptions>();
 
   /** Begins a task. */

@@ -13,7 +13,7 @@ export interface VendorRequest {
 }
 
 /** A subscription as a vendor knows it. */
-export class Account {
+class Account {
   access: string;
   refresh: string;
   /** Times it was renewed. */

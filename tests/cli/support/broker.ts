@@ -233,7 +233,7 @@ export async function toPushed(task: Task): Promise<void> {
 }
 
 /** A change with an escape sequence in it. */
-export const DIFF = [
+const DIFF = [
   "diff --git a/deno.lock b/deno.lock",
   "--- a/deno.lock",
   "+++ b/deno.lock",
