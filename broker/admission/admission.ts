@@ -141,10 +141,13 @@ export class Admission {
         hint: "Try again when one has ended, queue it, or raise max_concurrent_tasks and start the broker again",
       });
     }
-    const refusal = this.#aggregateRefusal(request) ?? this.#ceiling.refusal();
+    const aggregate = this.#aggregateRefusal(request);
+    const refusal = aggregate ?? this.#ceiling.refusal();
     if (refusal !== undefined) {
+      // The headroom that is shown is the global ceiling's.
+      const shown = aggregate === undefined ? "`taskd stats` shows the headroom; t" : "T";
       throw new TaskdError("ceiling_reached", `Cannot start the task: ${refusal}`, {
-        hint: "`taskd stats` shows the headroom; tasks that run already go on",
+        hint: `${shown}asks that run already go on`,
       });
     }
     const claim = this.#enter(request);
@@ -160,12 +163,12 @@ export class Admission {
     const span = window_ms === 0 ? "since the broker started" : windowText(window_ms);
     const reached = `the aggregate ceiling of ${lane} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
       `${usdText(budget_usd)} spent with its key ${span}`;
-    const raise = "raise aggregate_budget_usd and start the broker again, which also begins the count anew";
+    const anew = "start the broker again, with a higher aggregate_budget_usd or without: the count begins anew";
     const in_ms = this.#aggregate.agesOutIn(lane);
     if (window_ms === 0 || in_ms === undefined) {
-      return `${reached}. aggregate_window is 0s, so this does not age out. To clear it, ${raise}`;
+      return `${reached}. aggregate_window is 0s, so this does not age out. To clear it, ${anew}`;
     }
-    return `${reached}. To clear it, wait (the oldest of it ages out in ${formatDuration(in_ms)}); or ${raise}`;
+    return `${reached}. To clear it, wait (the oldest of it ages out in ${formatDuration(in_ms)}); or ${anew}`;
   }
 
   /**

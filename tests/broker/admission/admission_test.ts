@@ -251,7 +251,14 @@ Deno.test("the aggregate ceiling ages out, and in total mode ends with the broke
   await site.restart();
   await site.run(2);
   site.clock.advance(999 * DAY_MS);
-  assertStringIncludes(refusal(site.admission)!.message, "does not age out");
+  const { message, hint } = refusal(site.admission)!;
+  for (
+    const part of ["vendor_a", "aggregate_budget_usd", "does not age out", "start the broker again", "begins anew"]
+  ) {
+    assertStringIncludes(message, part);
+  }
+  // They show the global ceiling alone.
+  assert(!hint!.includes("taskd stats"), hint);
   await site.restart();
   assertEquals(refusal(site.admission), undefined);
 });
