@@ -75,10 +75,9 @@ function tryDirectory(path: string): void {
   try {
     Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
     createEmptyFile(probe);
+    removeIfPresent(probe);
   } catch (error) {
     throw fileError(error, attempted);
-  } finally {
-    removeIfPresent(probe);
   }
 }
 

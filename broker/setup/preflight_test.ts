@@ -1,0 +1,19 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import { preflight } from "./preflight.ts";
+
+Deno.test("a start says which of the broker's directories cannot be used, and leaves nothing in those that can", async () => {
+  const home = await Deno.makeTempDir();
+  try {
+    const [roots, loop] = [`${home}/roots`, `${home}/loop`];
+    await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
+    await Deno.symlink(loop, loop);
+    const config = `stage_root: ${roots}\naudit_root: ${loop}\n`;
+    await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
+    const options = { home, env: () => undefined, deno_path: Deno.execPath(), live: null };
+    await assertRejects(() => preflight(options), TaskdError, `Cannot use the directory ${loop}: `);
+    assertEquals([...Deno.readDirSync(roots)], []);
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+});
