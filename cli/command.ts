@@ -130,7 +130,7 @@ export interface CommandModule<Result extends object = object> {
   run(args: Args, io: Io, ops: Operations): Promise<Result | undefined>;
   /** The result for people; lines without the last newline. */
   render(result: Result, io: Io, args: Args): string | Promise<string>;
-  /** The exit status that the result stands for; {@linkcode EXIT_OK} when absent. */
+  /** The exit status that the result stands for; 0 when absent. */
   exitCode?(result: Result): number;
 }
 

@@ -118,8 +118,8 @@ export interface UnclosedSession {
 /**
  * Serves a store until it is told to stop.
  *
- * Requires read and write on the workspace, the socket and {@linkcode cradleOf} it, `--allow-net=unix:<socket>` of the
- * socket and {@linkcode birthplaceOf} it, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
+ * Requires read and write on the workspace, the socket and `cradleOf` it, `--allow-net=unix:<socket>` of the
+ * socket and `birthplaceOf` it, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
  * `s3.access` lists.
  *
  * @throws {TaskdError} `daemon_running` when the store or the socket is another daemon's; else what is wrong with them.

@@ -60,7 +60,7 @@ export interface TaskDiff {
 /**
  * Asks one broker.
  *
- * Every method throws a {@linkcode TaskdError}: with the code that the broker gave, `broker_unreachable` when nobody answers
+ * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when nobody answers
  * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
  *
  * @example

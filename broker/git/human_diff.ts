@@ -1,5 +1,5 @@
 /**
- * The diff that a person reads. It is for display alone: decisions rest on {@linkcode DiffFacts}.
+ * The diff that a person reads. It is for display alone: decisions rest on the facts of facts.ts.
  *
  * @module
  */

@@ -23,7 +23,7 @@ export interface S3Credentials {
   session_token?: string;
 }
 
-/** What {@linkcode S3Backend.open} accepts. */
+/** What `S3Backend.open` accepts. */
 export interface S3BackendOptions {
   /** The bucket, which exists. */
   bucket: string;
