@@ -12,7 +12,7 @@ import { HOST_VARIABLES, TOKEN_VARIABLES } from "../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../broker/settings/load.ts";
 import type { Settings } from "../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./launch.ts";
-import { readDaemonInfo } from "../lib/store/daemon_lock.ts";
+import { daemonLockPath, readDaemonInfo } from "../lib/store/daemon_lock.ts";
 import { PROGRAM_PATHS, TOOL_VARIABLES } from "../broker/setup/host_programs.ts";
 
 /** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
@@ -33,6 +33,8 @@ const PLACE_VARIABLES = [
 export interface HostPlace {
   /** `~/.taskd`. */
   directory: string;
+  /** The file in it by which a broker that runs is found. */
+  lock: string;
   /** Another egress list than the one in it. */
   egress_list?: string;
   /** The socket of the broker that runs now; it may have been started with other settings. */
@@ -77,6 +79,7 @@ export async function hostPlace({ home, env, absolute, settings, store }: HostCo
   const compat = settings?.compat.api_key_env;
   return {
     directory,
+    lock: daemonLockPath(directory),
     ...(spelled?.startsWith("/") ? { egress_list: spelled } : {}),
     ...(live === undefined ? {} : { live_socket: live }),
     // Permissions are checked against the spelling and against the place.

@@ -36,6 +36,7 @@ function launchGrants(): PermissionSet {
 
 const SAMPLE_HOST: HostPlace = {
   directory: "/sample",
+  lock: "/sample",
   egress_list: "/sample",
   live_socket: "/sample",
   roots: ["/sample"],

@@ -110,8 +110,8 @@ export function brokerServes(plan: Plan): PermissionSet {
 
 /** What asking, and ending, the broker that runs takes: its lock, its socket, and the program that sends signals. */
 export function stopNeeds(plan: Plan): PermissionSet {
-  const { directory, programs } = hostOf(plan);
-  const own = { ...NO_PERMISSIONS, read: [directory], run: programs.kill };
+  const { lock, programs } = hostOf(plan);
+  const own = { ...NO_PERMISSIONS, read: [lock], run: programs.kill };
   return unionOf(askNeeds(plan), own);
 }
 

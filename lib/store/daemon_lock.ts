@@ -37,7 +37,10 @@ const FILE_BYTES = 2048;
 const MAX_WAIT_MS = 5_000;
 const PAUSE_MS = 2;
 
-const lockPath = (directory: string): string => `${directory}/daemon.lock`;
+/** The file of the lock on the store in `directory`. */
+export function daemonLockPath(directory: string): string {
+  return `${directory}/daemon.lock`;
+}
 
 /** The lock on a store, while it is held. */
 export class DaemonLock implements Disposable {
@@ -116,7 +119,7 @@ export async function acquireDaemonLock(
   options: DaemonLockOptions = {},
 ): Promise<DaemonLock> {
   const { clock = systemClock, random = systemRandom } = options;
-  const path = lockPath(directory);
+  const path = daemonLockPath(directory);
   const deadline = clock.monotonic() + MAX_WAIT_MS;
   while (true) {
     const file = openLock(path);
@@ -159,7 +162,7 @@ export async function readDaemonInfo(
   options: DaemonLockOptions = {},
 ): Promise<DaemonInfo | undefined> {
   const { clock = systemClock } = options;
-  const path = lockPath(directory);
+  const path = daemonLockPath(directory);
   const deadline = clock.monotonic() + 1_000;
   while (true) {
     const info = readHeld(path);

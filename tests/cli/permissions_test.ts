@@ -152,7 +152,8 @@ const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
   start: { ...BROKER, inside: [...BROKER.inside, "write the store"] },
   redteam: { ...BROKER, inside: [...BROKER.inside, "set the umask"] },
   stats: { inside: SOCKET },
-  stop: { inside: ["read the store", ...SOCKET] },
+  // Of ~/.taskd its lock, and none of the records, diffs and keys.
+  stop: { inside: SOCKET },
   "service print": { inside: READS },
   "service install": { inside: READS },
   "service uninstall": { inside: READS },
