@@ -6,6 +6,7 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import type { Bulk } from "./_bulk.ts";
 import { Deadline } from "./_deadline.ts";
 import { type Stream, Wire } from "./_wire.ts";
 import type { AccessLog } from "./access_log.ts";
@@ -58,6 +59,7 @@ export interface Parts {
   admissions: Admissions;
   dialer: Dialer;
   log: AccessLog;
+  bulk: Bulk;
   timeouts: EgressTimeouts;
   limits: EgressLimits;
   onDecision: (decision: Decision) => void;
@@ -94,7 +96,7 @@ export class Session {
     this.parts = parts;
     this.peer = peer;
     this.deadline = new Deadline(parts.clock);
-    this.client = new Wire(stream, () => this.deadline.progress());
+    this.client = new Wire(stream, () => this.deadline.progress(), parts.bulk);
   }
 
   /** The task whose connection it is, once that is proved. */
@@ -148,7 +150,7 @@ export class Session {
     const bounded = () => this.#bounded("connect_timeout", "connect_ms");
     const { stream, address } = await this.parts.dialer.dial(addresses, target.port, bounded);
     attempt.address = address;
-    this.#upstream = new Wire(stream, () => this.deadline.progress());
+    this.#upstream = new Wire(stream, () => this.deadline.progress(), this.parts.bulk);
     // The client, or the task, may have gone in the meantime: nobody else would close it.
     if (this.client.closed) this.#upstream.close();
     return this.#upstream;

@@ -5,6 +5,8 @@
  * @module
  */
 
+import type { Bulk } from "./_bulk.ts";
+
 /** What the proxy needs of a TCP connection. */
 export interface Stream {
   /** Fills `into` from its front; null at the end. */
@@ -17,7 +19,7 @@ export interface Stream {
   close(): void;
 }
 
-/** Read sizes: small for what is idle, large once a peer fills it. */
+/** Read sizes: small for what is idle, large once a peer fills it; then what {@linkcode Bulk} lends. */
 const SMALL_BYTES = 4 << 10;
 const LARGE_BYTES = 128 << 10;
 
@@ -35,6 +37,7 @@ export class TooLong extends Error {
 export class Wire {
   readonly #stream: Stream;
   readonly #onProgress: () => void;
+  readonly #bulk: Bulk;
   #buffer = new Uint8Array(SMALL_BYTES);
   #start = 0;
   #end = 0;
@@ -42,9 +45,10 @@ export class Wire {
   #sent = 0;
 
   /** Reads and writes `stream`; `onProgress` is told of every byte that moved. */
-  constructor(stream: Stream, onProgress: () => void) {
+  constructor(stream: Stream, onProgress: () => void, bulk: Bulk) {
     this.#stream = stream;
     this.#onProgress = onProgress;
+    this.#bulk = bulk;
   }
 
   /** Bytes sent so far. */
@@ -121,20 +125,35 @@ export class Wire {
     }
   }
 
-  /** Passes everything on to `to` until the end; the reads grow with what comes. */
+  /** Passes everything on to `to` until the end; the reads grow with what comes, and others get their turn. */
   async passAll(to: Wire): Promise<void> {
     const early = this.take(this.#end - this.#start);
     if (early.length > 0) await to.write(early);
     // A tunnel may idle for long: what a large head needed is given back.
     this.#buffer = new Uint8Array(0);
     this.#start = this.#end = 0;
-    let buffer = new Uint8Array(SMALL_BYTES);
-    for (;;) {
-      const count = await this.#stream.read(buffer);
-      if (count === null) return;
-      this.#onProgress();
-      await to.write(buffer.subarray(0, count));
-      if (count === buffer.length && count < LARGE_BYTES) buffer = new Uint8Array(LARGE_BYTES);
+    let own = new Uint8Array(SMALL_BYTES);
+    let lent: Uint8Array | undefined;
+    try {
+      for (;;) {
+        const buffer = lent ?? own;
+        const count = await this.#stream.read(buffer);
+        if (count === null) return;
+        this.#onProgress();
+        await to.write(buffer.subarray(0, count));
+        if (lent === undefined && count === own.length) {
+          if (count < LARGE_BYTES) own = new Uint8Array(LARGE_BYTES);
+          else lent = this.#bulk.lend();
+        } else if (lent !== undefined && count < LARGE_BYTES) {
+          // Others have more use for it.
+          this.#bulk.giveBack(lent);
+          lent = undefined;
+        }
+        const turn = this.#bulk.moved(count);
+        if (turn !== undefined) await turn;
+      }
+    } finally {
+      if (lent !== undefined) this.#bulk.giveBack(lent);
     }
   }
 

@@ -12,6 +12,7 @@
 import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { isClientGone } from "../../lib/http/accept.ts";
+import { Bulk } from "./_bulk.ts";
 import { serveClient } from "./_client.ts";
 import {
   EGRESS_LIMITS,
@@ -88,6 +89,7 @@ export class EgressProxy {
       admissions: new Admissions(options.random),
       dialer: new Dialer(options),
       log,
+      bulk: new Bulk(),
       timeouts: { ...EGRESS_TIMEOUTS, ...options.timeouts },
       limits: { ...EGRESS_LIMITS, ...options.limits },
       onDecision: options.onDecision ?? (() => {}),
