@@ -14,6 +14,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { agentOf, type Lane } from "../agents.ts";
 import type { CeilingView } from "../api/wire.ts";
+import { isSpent } from "../gateway/budget.ts";
 import type { AuthMode, Settlement } from "../gateway/lease.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { TaskRecord } from "../task/record.ts";
@@ -159,7 +160,7 @@ export class Admission {
     const { aggregate_budget_usd: budget_usd, aggregate_window: window_ms } = this.#settings;
     if (!this.#aggregate.enabled || auth !== "api_key") return undefined;
     const spent_usd = this.#aggregate.spent(lane);
-    if (spent_usd < budget_usd) return undefined;
+    if (!isSpent(spent_usd, budget_usd)) return undefined;
     const span = window_ms === 0 ? "since the broker started" : windowText(window_ms);
     const reached = `the aggregate ceiling of ${lane} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
       `${usdText(budget_usd)} spent with its key ${span}`;

@@ -7,6 +7,7 @@
  */
 
 import type { CeilingView, LimbView } from "../api/wire.ts";
+import { isSpent } from "../gateway/budget.ts";
 import { formatExact } from "../settings/kinds.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { type EndedStart, Ledger, type LedgerTotals } from "./ledger.ts";
@@ -147,10 +148,10 @@ export class GlobalCeiling {
       const what = `${totals.damaged_lines} damaged ${totals.damaged_lines === 1 ? "line" : "lines"}`;
       return `${name} cannot tell what was spent: the ledger has ${what}. ${this.#remedy(totals, { alone: false })}`;
     }
-    if (spent_usd < budget_usd) return undefined;
+    if (!isSpent(spent_usd, budget_usd)) return undefined;
     const live = live_usd > 0 ? `, ${usdText(live_usd)} of it by tasks under way` : "";
     const numbers = `${usdText(spent_usd)} of ${usdText(budget_usd)} spent ${windowText(window_ms)}${live}`;
-    const alone = live_usd >= budget_usd;
+    const alone = isSpent(live_usd, budget_usd);
     return `${name} is reached: ${numbers}. ${this.#remedy(totals, { raise: "global_budget_usd", alone })}`;
   }
 

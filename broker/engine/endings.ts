@@ -6,6 +6,7 @@
 
 import { formatDuration } from "../../lib/text/duration.ts";
 import { OUTCOMES as AGENT_EXITS } from "../agent/progress.ts";
+import { isSpent } from "../gateway/budget.ts";
 import { DEFAULT_MAX_REQUESTS, type Spend } from "../gateway/lease.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -53,7 +54,7 @@ const EXITS: Readonly<Record<number, string>> = {
 export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "subscription"): string | undefined {
   const { task_budget_usd, task_max_requests } = settings;
   const max_requests = task_max_requests > 0 ? task_max_requests : DEFAULT_MAX_REQUESTS;
-  if (auth === "api_key" && spend.usd > 0 && spend.usd >= task_budget_usd) {
+  if (auth === "api_key" && spend.usd > 0 && isSpent(spend.usd, task_budget_usd)) {
     return `its budget is spent ($${spend.usd.toFixed(4)} of $${task_budget_usd.toFixed(2)}); raise task_budget_usd`;
   }
   if (spend.requests >= max_requests) {

@@ -12,6 +12,7 @@
 import { createHash } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Lane } from "../agents.ts";
+import { isBeyond, isSpent } from "./budget.ts";
 import { type Metered, totalInput } from "./metering/usage.ts";
 import type { RouteRow } from "./routes.ts";
 import { Refusal } from "./refusal.ts";
@@ -174,7 +175,7 @@ export class Lease {
         `The task has made ${this.#requests} of ${max_requests} requests; raise task_max_requests`,
       );
     }
-    if (auth === "api_key" && this.#usd > 0 && this.#usd >= budget_usd) {
+    if (auth === "api_key" && this.#usd > 0 && isSpent(this.#usd, budget_usd)) {
       throw new Refusal(
         "budget_exhausted",
         `The task has spent ${dollars(this.#usd)} of ${dollars(budget_usd)}; raise task_budget_usd`,
@@ -200,7 +201,7 @@ export class Lease {
     }
     if (max_request_cost_usd <= 0) return 0;
     const committed = this.#usd + this.#reserved_usd;
-    if (committed + max_request_cost_usd > budget_usd) {
+    if (isBeyond(committed + max_request_cost_usd, budget_usd)) {
       const sum = `${dollars(this.#usd)} spent, ${dollars(this.#reserved_usd)} reserved by running requests and ` +
         `${dollars(max_request_cost_usd)} for this one exceed ${dollars(budget_usd)}`;
       // What others reserved may yet be freed.

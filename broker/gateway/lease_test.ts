@@ -77,6 +77,24 @@ Deno.test("whatever order requests begin and end in, no cap is passed and every 
   }));
 });
 
+// conformance: b2.effect.task_budget_usd b2.effect.max_request_cost_usd
+Deno.test("a budget has room for what adds up to it, and is spent by what adds up to it, in whatever fractions", () => {
+  const dime = 0.1;
+  for (const requests of [3, 8, 10, 30]) {
+    // Eight times 0.1 is a hair less than 0.8, three times is a hair more than 0.3.
+    const budget_usd = requests / 10;
+    for (const max_request_cost_usd of [0, dime]) {
+      const { lease } = Lease.create({ ...OPTIONS, max_requests: 99, budget_usd, max_request_cost_usd }, systemRandom);
+      for (let n = 0; n < requests; n++) {
+        const claim = lease.claim();
+        claim.reserve();
+        claim.settle(settlement(dime));
+      }
+      assertEquals(assertThrows(() => lease.claim(), Refusal).code, "budget_exhausted", `${requests}`);
+    }
+  }
+});
+
 Deno.test("a lease that ends admits nothing, and is idle once what runs has settled", async () => {
   const { lease, token } = Lease.create(OPTIONS, systemRandom);
   assert(/^taskd-[0-9a-f]{64}$/.test(token) && !Deno.inspect(lease).includes(token));

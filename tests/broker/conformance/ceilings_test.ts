@@ -57,6 +57,20 @@ Deno.test("a start that either ceiling refuses is refused, whichever is the stri
   }
 });
 
+// conformance: b2.effect.aggregate_budget_usd b2.effect.global_budget_usd
+Deno.test("a USD ceiling is reached by what adds up to it, in whatever fractions, and not by a cent less", async () => {
+  for (const tasks of [3, 8, 10]) {
+    for (const ceiling of ["aggregate", "global"] as const) {
+      await using site = await Site.make({ [`${ceiling}_budget_usd`]: tasks / 10, max_concurrent_tasks: 9 });
+      for (let n = 1; n < tasks; n++) await site.run(0.1);
+      await site.run(0.09);
+      assertEquals(refusal(site.admission), undefined);
+      await site.run(0.01);
+      assertStringIncludes(refusal(site.admission)!.message, `$${(tasks / 10).toFixed(2)} of`);
+    }
+  }
+});
+
 // conformance: b2.effect.aggregate_window b2.effect.global_window
 Deno.test("what was spent ages out after the window that is configured, of either ceiling, and no earlier", async () => {
   for (const [window_ms, shown] of [[HOUR_MS, "1h"], [3 * DAY_MS, "3d"]] as const) {

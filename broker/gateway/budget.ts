@@ -1,0 +1,18 @@
+/**
+ * Comparing what was spent with a limit. Sums of binary fractions miss a figure by a hair, eight times $0.1 is less than
+ * $0.8, so what differs by less than a billionth of the limit counts as equal.
+ *
+ * @module
+ */
+
+const TOLERANCE = 1e-9;
+
+/** Whether a limit is spent. */
+export function isSpent(spent_usd: number, limit_usd: number): boolean {
+  return spent_usd >= limit_usd * (1 - TOLERANCE);
+}
+
+/** Whether an amount is more than a limit. */
+export function isBeyond(usd: number, limit_usd: number): boolean {
+  return usd > limit_usd * (1 + TOLERANCE);
+}
