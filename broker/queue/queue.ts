@@ -15,6 +15,7 @@ import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
 import type { EngineOperations, TaskQueue } from "../engine/parts.ts";
 import type { Log } from "../log.ts";
 import { newTaskId, resolveTaskId } from "../task/ids.ts";
+import { NO_CI_CONCLUSION } from "../task/recover.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
@@ -97,18 +98,24 @@ export class DurableQueue implements TaskQueue {
       this.#follow(tasks.read(id));
     }
     for (const item of this.#items.values()) {
-      if (item.state === "queued" || FINAL_STATES.has(item.state) || this.#hasTask(item)) continue;
-      this.#change(item, { state: "dead_letter", reason: "its task is gone from the audit directory" });
+      if (item.state === "queued" || FINAL_STATES.has(item.state)) continue;
+      const reason = this.#lost(item);
+      if (reason !== undefined) this.#change(item, { state: "dead_letter", reason });
     }
   }
 
-  #hasTask({ task_id }: QueueItem): boolean {
-    if (task_id === undefined) return false;
+  /** Why nobody goes on with a begun item; undefined when its task can be followed, or may be once it can be read. */
+  #lost({ task_id, state }: QueueItem): string | undefined {
+    const gone = "its task is gone from the audit directory";
+    if (task_id === undefined) return gone;
     try {
-      return this.#options.tasks.read(task_id) !== undefined;
+      this.#options.tasks.read(task_id);
+      return undefined;
     } catch (error) {
-      // A damaged trace is one still: what it was about can be looked up there.
-      return !hasCode(error, "not_found");
+      if (hasCode(error, "not_found")) return gone;
+      // What waits at the gate does so again where the trace is put right; what ran or was watched has ended with the broker.
+      if (!hasCode(error, "corrupt") || state === "awaiting_approval") return undefined;
+      return state === "awaiting_ci" ? NO_CI_CONCLUSION : `its task cannot be followed: ${error.message}`;
     }
   }
 

@@ -328,6 +328,30 @@ Deno.test("an item whose task is gone from the audit directory is given up, not 
   assertEquals([bench.states()[0], bench.submitted.length], ["dead_letter", 1]);
 });
 
+// conformance: b3.dead_letter
+Deno.test("an item whose task cannot be followed any more is given up where nobody goes on with it, and waits on at the gate", async () => {
+  for (
+    const [state, after, reason] of [
+      ["awaiting_ci", "dead_letter", NO_CI_CONCLUSION],
+      ["running", "dead_letter", "its task cannot be followed: "],
+      ["awaiting_approval", "awaiting_approval", undefined],
+    ] as const
+  ) {
+    await using bench = await new Bench().start();
+    const { id: item } = await bench.add("one");
+    const { id } = (await bench.task(0)).record;
+    await bench.stop();
+    const change = (path: string, from: string, to: string) =>
+      Deno.writeTextFileSync(path, Deno.readTextFileSync(path).replace(from, to));
+    change(`${bench.directory}/${item}.json`, '"state":"running"', `"state":"${state}"`);
+    change(`${bench.root}/audit/${id}.jsonl`, '"type":"created"', '"type":"creator"');
+    await bench.start();
+    const [found] = bench.queue.list();
+    assertEquals([found?.state, bench.submitted.length], [after, 1]);
+    assertEquals(found?.reason?.slice(0, reason?.length), reason);
+  }
+});
+
 Deno.test("many items at once are all accepted, and each begins exactly once", async () => {
   await using bench = await new Bench().start();
   bench.slots = 500;
