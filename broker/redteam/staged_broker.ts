@@ -14,6 +14,7 @@ import type { BrokerUnderAttack, RedteamContext } from "./context.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
 import { parsedJson } from "./_json.ts";
 import { RawClient, type RawResponse } from "./raw.ts";
+import { textsBelow } from "./texts.ts";
 
 /** Milliseconds between looks at a task that is on its way. */
 const LOOK_MS = 25;
@@ -157,15 +158,7 @@ export class StagedBroker {
 
   /** Every file below the home, and the log, as text. */
   async written(): Promise<string> {
-    const texts = [...this.lines];
-    const read = async (path: string) => {
-      for await (const { name, isDirectory, isFile } of Deno.readDir(path)) {
-        if (isDirectory) await read(`${path}/${name}`);
-        else if (isFile) texts.push(new TextDecoder("latin1").decode(await Deno.readFile(`${path}/${name}`)));
-      }
-    };
-    await read(this.home);
-    return texts.join("\n");
+    return [...this.lines, ...await textsBelow(this.home)].join("\n");
   }
 
   /** Ends the broker and the model. */

@@ -8,6 +8,7 @@
 import { join } from "@std/path/join";
 import type { SubmitRequest } from "../../../broker/api/wire.ts";
 import { stagedTasks } from "../../../broker/engine/places.ts";
+import { textsBelow } from "../../../broker/redteam/texts.ts";
 import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
 import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
@@ -173,15 +174,7 @@ ${config}`;
 
   /** Every file below the operator's home and what was logged, as text. */
   async written(): Promise<string> {
-    const texts = [...this.lines];
-    const read = async (path: string) => {
-      for await (const { name, isDirectory, isFile } of Deno.readDir(path)) {
-        if (isDirectory) await read(`${path}/${name}`);
-        else if (isFile) texts.push(new TextDecoder("latin1").decode(await Deno.readFile(`${path}/${name}`)));
-      }
-    };
-    await read(this.home);
-    return texts.join("\n");
+    return [...this.lines, ...await textsBelow(this.home)].join("\n");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
