@@ -42,7 +42,8 @@ export async function briefOf(broker: BrokerClient, id: string): Promise<TrustBr
 
 /** The record, then the brief, then what the proxy refused. */
 export async function render({ task, brief }: InspectResult): Promise<string> {
-  const next = nextSteps(task.id, task);
+  // This is the command that the others name.
+  const next = nextSteps(task.id, task).filter((step) => !step.startsWith("taskd inspect "));
   const sections = [
     await recordText(task),
     ["instruction:", ...task.instruction.split("\n").map((line) => `  ${sanitizeLine(line)}`)].join("\n"),
@@ -70,7 +71,7 @@ async function recordText(task: TaskView): Promise<string> {
     ["databases", task.databases?.join(", ")],
     ["egress", task.egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ")],
     ["look twice", gate === undefined || gate.second_look.length === 0 ? undefined : gate.second_look.join(", ")],
-    ["acknowledged", task.acknowledgements?.join(", ")],
+    ["acknowledged", task.acknowledgements?.join(", ") || undefined],
     ["pushed", pushed === undefined ? undefined : `${pushed.commit} to ${pushed.branch}`],
     ["pull request", pushed?.pull_request],
     ["checks", ci === undefined ? undefined : `${ci.state}${ci.detail ? `: ${ci.detail}` : ""}`],

@@ -31,7 +31,8 @@ export async function render({ items }: QueueListResult, io: Io): Promise<string
     age(item.queued_at, now_ms),
     item.reason === undefined ? item.state : `${item.state}: ${item.reason}`,
     item.task_id === undefined ? "-" : shortId(item.task_id),
-    item.agent,
+    // Empty until it begins: the default of then.
+    item.agent || "-",
     item.repo,
     item.instruction,
   ]);

@@ -107,6 +107,7 @@ Deno.test("inspect of a task without a brief says so, and one whose record was a
   assertEquals(code, 0);
   assertStringIncludes(stdout, "there is no brief");
   assertStringIncludes(stdout, "$0.50 agent-reported");
+  assertStringIncludes(stdout, `\nNext: taskd logs ${id.slice(0, 12)}\n`);
   host.engine.faults.set(id, "row 2 does not \x1b[31mfollow");
   const altered = await host.taskd("inspect", id);
   assertEquals(altered.code, 1);
@@ -186,6 +187,16 @@ Deno.test("deny and kill end a task, with the reason that is given", async () =>
   assertEquals((await host.json(["kill", killed], 1)).code, "wrong_state");
 });
 
+Deno.test("kill says whether the task has ended, or is about to", async () => {
+  await using host = await makeBrokerHost();
+  const running: Script = async (task) => void await task.move({ from: "admission", to: "staging" });
+  const [settled, settling] = [await submitted(host, running), await submitted(host, running)];
+  host.engine.settling.add(settling);
+  assertEquals((await host.taskd("kill", settled)).stdout, `Ended ${settled}\n`);
+  assertMatch((await host.taskd("kill", settling)).stdout, new RegExp(`^Ending ${settling}: .* a minute at most\n$`));
+  assertEquals((await host.json(["kill", settling])).ended, false);
+});
+
 Deno.test("pending lists what waits, since when and until when, and what needs a second look", async () => {
   await using host = await makeBrokerHost();
   assertEquals((await host.taskd("pending")).stdout, "No task waits for approval\n");
@@ -216,6 +227,8 @@ Deno.test("queue add, list and cancel", async () => {
   assertMatch(id, /^[0-9a-f]{32}$/);
   const [, row] = cells((await host.taskd("queue", "list")).stdout);
   assertEquals(row!.toSpliced(1, 1), [id.slice(0, 12), "queued", "-", "gemini", REPO, "Translate \\x1b[2J"]);
+  await host.json(["queue", "add", REPO, "For whoever is the default"]);
+  assertEquals(cells((await host.taskd("queue", "list")).stdout).at(-1)!.at(4), "-");
   assertEquals((await host.taskd("queue", "cancel", id.slice(0, 12))).stdout, `Cancelled ${id.slice(0, 12)}\n`);
   assertEquals((await host.json(["queue", "list"]) as { items: { state: string }[] }).items[0]!.state, "cancelled");
   assertEquals((await host.json(["queue", "cancel", "ffff"], 1)).code, "not_found");

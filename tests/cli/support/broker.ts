@@ -47,6 +47,8 @@ export class ScriptedEngine implements BrokerEngine {
   readonly refused = new Map<string, TaskView["refused_egress"]>();
   readonly faults = new Map<string, string>();
   readonly items: QueueItemView[] = [];
+  /** Tasks that a kill does not end at once: a model's answer is still metered. */
+  readonly settling = new Set<string>();
   /** Runs with each new task. */
   script: Script = () => Promise.resolve();
   /** What the next submission fails with. */
@@ -153,7 +155,7 @@ export class ScriptedEngine implements BrokerEngine {
     if (stage === "pushing" || stage === "awaiting_ci" || stage === "done") {
       throw new TaskdError("wrong_state", `Cannot end the task: it is in ${stage}`);
     }
-    await task.move({ from: stage, to: "done", outcome: "cancelled", reason });
+    if (!this.settling.has(id)) await task.move({ from: stage, to: "done", outcome: "cancelled", reason });
     this.ended.push({ id, how: "kill", reason });
   }
 
@@ -169,7 +171,7 @@ export class ScriptedEngine implements BrokerEngine {
       state: "queued",
       repo: request.repo,
       instruction: request.instruction,
-      agent: request.agent ?? "agent_a",
+      agent: request.agent ?? "",
       queued_at: now,
       updated_at: now,
     };
