@@ -78,35 +78,61 @@ export interface StatsOptions {
   /** Milliseconds since 1970: only tasks that were started from then on. */
   since_ms?: number;
   by?: Grouping;
-  damaged?: number;
 }
 
 /** Adds up. */
-export function computeStats(tasks: Iterable<TaskSummary>, options: StatsOptions = {}): Stats {
-  const { since_ms, by, damaged = 0 } = options;
-  const all = emptyTally();
-  const groups = new Map<string, GroupTally>();
-  const days = new Map<string, DayFigures>();
-  const nameOf = by === undefined ? undefined : namer(by);
-  const from = since_ms === undefined ? "" : new Date(since_ms).toISOString();
-  for (const task of tasks) {
+export function computeStats(
+  tasks: Iterable<TaskSummary>,
+  { damaged = 0, ...options }: StatsOptions & { damaged?: number } = {},
+): Stats {
+  const running = new RunningStats(options);
+  for (const task of tasks) running.add(task);
+  return running.stats(damaged);
+}
+
+/** Figures to which tasks are added one by one: there may be more of them than fit in memory. */
+export class RunningStats {
+  readonly #since: string | null;
+  readonly #by: Grouping | undefined;
+  readonly #nameOf: ((task: TaskSummary) => string) | undefined;
+  readonly #all = emptyTally();
+  readonly #groups = new Map<string, GroupTally>();
+  readonly #days = new Map<string, DayFigures>();
+
+  constructor({ since_ms, by }: StatsOptions = {}) {
+    this.#since = since_ms === undefined ? null : new Date(since_ms).toISOString();
+    this.#by = by;
+    this.#nameOf = by === undefined ? undefined : namer(by);
+  }
+
+  /** Counts a task in. */
+  add(task: TaskSummary): void {
     // Both are of the one form that the broker writes.
-    if (task.created_at < from) continue;
-    addTask(all, task);
-    addDay(days, task);
-    if (nameOf === undefined) continue;
-    const name = nameOf(task);
-    let group = groups.get(name);
-    if (group === undefined) groups.set(name, group = { name, ...emptyTally() });
+    if (this.#since !== null && task.created_at < this.#since) return;
+    addTask(this.#all, task);
+    addDay(this.#days, task);
+    if (this.#nameOf === undefined) return;
+    const name = this.#nameOf(task);
+    let group = this.#groups.get(name);
+    if (group === undefined) this.#groups.set(name, group = { name, ...emptyTally() });
     addTask(group, task);
   }
-  return {
-    ...all,
-    damaged,
-    since: since_ms === undefined ? null : from,
-    ...(by === undefined ? {} : { by, groups: [...groups.values()].sort(by === "day" ? byName : byCost) }),
-    days: withoutGaps(days),
-  };
+
+  /**
+   * The figures of all that were added.
+   *
+   * @param damaged How many more there are, whose traces cannot be followed.
+   */
+  stats(damaged: number): Stats {
+    const by = this.#by;
+    return {
+      ...this.#all,
+      damaged,
+      since: this.#since,
+      ...(by === undefined ? {} : { by, groups: [...this.#groups.values()].sort(by === "day" ? byName : byCost) }),
+      days: withoutGaps(this.#days),
+    };
+  }
 }
 
 function emptyTally(): Tally {

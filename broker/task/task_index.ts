@@ -19,7 +19,16 @@ import { foldRow, type TaskRecord } from "./record.ts";
 import { sha256Hex } from "./rows.ts";
 import { isStage } from "./stages.ts";
 import { summarize, type TaskSummary } from "./summary.ts";
-import { atOnce, DamagedTrace, EMPTY_HEAD, scanTrace, type TraceFault, type TraceHead, tracePath } from "./trace.ts";
+import {
+  atOnce,
+  DamagedTrace,
+  EMPTY_HEAD,
+  scanTrace,
+  type TraceFault,
+  type TraceHead,
+  tracePath,
+  type TraceStamp,
+} from "./trace.ts";
 
 /** The most bytes of an index that are read: a million tasks. */
 const MAX_INDEX_BYTES = 1_073_741_824;
@@ -108,26 +117,37 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
   }
 }
 
+/** What is known of a trace before it is read. */
+export interface KnownOfTrace {
+  /** A head that it has had. */
+  known?: TraceHead | undefined;
+  /** What a look at its file has told just now. */
+  seen?: TraceStamp | undefined;
+}
+
 /**
  * Follows a trace from its first row.
  *
- * @param known A head that it is known to have had.
  * @throws {DamagedTrace} when it cannot be followed, or never had that head.
  */
-export function readRecord(audit_root: string, id: string, known?: TraceHead): { record: TaskRecord; head: TraceHead } {
-  return atOnce(recordSteps(audit_root, id, known));
+export function readRecord(
+  audit_root: string,
+  id: string,
+  of: KnownOfTrace = {},
+): { record: TaskRecord; head: TraceHead } {
+  return atOnce(recordSteps(audit_root, id, of));
 }
 
 /** As {@linkcode readRecord}, row by row. */
 export function* recordSteps(
   audit_root: string,
   id: string,
-  known?: TraceHead,
+  { known, seen }: KnownOfTrace = {},
 ): Generator<TraceHead, { record: TaskRecord; head: TraceHead }> {
   const path = tracePath(audit_root, id);
   let record: TaskRecord | undefined;
   let head = EMPTY_HEAD;
-  for (const { row, head: next } of scanTrace(path)) {
+  for (const { row, head: next } of scanTrace(path, EMPTY_HEAD, { seen })) {
     try {
       record = foldRow(record, row);
     } catch (error) {
@@ -152,10 +172,10 @@ export function* recordSteps(
 }
 
 /** Size and time of a file; undefined when it is gone. */
-export function stamp(path: string): { size: number; mtime_ms: number } | undefined {
+export function stamp(path: string): TraceStamp | undefined {
   try {
-    const { size, mtime } = Deno.lstatSync(path);
-    return { size, mtime_ms: mtime?.getTime() ?? 0 };
+    const { size, mtime, isFile } = Deno.lstatSync(path);
+    return { size, mtime_ms: mtime?.getTime() ?? 0, is_file: isFile };
   } catch (error) {
     if (fileErrorCode(error) === "not_found") return undefined;
     throw fileError(error, `Cannot look at ${path}`);
@@ -170,6 +190,38 @@ export function stamp(path: string): { size: number; mtime_ms: number } | undefi
 export async function surveyTraces(audit_root: string): Promise<Survey> {
   const known = loadIndex(audit_root);
   const survey: Survey = { entries: new Map(), damaged: new Map(), read: 0, stale: false };
+  await lookThrough(audit_root, known, (found) => {
+    if ("fault" in found) {
+      survey.read++;
+      survey.damaged.set(found.id, found);
+      return;
+    }
+    const { id } = found.summary;
+    if (found !== known.get(id)) survey.read++;
+    survey.entries.set(id, found);
+  });
+  const noted = [...survey.damaged.values()].filter((task) => task.noted !== undefined).length;
+  survey.stale = survey.read > survey.damaged.size || survey.entries.size + noted !== known.size;
+  return survey;
+}
+
+/**
+ * Calls back with everything that {@linkcode surveyTraces} finds, one by one: who only adds up needs no memory for all.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`; a directory that is not there has no tasks.
+ */
+export async function visitTraces(
+  audit_root: string,
+  visit: (found: TaskSummary | DamagedTask) => void,
+): Promise<void> {
+  await lookThrough(audit_root, loadIndex(audit_root), (found) => visit("fault" in found ? found : found.summary));
+}
+
+async function lookThrough(
+  audit_root: string,
+  known: ReadonlyMap<string, TraceEntry>,
+  visit: (found: TraceEntry | DamagedTask) => void,
+): Promise<void> {
   let count = 0;
   for (const id of traceIds(audit_root)) {
     if (++count % PER_TURN === 0) await nextTurn();
@@ -178,24 +230,31 @@ export async function surveyTraces(audit_root: string): Promise<Survey> {
     const now = stamp(tracePath(audit_root, id));
     if (now === undefined) continue;
     if (entry !== undefined && entry.size === now.size && entry.mtime_ms === now.mtime_ms) {
-      survey.entries.set(id, entry);
+      visit(entry);
       continue;
     }
-    survey.read++;
-    try {
-      const { record, head } = readRecord(audit_root, id, entry?.head);
-      survey.entries.set(id, { head, ...now, summary: summarize(record) });
-    } catch (error) {
-      if (hasCode(error, "not_found")) continue;
-      const fault: TraceFault = error instanceof DamagedTrace
-        ? error.fault
-        : { seq: 1, problem: "unreadable", detail: error instanceof Error ? error.message : String(error) };
-      survey.damaged.set(id, { id, fault, ...(entry === undefined ? {} : { noted: entry }) });
-    }
+    const found = readEntry(audit_root, id, entry, now);
+    if (found !== undefined) visit(found);
   }
-  const noted = [...survey.damaged.values()].filter((task) => task.noted !== undefined).length;
-  survey.stale = survey.read > survey.damaged.size || survey.entries.size + noted !== known.size;
-  return survey;
+}
+
+/** A trace that the index does not have as it is; undefined when it is gone. */
+function readEntry(
+  audit_root: string,
+  id: string,
+  noted: TraceEntry | undefined,
+  now: TraceStamp,
+): TraceEntry | DamagedTask | undefined {
+  try {
+    const { record, head } = readRecord(audit_root, id, { known: noted?.head, seen: now });
+    return { head, size: now.size, mtime_ms: now.mtime_ms, summary: summarize(record) };
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    const fault: TraceFault = error instanceof DamagedTrace
+      ? error.fault
+      : { seq: 1, problem: "unreadable", detail: error instanceof Error ? error.message : String(error) };
+    return { id, fault, ...(noted === undefined ? {} : { noted }) };
+  }
 }
 
 function traceIds(audit_root: string): string[] {

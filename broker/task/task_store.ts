@@ -208,14 +208,14 @@ export class TaskStore {
    */
   read(id: string): TaskRecord {
     this.#assertId(id);
-    return this.#open.get(id)?.record ?? readRecord(this.audit_root, id, this.#entries.get(id)?.head).record;
+    return this.#open.get(id)?.record ?? readRecord(this.audit_root, id, { known: this.#entries.get(id)?.head }).record;
   }
 
   /** As {@linkcode read}, for those who can wait: a long trace keeps nobody else waiting. */
   async load(id: string): Promise<TaskRecord> {
     this.#assertId(id);
     const { record } = this.#open.get(id) ??
-      await inTurns(recordSteps(this.audit_root, id, this.#entries.get(id)?.head));
+      await inTurns(recordSteps(this.audit_root, id, { known: this.#entries.get(id)?.head }));
     return record;
   }
 

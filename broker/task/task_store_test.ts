@@ -15,7 +15,7 @@ import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { newTaskId } from "./ids.ts";
 import type { Row, TaskEvent } from "./rows.ts";
-import { indexPath, surveyTraces } from "./task_index.ts";
+import { indexPath, surveyTraces, visitTraces } from "./task_index.ts";
 import { TaskStore } from "./task_store.ts";
 import { tracePath } from "./trace.ts";
 
@@ -124,6 +124,41 @@ Deno.test("the index says what the traces say, and is believed only as long as t
     assertEquals([later.read, later.entries.size], [0, 8]);
     assertEquals(later.entries.get(fresh)?.summary.stage, "staging");
     assertEquals(later.entries.has(ids[3]!), false);
+  }));
+
+Deno.test("visitTraces() finds what a survey finds, with an index and without", () =>
+  withRoot(async (root) => {
+    const ids = past(root, 5);
+    const path = tracePath(root, ids[2]!);
+    const visited = async () => {
+      const entries: unknown[] = [], damaged: unknown[] = [];
+      await visitTraces(root, (found) => void ("fault" in found ? damaged : entries).push(found));
+      return { entries, damaged };
+    };
+    const surveyed = async () => {
+      const { entries, damaged } = await surveyTraces(root);
+      return { entries: [...entries.values()].map(({ summary }) => summary), damaged: [...damaged.values()] };
+    };
+    assertEquals((await surveyed()).entries.length, 5);
+    assertEquals(await visited(), await surveyed());
+    await (await TaskStore.open(root, options)).close();
+    assertEquals(await visited(), await surveyed());
+    // Whole lines fewer than the index has noted: without its head, the rest would pass for the trace.
+    Deno.writeTextFileSync(path, Deno.readTextFileSync(path).replace(/[^\n]*\n$/, ""));
+    const noted = await visited();
+    assertEquals(noted, await surveyed());
+    assertEquals([noted.entries.length, noted.damaged.length], [4, 1]);
+  }));
+
+Deno.test("what is no regular file under a trace's name is damaged, and is not followed anywhere", () =>
+  withRoot(async (root) => {
+    const [linked, folder] = [past(root, 1)[0]!, newTaskId(random.bytes)];
+    Deno.renameSync(tracePath(root, linked), `${root}/elsewhere`);
+    Deno.symlinkSync(`${root}/elsewhere`, tracePath(root, linked));
+    Deno.mkdirSync(tracePath(root, folder));
+    const { entries, damaged } = await surveyTraces(root);
+    assertEquals(entries.size, 0);
+    for (const id of [linked, folder]) assertEquals(damaged.get(id)?.fault.problem, "unreadable");
   }));
 
 Deno.test("an index that is absent, truncated, corrupt, forged or no file at all costs time and nothing else", () =>

@@ -21,6 +21,16 @@ const BYTES_PER_TURN = 131_072;
 const NEWLINE = 0x0a;
 const NOTHING = new Uint8Array();
 
+/** What a look at the file of a trace has told. */
+export interface TraceStamp {
+  /** Bytes, a torn last line included. */
+  size: number;
+  /** Milliseconds since 1970. */
+  mtime_ms: number;
+  /** Whether it is a regular file. */
+  is_file: boolean;
+}
+
 /** The end of a trace. */
 export interface TraceHead {
   /** Number of its last row; 0 when it has none. */
@@ -73,7 +83,8 @@ export interface TornTail {
 /**
  * Reads the rows after `after`, in order, each checked against its predecessor. Memory is one line.
  *
- * @param limits `end`: read up to this byte only; what lies behind may not be durable yet.
+ * @param limits `end`: read up to this byte only; what lies behind may not be durable yet. `seen`: what a look at the
+ * file has told just now, which spares another one; what it has grown by since is not read.
  * @returns The bytes of a torn last line; 0 when there is none.
  * @throws {DamagedTrace} at the first row that is not what was written.
  * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
@@ -81,11 +92,11 @@ export interface TornTail {
 export function* scanTrace(
   path: string,
   after: TraceHead = EMPTY_HEAD,
-  limits: { end?: number } = {},
+  limits: { end?: number; seen?: TraceStamp | undefined } = {},
 ): Generator<TraceLine, TornTail> {
-  using file = openForReading(path);
+  using file = openForReading(path, limits.seen);
   // Up to where it ended when it was opened: whoever waits for more opens it again.
-  const { size } = file.statSync();
+  const { size } = limits.seen ?? file.statSync();
   const end = Math.min(limits.end ?? size, MAX_TRACE_BYTES);
   let head = after;
   let pending: Uint8Array = NOTHING;
@@ -143,10 +154,11 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
   return whole;
 }
 
-function openForReading(path: string): Deno.FsFile {
+function openForReading(path: string, seen: TraceStamp | undefined): Deno.FsFile {
   try {
     // Before the opening, which would wait at a pipe or follow a link.
-    if (!Deno.lstatSync(path).isFile) throw new TaskdError("denied", `Cannot read ${path}: it is not a regular file`);
+    const is_file = seen === undefined ? Deno.lstatSync(path).isFile : seen.is_file;
+    if (!is_file) throw new TaskdError("denied", `Cannot read ${path}: it is not a regular file`);
     return Deno.openSync(path);
   } catch (error) {
     throw fileError(error, `Cannot read ${path}`);

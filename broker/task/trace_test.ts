@@ -130,6 +130,18 @@ Deno.test("scanTrace() goes on after a row, and stops where it is told", () =>
     assertEquals(rest, [all[3]!]);
   }));
 
+Deno.test("scanTrace() with a look that was taken reads as far as the file went then, and opens nothing but a file", () =>
+  withRoot((root) => {
+    const rows = plantTrace(root, EVENTS);
+    const path = tracePath(root, ID);
+    const two = fileOf(rows.slice(0, 2)).length;
+    const lines = scanTrace(path, undefined, { seen: { size: two + 10, mtime_ms: 0, is_file: true } });
+    assertEquals([lines.next(), lines.next()].map(({ value }) => "row" in value && value.row.seq), [1, 2]);
+    assertEquals(lines.next(), { done: true, value: { bytes: 10 } });
+    const opening = () => scanTrace(path, undefined, { seen: { size: two, mtime_ms: 0, is_file: false } }).next();
+    assertEquals(assertThrows(opening, TaskdError).code, "denied");
+  }));
+
 Deno.test("rows that lie across the reader's pieces, and one larger than them, read back as they were", () =>
   withRoot((root) => {
     const outputs = Array.from({ length: 40 }, (_, index): TaskEvent => {

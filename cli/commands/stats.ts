@@ -7,8 +7,8 @@
 
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
-import { computeStats, type Grouping, GROUPINGS, type GroupTally, type Stats } from "../../broker/stats/stats.ts";
-import { surveyTraces } from "../../broker/task/task_index.ts";
+import { type Grouping, GROUPINGS, type GroupTally, RunningStats, type Stats } from "../../broker/stats/stats.ts";
+import { visitTraces } from "../../broker/task/task_index.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { parseDuration } from "../../lib/text/duration.ts";
@@ -34,15 +34,17 @@ export async function run(args: Args, io: Io): Promise<StatsResult> {
   if (settings === undefined) throw new TaskdError("invalid_config", "Cannot find audit_root: the settings are broken");
   const since = args.text("since");
   const by = args.text("by");
-  const options = {
+  const running = new RunningStats({
     ...(since === undefined ? {} : { since_ms: parseSince(since, systemClock.now()) }),
     ...(by === undefined ? {} : { by: groupingOf(by) }),
-  };
-  const [survey, global_ceiling] = await Promise.all([surveyTraces(settings.audit_root), ceiling(asked, io.signal)]);
-  const tasks = function* () {
-    for (const { summary } of survey.entries.values()) yield summary;
-  };
-  return { ...computeStats(tasks(), { ...options, damaged: survey.damaged.size }), global_ceiling };
+  });
+  let damaged = 0;
+  const reading = visitTraces(settings.audit_root, (found) => {
+    if ("fault" in found) damaged++;
+    else running.add(found);
+  });
+  const [global_ceiling] = await Promise.all([ceiling(asked, io.signal), reading]);
+  return { ...running.stats(damaged), global_ceiling };
 }
 
 async function ceiling(socket: string, signal: AbortSignal): Promise<CeilingView | null> {
