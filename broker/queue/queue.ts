@@ -95,7 +95,16 @@ export class DurableQueue implements TaskQueue {
     for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
       const item = queue_id === undefined ? undefined : this.#items.get(queue_id);
       if (item === undefined || FINAL_STATES.has(item.state)) continue;
-      this.#follow(tasks.read(id));
+      try {
+        this.#follow(tasks.read(id));
+      } catch (error) {
+        // A trace that went bad on the disk keeps nobody else's tasks from going on.
+        log(
+          "error",
+          "queue_task_unreadable",
+          `Cannot follow the task of the queue's item ${item.id}: ${messageOf(error)}`,
+        );
+      }
     }
     for (const item of this.#items.values()) {
       if (item.state === "queued" || FINAL_STATES.has(item.state)) continue;
@@ -259,7 +268,7 @@ export class DurableQueue implements TaskQueue {
         if (known?.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
         return hasCode(error, ...PASSING) ? "full" : "refused";
       }
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const known = this.#items.get(item.id);
       if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason });
       return "begun";
@@ -316,13 +325,17 @@ export class DurableQueue implements TaskQueue {
         removeIfPresent(`${this.#options.directory}/${id}.json`);
       } catch (error) {
         // Tried again when the next one ends: neither that one nor those that wait have to do with it.
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         this.#options.log("error", "queue_write_failed", `Cannot remove an ended item: ${reason}`, { item: id });
         return;
       }
       this.#items.delete(id);
     }
   }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** What a request takes in memory and in a list, nearly: instructions are most of it. */

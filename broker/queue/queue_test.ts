@@ -352,6 +352,25 @@ Deno.test("an item whose task cannot be followed any more is given up where nobo
   }
 });
 
+Deno.test("a task's trace that went bad unseen, of the same size and time, keeps the queue from nothing else", async () => {
+  await using bench = await new Bench().start();
+  await bench.add("one");
+  const { id } = (await bench.task(0)).record;
+  await bench.stop();
+  // Another broker notes what it has read, and the next one goes by that.
+  await bench.start();
+  await bench.stop();
+  const path = `${bench.root}/audit/${id}.jsonl`;
+  const { mtime } = Deno.statSync(path);
+  Deno.writeTextFileSync(path, Deno.readTextFileSync(path).replace('"type":"created"', '"type":"creator"'));
+  Deno.utimeSync(path, mtime!, mtime!);
+  await bench.start();
+  assertEquals(bench.states(), ["dead_letter"]);
+  bench.slots = 9;
+  await bench.add("two");
+  await bench.until(() => bench.states()[1] === "running");
+});
+
 Deno.test("many items at once are all accepted, and each begins exactly once", async () => {
   await using bench = await new Bench().start();
   bench.slots = 500;
