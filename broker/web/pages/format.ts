@@ -17,6 +17,16 @@ export function counted(count: number, what: string): string {
   return `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 }
 
+/** The longest opening of an instruction. */
+const MAX_OPENING = 160;
+
+/** The first line of a text, and whether there is more of it. */
+export function opening(text: string): string {
+  const whole = text.trim();
+  const shown = whole.split("\n")[0]!.slice(0, MAX_OPENING).trimEnd().toWellFormed();
+  return shown.length < whole.length ? `${shown} ...` : shown;
+}
+
 /** Dollars: two places, or four below ten cents. */
 export function dollars(usd: number): string {
   const places = usd !== 0 && usd < 0.1 ? 4 : 2;

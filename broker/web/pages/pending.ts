@@ -7,7 +7,7 @@
 import type { PendingTask, TaskListItem } from "../../api/wire.ts";
 import { ApiError } from "./api.ts";
 import { el, every, type PageElement } from "./dom.ts";
-import { ago, cost, counted, duration, repoName } from "./format.ts";
+import { ago, cost, counted, duration, opening, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, type PageContext, section, tag, taskLink } from "./page.ts";
 import { STAGE_LABELS } from "./stages.ts";
@@ -83,7 +83,7 @@ function card(task: PendingTask, now_ms: number): PageElement {
     taskLink(
       task.id,
       el("span", { class: "eyebrow" }, ...line(repoName(task.repo))),
-      el("strong", {}, ...line(task.instruction.split("\n")[0]!.slice(0, 160))),
+      el("strong", {}, ...line(opening(task.instruction))),
       el(
         "span",
         { class: "meta" },

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { pieces } from "./code.ts";
 import { EventReader } from "./events.ts";
-import { ago, cost, dollars, duration, repoName } from "./format.ts";
+import { ago, cost, dollars, duration, opening, repoName } from "./format.ts";
 import { oddities } from "./hidden.ts";
 import { DAYS, perDay } from "./sparkline.ts";
 import { laterSpend } from "./spend.ts";
@@ -154,4 +154,10 @@ Deno.test("laterSpend() takes the later of two figures, in whichever order they 
     assertEquals(laterSpend(later, earlier), later);
   }
   assertEquals(laterSpend(undefined, figures(0, 0)), figures(0, 0));
+});
+
+Deno.test("opening() is the first line, and says when that is not all", () => {
+  for (const whole of ["Fix the test", "x".repeat(160)]) assertEquals(opening(`${whole}\n`), whole);
+  assertEquals(opening("Fix the test\n\nIt fails on Mondays."), "Fix the test ...");
+  assertEquals(opening(`${"word ".repeat(32)}and more`), `${"word ".repeat(32).trimEnd()} ...`);
 });
