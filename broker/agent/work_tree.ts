@@ -120,7 +120,12 @@ export class WorkTree {
     names.sort((a, b) => a.name < b.name ? -1 : 1);
     const entries: ListedEntry[] = [];
     for (const { name } of names.slice(0, MAX_LISTED)) {
-      const info = await system(path, () => Deno.lstat(`${folder}/${name}`));
+      const info = await lstatIfThere(`${folder}/${name}`, path);
+      // Gone again, or a name that is not UTF-8: no path leads there.
+      if (info === undefined) {
+        entries.push({ name, kind: "other" });
+        continue;
+      }
       const kind = info.isSymlink ? "link" : info.isDirectory ? "folder" : info.isFile ? "file" : "other";
       entries.push({ name, kind, ...(kind === "file" ? { size_bytes: info.size } : {}) });
     }
@@ -136,9 +141,14 @@ export class WorkTree {
     let walked = 0;
     for (let at = folders.pop(); at !== undefined; at = folders.pop()) {
       const entries: Deno.DirEntry[] = [];
-      for await (const entry of Deno.readDir(`${this.#root}/${at}`)) {
-        if (++walked > MAX_WALKED) return;
-        if (!isGitName(entry.name)) entries.push(entry);
+      try {
+        for await (const entry of Deno.readDir(`${this.#root}/${at}`)) {
+          if (++walked > MAX_WALKED) return;
+          if (!isGitName(entry.name)) entries.push(entry);
+        }
+      } catch (error) {
+        // Like an entry that list() shows as other.
+        if (!(error instanceof Deno.errors.NotFound)) throw asToolError(error, at);
       }
       entries.sort((a, b) => a.name < b.name ? -1 : 1);
       const below: string[] = [];

@@ -43,6 +43,27 @@ Deno.test("a FIFO in the work tree is refused and nobody waits for it", async ()
   assertEquals(await Array.fromAsync(folder.tree.files(".")), []);
 });
 
+Deno.test({
+  name: "a name that is not UTF-8 hides nothing that stands beside it",
+  // Apple's file systems take no such name.
+  ignore: Deno.build.os === "darwin",
+  async fn() {
+    using folder = new Folder();
+    Deno.writeTextFileSync(`${folder.work}/plain.txt`, "plain");
+    const script = `cd "$1" && name=$(printf 'caf\\351') && mkdir "$name" && : >"$name/inside" && : >"$name.txt"`;
+    const { success } = await new Deno.Command("sh", { args: ["-c", script, "sh", folder.work] }).output();
+    assertEquals(success, true);
+    const { entries } = await folder.tree.list(".");
+    assertEquals(entries.map(({ name, kind }) => [name, kind]), [
+      ["caf\ufffd", "other"],
+      ["caf\ufffd.txt", "other"],
+      ["plain.txt", "file"],
+    ]);
+    assertEquals(await Array.fromAsync(folder.tree.files(".")), ["caf\ufffd.txt", "plain.txt"]);
+    await assertRejects(() => folder.tree.read("caf\ufffd.txt"), ToolError, "There is no file");
+  },
+});
+
 Deno.test("a file that is binary or over its limit is refused", async () => {
   using folder = new Folder();
   Deno.writeFileSync(`${folder.work}/binary`, new Uint8Array([0xff, 0xfe, 0]));
