@@ -215,7 +215,7 @@ export const SWITCH: Kind<boolean> = {
 
 /** The longest wait: timers of the runtime count milliseconds in 31 bits and would fire at once beyond 24.8 days. */
 export const MAX_WAIT = "24d";
-/** The longest window: ten years. */
+/** The longest window, and the longest wait that is made in pieces: ten years. */
 export const MAX_WINDOW = "3650d";
 
 /** Options of {@linkcode duration}. */

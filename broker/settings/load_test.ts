@@ -226,6 +226,12 @@ profiles: { repos: { git.example.com/o/r: { timeout: 0 } } }
   assertEquals(settings.profiles.repos["git.example.com/o/r"]?.timeout, 600_000);
 });
 
+// conformance: b2.effect.approval_timeout b2.ci.watch_timeout
+Deno.test("a gate and a watch may last longer than a timer can wait", async () => {
+  const { settings } = await load({ config: "approval_timeout: 720h\nci: { watch_timeout: 60d }\n" });
+  assertEquals([settings.approval_timeout, settings.ci.watch_timeout], [2_592_000_000, 5_184_000_000]);
+});
+
 Deno.test("a key without a value is one that was not given, also a whole group", async () => {
   assertEquals((await load({ config: "ci:\ntask_budget_usd:\ncompat:\n  model: ~\n" })).hash, (await load()).hash);
   for (const config of ["", "---\n", "# nothing\n", "\ufeff", "{}"]) {

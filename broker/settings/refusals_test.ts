@@ -102,7 +102,7 @@ Deno.test("each value is held to its rule", async () => {
     max_concurrent_tasks: ["0", "-1", "1001", "1.5"],
     aggregate_window: ["30", "-1h", "1.5h", "24", "1 h", "forever", "4000d", "24:00", "true"],
     task_timeout: ["999ms", "25d", "30"],
-    approval_timeout: ["30d", "-5m", "5"],
+    approval_timeout: ["3651d", "-5m", "5"],
     push_max_retries: ["11", "-1"],
     push_retry_backoff: ["11m", "1"],
     notifications: ["yes", "no", "1", "0", "on", "'true'"],

@@ -114,7 +114,8 @@ export const SETTINGS: { readonly [P in SettingPath]: SettingRow<ValueAt<P>> } =
     doc: "Wall-clock limit of a task; 0 is the built-in default.",
   },
   approval_timeout: {
-    kind: duration({ maximum: MAX_WAIT }),
+    // Gates are looked at again and again, so that no timer has to wait for it.
+    kind: duration({ maximum: MAX_WINDOW }),
     built_in: "0s",
     doc:
       "A task left at an approval gate this long is denied; 0 waits for ever, which ci.max_attempts above 0 forbids.",
@@ -336,7 +337,7 @@ export const SETTINGS: { readonly [P in SettingPath]: SettingRow<ValueAt<P>> } =
     doc: "Time between looks, each one call to the code host; 0 is the built-in default.",
   },
   "ci.watch_timeout": {
-    kind: duration({ maximum: MAX_WAIT, zero_means: "90m" }),
+    kind: duration({ maximum: MAX_WINDOW, zero_means: "90m" }),
     built_in: "90m",
     env: "TASKD_CI_WATCH_TIMEOUT",
     doc: "Deadline from the push on, also across restarts, longer than both 5m and twice poll_interval; 0 is the " +
