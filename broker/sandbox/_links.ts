@@ -30,8 +30,10 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
   const parked: ParkedLink[] = [];
   const folders = [root];
   let entries = 0;
+  let at = root;
   try {
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+      at = folder;
       for await (const entry of Deno.readDir(folder)) {
         if (++entries > MAX_ENTRIES) {
           throw new TaskdError("too_large", `Cannot prepare ${root}: it has more than ${MAX_ENTRIES} entries`);
@@ -39,6 +41,7 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
         const path = join(folder, entry.name);
         if (entry.isDirectory) folders.push(path);
         if (!entry.isSymlink) continue;
+        at = path;
         const link = { path, target: await Deno.readLink(path) };
         await Deno.remove(path);
         parked.push(link);
@@ -47,7 +50,15 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
     return parked;
   } catch (error) {
     await restoreLinks(parked);
-    throw fileError(error, `Cannot put the links of ${root} aside`);
+    const attempted = `Cannot put the links of ${root} aside`;
+    // Deno gives such a name as one that no file has; what is below it cannot be looked at.
+    if (at.includes("\ufffd") && fileErrorCode(error) === "not_found") {
+      throw new TaskdError("sandbox_failed", `${attempted}: the name ${at.slice(root.length + 1)} is not UTF-8`, {
+        cause: error,
+        hint: "Rename it, or have the task run in a container: the setting runtime",
+      });
+    }
+    throw fileError(error, attempted);
   }
 }
 

@@ -1,4 +1,5 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
 import { parkLinks, restoreLinks } from "./_links.ts";
 
 async function tree() {
@@ -28,6 +29,23 @@ Deno.test("links are put aside and put back, whatever their names and targets ar
   assertEquals(at.links(), [undefined, undefined, undefined, undefined]);
   await restoreLinks(parked);
   assertEquals(at.links(), before);
+});
+
+Deno.test({
+  name: "a folder or link whose name is not UTF-8 is refused by its name, and no link is lost",
+  // Apple's file systems take no such name.
+  ignore: Deno.build.os === "darwin",
+  async fn() {
+    for (const make of ["mkdir", "ln -s file"]) {
+      await using at = await tree();
+      const before = at.links();
+      const script = `cd "$1" && ${make} "$(printf 'caf\\351')"`;
+      const { success } = await new Deno.Command("sh", { args: ["-c", script, "sh", at.work] }).output();
+      assertEquals(success, true);
+      await assertRejects(() => parkLinks(at.work), TaskdError, "aside: the name caf\ufffd is not UTF-8");
+      assertEquals(at.links(), before);
+    }
+  },
 });
 
 Deno.test("a link does not come back where the agent has put something else, or has removed the folder", async () => {
