@@ -15,13 +15,14 @@ import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
 import { pointIn, type StoreContext } from "../store/context.ts";
 import { keepRenewed, Lease, type Renewal } from "../store/lease.ts";
 import { type Address, parseName, type Txid } from "../store/names.ts";
-import type { Head, StoredObject } from "../store/objects.ts";
+import type { Head } from "../store/objects.ts";
 import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
 import { DurableHead } from "./_durable_head.ts";
 import { Pace } from "./_pace.ts";
 import { patiently } from "./_patience.ts";
+import { Pending } from "./_pending.ts";
 import { Serial } from "./_serial.ts";
 import { prepareCheckout, type Prepared } from "./prepare.ts";
 
@@ -71,10 +72,9 @@ export class CaptureSession {
   readonly #serial = new Serial();
   readonly #stop = new AbortController();
   readonly #durable: DurableHead;
+  readonly #pending: Pending;
   #durable_at_ms: number;
   #next_flush_ms: number;
-  #rebase: string | undefined;
-  #rebases = 0;
   #error: TaskdError | undefined;
   #closing: Promise<void> | undefined;
   #closed = false;
@@ -96,12 +96,20 @@ export class CaptureSession {
     this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, depth });
     this.#durable_at_ms = now;
     this.#next_flush_ms = now + begin.options.flush_every_ms;
-    if (prepared.rebase !== undefined) this.#wantRebase(prepared.rebase);
+    this.#pending = new Pending({
+      file: prepared.file,
+      tail,
+      lease,
+      durable: this.#durable,
+      snapshot_every: begin.options.snapshot_every,
+      onRebase: (reason) => this.#rebaseWanted(reason),
+    });
+    if (prepared.rebase !== undefined) this.#pending.wantRebase(prepared.rebase);
     if (prepared.resumed) {
       this.#durable.resume(prepared.resumed);
       this.#say("resumed where a former session was cut off");
     } else {
-      this.#durable.record(this.#rebase === undefined ? this.#tail.mark : undefined);
+      this.#durable.record(this.#pending.wants_rebase ? undefined : this.#tail.mark);
     }
     this.#running = this.#run();
   }
@@ -223,7 +231,7 @@ export class CaptureSession {
       durable_age_seconds: (this.#context.clock.monotonic() - this.#durable_at_ms) / 1000,
       capture_lag_bytes: lag_bytes,
       wal_bytes: this.#file.walSize(),
-      rebases: this.#rebases,
+      rebases: this.#pending.rebases,
       ...(this.#error ? { error: { code: this.#error.code, message: this.#error.message } } : {}),
     };
   }
@@ -264,7 +272,7 @@ export class CaptureSession {
    * is written down as a place to resume from.
    */
   #observe<T>(read: () => T): T {
-    const clean = !this.#tail.dirty && !this.#serial.busy && this.#rebase === undefined;
+    const clean = !this.#pending.any && !this.#serial.busy;
     const result = read();
     const { generation } = this.#tail;
     if (clean && generation && generation.salt2 !== this.#durable.recorded?.salt2) {
@@ -282,7 +290,7 @@ export class CaptureSession {
   }
 
   #takeoverDue(): boolean {
-    return this.#rebase === undefined && this.#pace.takeoverDue(this.#tail.log_bytes);
+    return !this.#pending.wants_rebase && this.#pace.takeoverDue(this.#tail.log_bytes);
   }
 
   /** What is due: a look at the file's place, the flush of the timer, folding the log. */
@@ -294,7 +302,7 @@ export class CaptureSession {
     this.#tail.leaveIdlePin();
     if (this.#flushDue()) {
       this.#next_flush_ms = this.#context.clock.monotonic() + this.#options.flush_every_ms;
-      if (this.#tail.dirty || this.#rebase !== undefined) await this.#flush("auto").catch(() => {});
+      if (this.#pending.any) await this.#flush("auto").catch(() => {});
     }
     if (this.#takeoverDue()) {
       const done = this.#tail.takeover();
@@ -319,7 +327,7 @@ export class CaptureSession {
     const started = clock.monotonic();
     const seconds = () => (clock.monotonic() - started) / 1000;
     try {
-      const stored = await patiently(clock, () => this.#storePending());
+      const stored = await patiently(clock, () => this.#pending.store());
       this.#durable_at_ms = clock.monotonic();
       const { txid } = this;
       if (stored || explicit) {
@@ -333,39 +341,6 @@ export class CaptureSession {
         detail: { kind, code: code ?? "internal", error: message, duration_seconds: seconds() },
       });
       this.#trouble(error);
-      throw error;
-    }
-  }
-
-  /** Stores what is pending as a segment, or all as a snapshot; undefined when there is nothing. */
-  async #storePending(): Promise<StoredObject | undefined> {
-    this.#file.assertInPlace();
-    this.#lease.assertHeld();
-    for (let attempt = 0;; attempt++) {
-      try {
-        if (this.#rebase !== undefined) return await this.#storeAnew(this.#rebase);
-        this.#tail.drain();
-        if (!this.#tail.dirty) return undefined;
-        return await this.#durable.store(this.#durable.depth >= this.#options.snapshot_every);
-      } catch (error) {
-        if (!(error instanceof RebaseNeeded)) throw error;
-        this.#wantRebase(error.message);
-        if (attempt < 3) continue;
-        throw new TaskdError("capture_failed", `Cannot read the log of ${this.checkout}: ${error.message}`, {
-          cause: error,
-        });
-      }
-    }
-  }
-
-  /** Stores a full copy. A further reason for one that comes up meanwhile is left to the next flush. */
-  async #storeAnew(reason: string): Promise<StoredObject> {
-    this.#rebase = undefined;
-    try {
-      this.#tail.resync();
-      return await this.#durable.store(true);
-    } catch (error) {
-      this.#rebase ??= reason;
       throw error;
     }
   }
@@ -411,19 +386,15 @@ export class CaptureSession {
     }
   }
 
-  #wantRebase(reason: string): void {
-    if (this.#rebase === undefined) {
-      this.#rebases++;
-      this.#say(`starting over from a full copy: ${reason}`);
-      // At once, if there is a timer at all: until then the log cannot be folded.
-      this.#next_flush_ms = this.#context.clock.monotonic();
-    }
-    this.#rebase = reason;
+  #rebaseWanted(reason: string): void {
+    this.#say(`starting over from a full copy: ${reason}`);
+    // At once, if there is a timer at all: until then the log cannot be folded.
+    this.#next_flush_ms = this.#context.clock.monotonic();
   }
 
   /** Decides what an error means for the session: a rebase, its end, or nothing that a later try would not mend. */
   #trouble(error: unknown): void {
-    if (error instanceof RebaseNeeded) return this.#wantRebase(error.message);
+    if (error instanceof RebaseNeeded) return this.#pending.wantRebase(error.message);
     if (!hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") && error instanceof TaskdError) {
       return;
     }
