@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
+import { ownBytes } from "../../support/memory.ts";
 import { Bench, connectHead, latin1, type RawClient, Server, text } from "./_harness.ts";
 
 const LIST = { "allowed.example": [5432] };
@@ -105,7 +106,7 @@ Deno.test("10,000 idle tunnels of one task do not keep another task out, nor use
   await using proxy = await bench(server);
   const greedy = proxy.admit("greedy");
   const descriptors = openDescriptors();
-  const memory = Deno.memoryUsage().rss;
+  const memory = ownBytes();
   const statuses = new Map<number, number>();
   const held: RawClient[] = [];
   for (let i = 0; i < 10_000; i++) {
@@ -118,7 +119,7 @@ Deno.test("10,000 idle tunnels of one task do not keep another task out, nor use
   assertEquals([...statuses], [[200, 256], [429, 9_744]]);
   // Four descriptors for each tunnel here: the client's, the proxy's two and the host's.
   await until(() => openDescriptors() <= descriptors + 4 * 256 + 16);
-  assertLess(Deno.memoryUsage().rss - memory, 256 << 20);
+  assertLess(ownBytes() - memory, 256 << 20);
   const other = await tunnel(proxy, proxy.admit("other"));
   await other.send("still served");
   assertEquals(await other.until("still served"), "still served");

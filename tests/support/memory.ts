@@ -1,0 +1,11 @@
+/**
+ * What a test's own thread holds in memory.
+ *
+ * @module
+ */
+
+/** Bytes of this thread's objects and buffers. What the process has in all is that of other tests, too. */
+export function ownBytes(): number {
+  const { heapUsed, external } = Deno.memoryUsage();
+  return heapUsed + external;
+}
