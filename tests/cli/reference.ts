@@ -11,6 +11,7 @@ import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
 import { flagHelp, flagWord, usageLine } from "../../cli/help.ts";
 import { PERMISSION_KINDS } from "../../cli/permissions.ts";
+import { daemonLockPath } from "../../lib/store/daemon_lock.ts";
 
 const BEGIN = "<!-- reference: written by tests/cli/reference.ts -->";
 const END = "<!-- end of reference -->";
@@ -51,6 +52,8 @@ function renderCommand(command: CommandSpec): string {
 /** What there is on a host, by what it is. */
 const HOST_WORDS: HostPlace = {
   directory: "~/.taskd",
+  lock: daemonLockPath("~/.taskd"),
+  lock: "~/.taskd/daemon.lock",
   egress_list: "EGRESS_CONFIG",
   roots: ["ROOTS"],
   variables: ["TASKD_*", "VENDOR*_API_KEY"],
