@@ -53,7 +53,6 @@ function renderCommand(command: CommandSpec): string {
 const HOST_WORDS: HostPlace = {
   directory: "~/.taskd",
   lock: daemonLockPath("~/.taskd"),
-  lock: "~/.taskd/daemon.lock",
   egress_list: "EGRESS_CONFIG",
   roots: ["ROOTS"],
   variables: ["TASKD_*", "VENDOR*_API_KEY"],
