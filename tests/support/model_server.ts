@@ -26,7 +26,7 @@ export class ModelServer implements AsyncDisposable {
   readonly #close = Promise.withResolvers<void>();
 
   /** Answers with `script` in order, and with its last element again and again. */
-  constructor(script: (Scripted | ((asked: Asked) => Scripted))[]) {
+  constructor(script: (Scripted | ((asked: Asked) => Scripted | Promise<Scripted>))[]) {
     this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const asked: Asked = {
         path: new URL(request.url).pathname,
@@ -35,7 +35,7 @@ export class ModelServer implements AsyncDisposable {
       };
       const step = script[Math.min(this.asked.length, script.length - 1)]!;
       this.asked.push(asked);
-      const scripted = typeof step === "function" ? step(asked) : step;
+      const scripted = typeof step === "function" ? await step(asked) : step;
       if (scripted === "hang") {
         this.#waiting.resolve();
         await this.#close.promise;

@@ -25,7 +25,7 @@ export const ENDPOINT_KEY = "sk-endpoint-0123456789abcdef";
 /** What {@linkcode BrokerBench.start} takes. */
 export interface BenchOptions {
   /** The model's answers. */
-  script?: (Scripted | ((asked: Asked) => Scripted))[];
+  script?: (Scripted | ((asked: Asked) => Scripted | Promise<Scripted>))[];
   /** More lines of config.yaml. */
   config?: string;
   /** Files of the first commit. */
