@@ -9,6 +9,7 @@
  * @module
  */
 
+import { withDeadline } from "../../lib/deadline.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
@@ -40,6 +41,8 @@ import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
 
 const NO_REASON = "somebody ended it and gave no reason";
+/** How long a person waits who ends a task that is about to leave its stage: a large work tree is removed meanwhile. */
+const WRITTEN_MS = 10_000;
 
 /** A broker at work. */
 export class Engine implements BrokerEngine {
@@ -220,8 +223,22 @@ export class Engine implements BrokerEngine {
   async kill(id: string, reason: string): Promise<void> {
     const work = this.#works.get(id);
     if (work?.end("cancelled", given(reason))) return;
-    await work?.finished;
+    if (work !== undefined) await this.#untilWritten(work);
     await this.#late.cancel(id, given(reason));
+  }
+
+  /** Waits until what has been decided of a task is written down: no longer than that takes while the disk has room. */
+  async #untilWritten({ finished, task }: TaskWork): Promise<void> {
+    await withDeadline(finished, this.#parts.clock, WRITTEN_MS).catch(() => {
+      const { id, stage } = task.record;
+      throw new TaskdError(
+        "unavailable",
+        `Cannot end the task ${id}: it leaves ${stage}, and that is not written yet`,
+        {
+          hint: "Try again; if it stays so, the broker's log says what keeps it, such as a disk that is full",
+        },
+      );
+    });
   }
 
   view(id: string): Promise<TaskView> {

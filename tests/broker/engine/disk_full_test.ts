@@ -41,20 +41,22 @@ class SmallDisk implements AsyncDisposable {
   }
 }
 
-/** Fills the block that the trace of a task has begun, which a full disk leaves to it. */
+/** Fills the block that the trace of a task has begun, which a full disk leaves to it; meanwhile its agent waits. */
 async function fillBlock(bench: BrokerBench): Promise<void> {
-  const { id } = bench.engine.tasks.list()[0]!;
-  // No row that ends a task is as short as these.
-  for (;;) await bench.engine.tasks.live(id)!.append({ type: "note", text: "x" });
+  const task = bench.engine.tasks.live(bench.engine.tasks.list()[0]!.id)!;
+  // No row that ends a task is as short as these. One that fails with others that it was queued with tells nothing yet.
+  for (let failed = 0; failed < 3;) {
+    failed = await task.append({ type: "note", text: "x" }).then(() => 0, () => failed + 1);
+  }
 }
 
 /** Makes a change, and reads it often while `fill` leaves no room for that. */
-function chatty(fill: () => void, ends: () => void): (asked: Asked) => Scripted {
-  return ({ body }) => {
+function chatty(fill: () => Promise<void>, ends: () => void): (asked: Asked) => Promise<Scripted> {
+  return async ({ body }) => {
     const turns = body.messages.filter(({ role }) => role === "assistant").length;
     if (turns === 0) return { calls: [["write", { path: "hello.txt", content: "hello\n" }]] };
     if (turns === 1) {
-      fill();
+      await fill();
       return { calls: Array.from({ length: 60 }, () => ["read", { path: "hello.txt" }]) };
     }
     ends();
@@ -73,9 +75,9 @@ for (const end of ["comes to its end", "is killed"] as const) {
       await using bench = await BrokerBench.start({
         clock,
         config: `audit_root: ${disk.audit_root}\nmax_concurrent_tasks: 1\n`,
-        script: [chatty(() => {
+        script: [chatty(async () => {
           disk.fill();
-          fillBlock(bench).catch(() => {});
+          await fillBlock(bench);
         }, () => {
           if (end === "is killed") void bench.engine.kill(bench.engine.tasks.list()[0]!.id, "enough");
         })],
@@ -98,6 +100,39 @@ for (const end of ["comes to its end", "is killed"] as const) {
     },
   });
 }
+
+Deno.test({
+  name: `a kill is answered that comes too late for a task whose end a full disk keeps from being written${why}`,
+  ignore: why !== "",
+  async fn() {
+    await using disk = new SmallDisk(await mount("tmpfs", 4));
+    const clock = new VirtualClock();
+    await using bench = await BrokerBench.start({
+      clock,
+      config: `audit_root: ${disk.audit_root}\n`,
+      script: [chatty(async () => {
+        disk.fill();
+        await fillBlock(bench);
+      }, () => {})],
+    });
+    const { id } = await bench.submit();
+    await until(() => bench.lines.some((line) => line.includes("trace_failed")));
+    const answer = assertRejects(() => bench.engine.kill(id, "enough"), TaskdError);
+    clock.advance(10_000);
+    disk.free();
+    const { code, message } = await answer;
+    assertEquals([code, message], [
+      "unavailable",
+      `Cannot end the task ${id}: it leaves running, and that is not written yet`,
+    ]);
+    await until(async () => {
+      clock.advance(5_000);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      return (await bench.engine.view(id)).stage === "done";
+    });
+    assertEquals((await assertRejects(() => bench.engine.kill(id, "enough"), TaskdError)).code, "wrong_state");
+  },
+});
 
 Deno.test({
   name: `a disk that is full when a push has arrived: the task is pushed as soon as that can be written${why}`,
