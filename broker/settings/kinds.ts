@@ -180,10 +180,14 @@ export function integer(minimum: number, maximum: number): Kind<number> {
 
 /** A whole number from 0 that is brought down to `maximum` where it is larger. */
 export function cappedInteger(maximum: number): Kind<number> {
-  const wide = integer(0, Number.MAX_SAFE_INTEGER);
+  const rule = "must be a whole number, 0 or more";
   return {
     type: `whole number, capped at ${maximum}`,
-    read: (node, around) => Math.min(maximum, wide.read(node, around)),
+    read(node) {
+      const value = readNumber(node, rule);
+      if (!Number.isInteger(value) || value < 0) refuse(node, rule);
+      return value === 0 ? 0 : Math.min(maximum, value);
+    },
     show: (value) => value,
   };
 }
