@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import { nextTurn } from "../../lib/clock.ts";
 import { Bulk, BULK_BYTES } from "./_bulk.ts";
-import { type Stream, Wire } from "./_wire.ts";
+import { EndedEarly, type Stream, Wire } from "./_wire.ts";
 
 const SMALL_BYTES = 4 << 10;
 const LARGE_BYTES = 128 << 10;
@@ -64,6 +64,21 @@ Deno.test("reads grow with what comes, a slow peer's large buffer goes back, and
   assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, BULK_BYTES, LARGE_BYTES, BULK_BYTES, LARGE_BYTES]);
   assertEquals(to.written.length, sizes.reduce((sum, size) => sum + size));
   assert(to.written.every((byte, at) => byte === (at & 0xff)));
+});
+
+Deno.test("a long body is read in large pieces too, and not a byte beyond its end", async () => {
+  const sizes = [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, 10];
+  const length = sizes.reduce((sum, size) => sum + size);
+  const [from, to] = [new Scripted([...sizes, 1]), new Scripted([])];
+  const bulk = new Bulk(1);
+  const wire = new Wire(from, silence, bulk);
+  await wire.pass(new Wire(to, silence, bulk), length);
+  assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, 10]);
+  assertEquals(to.written.length, length);
+  assert(to.written.every((byte, at) => byte === (at & 0xff)));
+  const cut = new Wire(new Scripted([...sizes]), silence, bulk);
+  await assertRejects(() => cut.pass(new Wire(new Scripted([]), silence, bulk), length + 1), EndedEarly);
+  assert(bulk.lend() !== undefined);
 });
 
 Deno.test("a connection that gets no large buffer goes on in smaller pieces", async () => {

@@ -118,27 +118,42 @@ export class Wire {
   /** Passes `count` bytes on to `to`, waiting while that does not take them. Throws {@linkcode EndedEarly}. */
   async pass(to: Wire, count: number): Promise<void> {
     for (let left = count; left > 0;) {
-      if (this.#start === this.#end && !await this.fill()) throw new EndedEarly();
+      if (this.#start === this.#end) {
+        if (left >= LARGE_BYTES) return await this.#passOn(to, left);
+        if (!await this.fill()) throw new EndedEarly();
+      }
       const bytes = this.take(Math.min(left, this.#end - this.#start));
       left -= bytes.length;
       await to.write(bytes);
     }
   }
 
-  /** Passes everything on to `to` until the end; the reads grow with what comes, and others get their turn. */
+  /** Passes everything on to `to` until the end. */
   async passAll(to: Wire): Promise<void> {
     const early = this.take(this.#end - this.#start);
     if (early.length > 0) await to.write(early);
     // A tunnel may idle for long: what a large head needed is given back.
     this.#buffer = new Uint8Array(0);
     this.#start = this.#end = 0;
+    await this.#passOn(to, Infinity);
+  }
+
+  /**
+   * Passes on what has not been read yet: `left` bytes, or everything until the end when that is Infinity. The reads
+   * grow with what comes, and other connections get their turn.
+   */
+  async #passOn(to: Wire, left: number): Promise<void> {
     let own = new Uint8Array(SMALL_BYTES);
     let lent: Uint8Array | undefined;
     try {
-      for (;;) {
+      while (left > 0) {
         const buffer = lent ?? own;
-        const count = await this.#stream.read(buffer);
-        if (count === null) return;
+        const count = await this.#stream.read(left < buffer.length ? buffer.subarray(0, left) : buffer);
+        if (count === null) {
+          if (left === Infinity) return;
+          throw new EndedEarly();
+        }
+        left -= count;
         this.#onProgress();
         await to.write(buffer.subarray(0, count));
         if (lent === undefined && count === own.length) {
