@@ -46,7 +46,7 @@ const EXITS: Readonly<Record<number, string>> = {
   [AGENT_EXITS.turn_limit]: "it used up its turns without coming to an end",
   [AGENT_EXITS.token_refused]: "the gateway refused its token",
   [AGENT_EXITS.request_refused]: "the gateway or the endpoint refused a request; the output says which",
-  [AGENT_EXITS.model_unavailable]: "the model's endpoint did not answer",
+  [AGENT_EXITS.model_unavailable]: "the model's endpoint did not answer, or with errors alone; the output says which",
   [AGENT_EXITS.bad_model_output]: "what the model's endpoint answers is no chat completion",
 };
 
