@@ -79,7 +79,7 @@ export function refuseCheckpoint(
 ): void {
   const attempted = `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
   if (ref.checkpoints.some((known) => known.name === name)) {
-    throw new TaskdError("already_exists", `${attempted}: it exists already`);
+    throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint: "Choose another name" });
   }
   if (ref.checkpoints.length >= MAX_CHECKPOINTS || encodeRef(ref).length >= MAX_REF_BYTES) {
     throw new TaskdError(

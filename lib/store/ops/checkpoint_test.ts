@@ -33,7 +33,7 @@ Deno.test("a checkpoint is refused before anything is stored", () =>
   withApp([1], async ({ store, edit, faults }) => {
     await edit("main", "unsaved");
     faults.calls.length = 0;
-    await fails("already_exists", store.checkpoint(at("app"), "c1"));
+    assertEquals((await fails("already_exists", store.checkpoint(at("app"), "c1"))).hint, "Choose another name");
     for (const name of ["", "-x", "A", "a@b", "a..b", "x".repeat(129)]) {
       await fails("invalid_name", store.checkpoint(at("app"), name));
     }

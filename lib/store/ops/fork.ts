@@ -28,6 +28,7 @@ export async function fork(
     throw new TaskdError(
       "already_exists",
       `Cannot create the branch ${db}@${branch}: it exists already`,
+      { hint: "Choose another name" },
     );
   }
   const begun = await beginLineage(context, point, { ...options, epoch: 1 });

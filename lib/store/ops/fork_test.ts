@@ -87,7 +87,7 @@ Deno.test("a fork that is refused leaves nothing behind", () =>
     const keys = async () => (await Array.fromAsync(store.context.backend.list("data/"))).length;
     const before = await keys();
     faults.calls.length = 0;
-    await fails("already_exists", store.fork(at("app"), "b"));
+    assertEquals((await fails("already_exists", store.fork(at("app"), "b"))).hint, "Choose another name");
     await fails("invalid_name", store.fork(at("app"), "B"));
     await fails("not_found", store.fork(at("app@none"), "c"));
     await fails("not_found", store.fork(at("app@main@none"), "c"));
