@@ -110,19 +110,49 @@ async function fromDebootstrap(options: BuildImagesOptions, folder: string): Pro
   });
   for (const [name, path] of [[images.anchor, anchor_root], [images.sandbox, root]] as const) {
     onProgress?.({ step: name });
-    await run(options, "/bin/sh", {
-      args: ["-c", 'tar -C "$FROM" -c . | "$PROGRAM" import - "$IMAGE"'],
-      env: { FROM: path, PROGRAM: runtime.path, IMAGE: name },
-      attempted: `Cannot import the image ${name}`,
-    });
+    await importImage(options, { name, root: path, folder });
   }
+}
+
+/**
+ * A shell knows how the last of a pipe's programs has ended, and no more. So the image gets its name only once tar is known
+ * to have put everything into it, and what tar said comes last.
+ */
+const IMPORT_SCRIPT = String.raw`set -u
+imported=0
+id=$({ tar -C "$ROOT" -c . 2>"$FOLDER/tar.said" || echo "$?" >"$FOLDER/tar.failed"; } | "$PROGRAM" import -) || imported=$?
+if [ -e "$FOLDER/tar.failed" ]; then
+  tail -n 3 "$FOLDER/tar.said" >&2
+  [ "$imported" -eq 0 ] || exit "$imported"
+  "$PROGRAM" rmi "$id" >/dev/null 2>&1
+  exit "$(cat "$FOLDER/tar.failed")"
+fi
+[ "$imported" -eq 0 ] || exit "$imported"
+"$PROGRAM" tag "$id" "$IMAGE"
+`;
+
+/**
+ * Makes an image of a root file system.
+ *
+ * @param made `folder` is for notes, and nobody else's.
+ * @throws {TaskdError} `sandbox_failed` with the last lines of what failed; an image of that name is then the one before.
+ */
+export async function importImage(
+  options: Pick<BuildImagesOptions, "runtime" | "env" | "clock" | "signal" | "onProgress">,
+  { name, root, folder }: { name: string; root: string; folder: string },
+): Promise<void> {
+  await run(options, "/bin/sh", {
+    args: ["-c", IMPORT_SCRIPT],
+    env: { ROOT: root, FOLDER: folder, PROGRAM: options.runtime.path, IMAGE: name },
+    attempted: `Cannot import the image ${name}`,
+  });
 }
 
 /** What is kept of a program's last lines for an error. */
 const LAST_LINES = 5;
 
 async function run(
-  { env, clock = systemClock, signal, onProgress }: BuildImagesOptions,
+  { env, clock = systemClock, signal, onProgress }: Pick<BuildImagesOptions, "env" | "clock" | "signal" | "onProgress">,
   path: string,
   call: { args: readonly string[]; env?: Readonly<Record<string, string>>; attempted: string },
 ): Promise<void> {
