@@ -62,34 +62,43 @@ Deno.test("a profile asks for seconds above 0, one at a time, and is cut off at 
     const response = await http.fetch(`/debug/pprof/profile?seconds=${seconds}`);
     assertEquals([response.status, (await response.json()).code], [400, "invalid_request"], seconds);
   }
-  const hour = http.fetch("/debug/pprof/profile?seconds=3600");
-  let second: Response;
-  do {
-    second = await http.fetch("/debug/pprof/heap?seconds=0.01");
-    await second.body?.cancel();
-  } while (second.status !== 409);
-  const first = await hour;
+  const { taken } = await begin(http, "/debug/pprof/profile?seconds=3600");
+  const first = await taken;
   assertEquals(first.status, 200);
   // An hour would have ended without an answer.
   assertMatch(await pprof(place, new Uint8Array(await first.arrayBuffer())), /Type: cpu/);
 });
 
+/** Whether a profile is being taken now. */
+async function isBusy(http: HttpDaemon): Promise<boolean> {
+  const response = await http.fetch("/debug/pprof/heap?seconds=0.01");
+  await response.body?.cancel();
+  return response.status === 409;
+}
+
+/** Begins a long profile, and waits until it is being taken: of two that are asked for at once, either may be refused. */
+async function begin(http: HttpDaemon, path: string, init: RequestInit = {}): Promise<{ taken: Promise<Response> }> {
+  for (;;) {
+    let refused = false;
+    const taken = http.fetch(path, init).then((response) => {
+      refused = response.status === 409;
+      return response;
+    });
+    taken.catch(() => {});
+    while (!refused) if (await isBusy(http)) return { taken };
+    await (await taken).body?.cancel();
+  }
+}
+
 Deno.test("a client that goes away ends its profile, and a shutdown does not wait for one", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   const leave = new AbortController();
-  const left = http.fetch("/debug/pprof/profile?seconds=80", { signal: leave.signal }).catch(() => undefined);
-  const busy = async () => {
-    const response = await http.fetch("/debug/pprof/heap?seconds=0.01");
-    await response.body?.cancel();
-    return response.status === 409;
-  };
-  while (!await busy());
+  const left = await begin(http, "/debug/pprof/profile?seconds=80", { signal: leave.signal });
   leave.abort();
-  await left;
-  while (await busy());
-  const cut = http.fetch("/debug/pprof/profile").then((response) => response.body?.cancel(), () => {});
-  while (!await busy());
+  await left.taken.catch(() => {});
+  while (await isBusy(http));
+  const cut = await begin(http, "/debug/pprof/profile");
   assertEquals(await http.daemon.stop(), 0);
-  await cut;
+  await cut.taken.then((response) => response.body?.cancel(), () => {});
 });
