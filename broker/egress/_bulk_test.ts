@@ -25,6 +25,7 @@ class Scripted implements Stream {
     this.offered.push(into.length);
     const size = this.#sizes.shift();
     if (size === undefined) return Promise.resolve(null);
+    if (size > into.length) return Promise.reject(new RangeError(`${size} bytes do not fit into ${into.length}`));
     for (let i = 0; i < size; i++) into[i] = this.#next++ & 0xff;
     return Promise.resolve(size);
   }
