@@ -63,6 +63,8 @@ export interface PositionalSpec {
   kind: PositionalKind;
   help: string;
   optional?: true;
+  /** Of a `branch`: its name has to be given, because what is done to it cannot be undone. */
+  named?: true;
 }
 
 /** One example of help. */

@@ -238,6 +238,11 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
       return formatAddress(parseAddress(word));
     case "branch": {
       const address = parseAddress(word);
+      if (positional.named && !word.includes("@")) {
+        throw new TaskdError("usage", `Cannot use ${quote(word)} here: it names no branch`, {
+          hint: `If it is to be main, write ${formatAddress(address)}`,
+        });
+      }
       if (address.checkpoint === undefined) return formatAddress(address);
       throw new TaskdError("usage", `Cannot use ${quote(word)} here: it names a checkpoint, not a branch`, {
         hint: `Write ${address.db}@${address.branch}`,

@@ -143,6 +143,7 @@ Deno.test("parseCall() refuses what it does not understand, by name", async () =
     ],
     [["fork", "a", "b", "--ttl", "0"], 'Cannot read --ttl: "0" is shorter than 1ms', "See taskd help fork"],
     [["create", "a", "--from="], 'Cannot read --from: "" is not a path', "Name a file"],
+    [["destroy", "a"], 'Cannot use "a" here: it names no branch', "If it is to be main, write a@main"],
     [["destroy", "a@b@c"], 'Cannot use "a@b@c" here: it names a checkpoint, not a branch', "Write a@b"],
   ];
   for (const [line, message, hint] of table) {

@@ -113,7 +113,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     group: "Branches",
     summary: "Remove a branch",
     details: "Its objects stay in the store while another branch needs them.",
-    positionals: [{ ...BRANCH, help: "The branch, <db>@<branch>" }],
+    positionals: [{ ...BRANCH, help: "The branch, <db>@<branch>; main too has to be named", named: true }],
     flags: [{ name: "force", kind: "boolean", help: "Also when the branch is protected" }],
     examples: [{ words: "destroy shop@try", why: "Remove the branch try" }],
     output: "note",
