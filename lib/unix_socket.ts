@@ -78,7 +78,7 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
 }
 
 async function removeStale(path: string, owner: SocketOwner): Promise<void> {
-  const info = await infoOf(path);
+  const info = infoOf(path);
   if (info === undefined) return;
   if (!info.isSocket) {
     throw new TaskdError("already_exists", `Cannot listen on ${path}: something that is not a socket is there`, {
@@ -90,7 +90,9 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   } catch (error) {
     // Refused means that no process listens any more; whatever else goes wrong says nothing about that.
     if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
-    await Deno.remove(path);
+    // Another that starts at the same time may have done so, and have put its own there.
+    const now = infoOf(path);
+    if (now?.ino === info.ino && now.mtime?.getTime() === info.mtime?.getTime()) Deno.removeSync(path);
     return;
   }
   throw new TaskdError(owner.running, `Cannot listen on ${path}: a ${owner.name} answers there`, {
@@ -169,9 +171,9 @@ function removeCradle(cradle: string): void {
   }
 }
 
-async function infoOf(path: string): Promise<Deno.FileInfo | undefined> {
+function infoOf(path: string): Deno.FileInfo | undefined {
   try {
-    return await Deno.lstat(path);
+    return Deno.lstatSync(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;

@@ -64,6 +64,8 @@ Deno.test("what a killed process left of a socket's making is cleared away, and 
 Deno.test("of several that bind a socket at once one gets it, and the others are told that it runs", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
+    const stale = `Deno.listen({transport:"unix",path:${JSON.stringify(path)}});Deno.kill(Deno.pid,"SIGKILL")`;
+    await new Deno.Command(Deno.execPath(), { args: ["eval", stale] }).output();
     const bind = `
       const { bindSocket } = await import(${JSON.stringify(import.meta.resolve("./unix_socket.ts"))});
       await Deno.stdin.read(new Uint8Array(1));
