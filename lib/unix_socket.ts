@@ -5,27 +5,15 @@
  * @module
  */
 
+import { Cradle, CRADLE_BYTES, cradleOf } from "./_socket_cradle.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
 
-/** The name of a socket in its cradle. */
-const IN_CRADLE = "/s";
+export { cradleOf };
+
 /** What fits into sun_path beside its final NUL, in bytes: unix(7) on Linux and on macOS. */
 const SUN_PATH_BYTES = Deno.build.os === "darwin" ? 103 : 107;
-/** How long the path of a socket may be, in bytes: {@linkcode cradleOf} and a name in it have to fit as well. */
-export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - "~".length - IN_CRADLE.length;
-
-/**
- * The directory beside a socket in which it is made. It is there for an instant, and only its owner can enter it; the
- * permissions of a program that listens on `path` have to name both.
- */
-export function cradleOf(path: string): string {
-  return `${path}~`;
-}
-
-/** The name under which a socket is made: a permission for sockets covers one name and nothing below it. */
-export function birthplaceOf(path: string): string {
-  return `${cradleOf(path)}${IN_CRADLE}`;
-}
+/** How long the path of a socket may be, in bytes: it is made under a longer one. */
+export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - CRADLE_BYTES;
 
 /** How the errors speak of who listens. */
 export interface SocketOwner {
@@ -70,8 +58,10 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
     );
   }
   try {
+    // Whoever binds the same socket meanwhile is told that this one does.
+    using cradle = Cradle.hold(path);
     await removeStale(path, owner);
-    return listen(path);
+    return listen(path, cradle);
   } catch (error) {
     throw explained(path, error, owner);
   }
@@ -90,9 +80,7 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   } catch (error) {
     // Refused means that no process listens any more; whatever else goes wrong says nothing about that.
     if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
-    // Another that starts at the same time may have done so, and have put its own there.
-    const now = infoOf(path);
-    if (now?.ino === info.ino && now.mtime?.getTime() === info.mtime?.getTime()) Deno.removeSync(path);
+    Deno.removeSync(path);
     return;
   }
   throw new TaskdError(owner.running, `Cannot listen on ${path}: a ${owner.name} answers there`, {
@@ -100,8 +88,8 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   });
 }
 
-function listen(path: string): BoundSocket {
-  const listener = bornInCradle(path);
+function listen(path: string, cradle: Cradle): BoundSocket {
+  const listener = bornIn(cradle, path);
   const mine = Deno.lstatSync(path).ino;
   let closed = false;
   return {
@@ -123,51 +111,21 @@ function listen(path: string): BoundSocket {
 }
 
 /**
- * A socket is born with a mode that the umask leaves of 0777. Narrowing it at its place would leave a moment in which
+ * A socket is born with the mode that the umask leaves of 0777. Narrowing it at its place would leave a moment in which
  * anyone may connect, and the umask belongs to all threads of the process, whose files it would make unusable. So it is
  * born where only its owner can go, narrowed there, and linked to its place, which fails if something is there by now.
  */
-function bornInCradle(path: string): Deno.UnixListener {
-  const cradle = cradleOf(path);
-  const born = birthplaceOf(path);
-  makeCradle(cradle);
-  let listener: Deno.UnixListener | undefined;
+function bornIn(cradle: Cradle, path: string): Deno.UnixListener {
+  const listener = Deno.listen({ transport: "unix", path: cradle.socket });
   try {
-    listener = Deno.listen({ transport: "unix", path: born });
-    Deno.chmodSync(born, 0o600);
-    Deno.linkSync(born, path);
+    Deno.chmodSync(cradle.socket, 0o600);
+    Deno.linkSync(cradle.socket, path);
     return listener;
   } catch (error) {
-    listener?.close();
-    // Nothing was there a moment ago, and the directory was: so this is another that starts at the same time.
-    if (error instanceof Deno.errors.AlreadyExists || error instanceof Deno.errors.NotFound) {
-      throw new Deno.errors.AddrInUse(`${path} is being bound`, { cause: error });
-    }
+    listener.close();
+    // Nothing was there a moment ago.
+    if (error instanceof Deno.errors.AlreadyExists) throw new Deno.errors.AddrInUse(error.message, { cause: error });
     throw error;
-  } finally {
-    removeCradle(cradle);
-  }
-}
-
-/** Makes the directory anew: one that is there was left by a process that was killed in it. */
-function makeCradle(cradle: string): void {
-  try {
-    Deno.mkdirSync(cradle, { mode: 0o700 });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists) || !Deno.lstatSync(cradle).isDirectory) throw error;
-    removeCradle(cradle);
-    Deno.mkdirSync(cradle, { mode: 0o700 });
-  }
-}
-
-/** Removes the directory with the one thing that is ever made in it; with anything else in it, it stays, and that is an error. */
-function removeCradle(cradle: string): void {
-  for (const path of [`${cradle}${IN_CRADLE}`, cradle]) {
-    try {
-      Deno.removeSync(path);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
   }
 }
 
@@ -195,7 +153,7 @@ function explained(path: string, error: unknown, owner: SocketOwner): unknown {
     });
   }
   if (error instanceof Deno.errors.AlreadyExists) {
-    return new TaskdError("already_exists", `Cannot listen on ${path}: something is at ${cradleOf(path)}`, {
+    return new TaskdError("already_exists", `Cannot listen on ${path}: something is at ${cradleOf(path).directory}`, {
       cause: error,
       hint: `The socket is made there: move it away or ${owner.elsewhere}`,
     });

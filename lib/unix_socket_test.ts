@@ -48,17 +48,21 @@ Deno.test("a socket is made 0600 under any umask, and the umask of the process s
 Deno.test("what a killed process left of a socket's making is cleared away, and what is somebody's is not", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
-    Deno.mkdirSync(cradleOf(path));
-    const bind = `Deno.listen({transport:"unix",path:${
-      JSON.stringify(`${cradleOf(path)}/s`)
-    }});Deno.kill(Deno.pid,"SIGKILL")`;
+    const cradle = cradleOf(path);
+    Deno.mkdirSync(cradle.directory);
+    const bind = `Deno.listen({transport:"unix",path:${JSON.stringify(cradle.socket)}});Deno.kill(Deno.pid,"SIGKILL")`;
     await new Deno.Command(Deno.execPath(), { args: ["eval", bind] }).output();
-    assertEquals([...Deno.readDirSync(cradleOf(path))].length, 1);
+    assert(Deno.lstatSync(cradle.socket).isSocket);
     (await bindSocket(path)).close();
     assertEquals([...Deno.readDirSync(folder)], []);
-    await Deno.writeTextFile(cradleOf(path), "precious");
+    Deno.mkdirSync(cradle.directory);
+    await Deno.writeTextFile(`${cradle.directory}/precious`, "precious");
     assertEquals(await codeOf(path), "already_exists");
-    assertEquals(await Deno.readTextFile(cradleOf(path)), "precious");
+    assertEquals(await Deno.readTextFile(`${cradle.directory}/precious`), "precious");
+    await Deno.remove(cradle.directory, { recursive: true });
+    await Deno.writeTextFile(cradle.directory, "precious");
+    assertEquals(await codeOf(path), "already_exists");
+    assertEquals(await Deno.readTextFile(cradle.directory), "precious");
   }));
 
 Deno.test("of several that bind a socket at once one gets it, and the others are told that it runs", () =>

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { birthplaceOf, cradleOf } from "../../lib/unix_socket.ts";
+import { cradleOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec, Plan } from "../command.ts";
 import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
 import { BRANCH, ON_BRANCHES, programFiles } from "./_shared.ts";
@@ -96,8 +96,9 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     needs(plan) {
       const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
-      const paths = [cradleOf(plan.socket), ...files];
-      const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${birthplaceOf(plan.socket)}`] };
+      const cradle = cradleOf(plan.socket);
+      const paths = [cradle.directory, ...files];
+      const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${cradle.socket}`] };
       return [storeNeeds(plan), socket, programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(unionOf);
     },
     load: () => import("../commands/serve.ts"),
