@@ -27,6 +27,7 @@ const FORK_SCHEMA = v.object({
 /** A branch that a task was given. */
 export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
 
+/** What became of a table, in numbers. */
 const TABLE_SCHEMA = v.object({
   table: v.string(),
   change: v.picklist(["added", "removed", "changed", "schema"]),
@@ -34,16 +35,13 @@ const TABLE_SCHEMA = v.object({
   rows_removed: count,
   rows_changed: count,
 });
-/** What became of a table, in numbers. */
-export type TableChange = v.InferOutput<typeof TABLE_SCHEMA>;
 
+/** A table, index, view or trigger whose definition is not what it was. */
 const SCHEMA_SCHEMA = v.object({
   type: v.string(),
   name: v.string(),
   change: v.picklist(["added", "removed", "changed"]),
 });
-/** A table, index, view or trigger whose definition is not what it was. */
-export type SchemaChange = v.InferOutput<typeof SCHEMA_SCHEMA>;
 
 const HEAD_SCHEMA = v.object({
   db: name,

@@ -55,11 +55,14 @@ export function terminating(args: Args, signal: AbortSignal): (pid: number) => P
   return terminateBy(asking(args, signal), path);
 }
 
+/** A broker says its settings out of its memory: one that takes longer is stopped, and nobody waits for it. */
+const POLICY_DEADLINE_MS = 10_000;
+
 /** The settings of the broker at a socket; null when it does not say them. */
 export async function livePolicy(socket: string, signal: AbortSignal): Promise<PolicyView | null> {
   if (socket === "") return null;
   try {
-    return await new BrokerClient({ socket }, { signal }).policy();
+    return await new BrokerClient({ socket }, { signal, head_deadline_ms: POLICY_DEADLINE_MS }).policy();
   } catch (error) {
     if (error instanceof TaskdError && error.code !== "interrupted") return null;
     throw error;

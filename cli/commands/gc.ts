@@ -32,7 +32,7 @@ export function render(result: GcReport): string {
     `${count(result.marked, "object")} reached by branches`,
     `${count(result.deleted, "object")} ${deleted} (${formatBytes(result.bytes_deleted)})`,
     `${count(result.tombstoned, "object")} newly ${marked} as unreachable`,
-    `${count(result.backlog, "object")} waiting for the end of their grace period`,
+    `${count(result.backlog, "object")} waiting for a grace period to end`,
     `${count(result.kept, "object")} left alone`,
   ].join("\n");
 }

@@ -221,6 +221,6 @@ function connectError(socket: string, error: unknown): unknown {
   const reason = error instanceof Error ? error.message : String(error);
   return new TaskdError("daemon_unreachable", `Cannot connect to the daemon at ${socket}: ${reason}`, {
     cause: error,
-    hint: "start it with: taskd serve",
+    hint: "Start it with: taskd serve",
   });
 }
