@@ -253,7 +253,7 @@ Deno.test("each command of the broker's owner may touch exactly what it needs", 
   assertEquals(await set("init"), { ...none, read: [directory], write: [directory] });
   assertEquals(await set("stop"), {
     ...none,
-    read: [socket, directory],
+    read: [socket, `${directory}/daemon.lock`],
     write: [socket],
     net: [`unix:${socket}`],
     run: ["/bin/kill"],
