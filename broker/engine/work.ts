@@ -81,7 +81,9 @@ export class TaskWork {
    */
   end(outcome: Outcome, reason: string): boolean {
     if (this.#decided) return false;
-    if (!this.#ending.signal.aborted) this.#ending.abort(new TaskEnding(outcome, reason));
+    const { signal } = this.#ending;
+    if (signal.aborted) return signal.reason.outcome === outcome;
+    this.#ending.abort(new TaskEnding(outcome, reason));
     return true;
   }
 

@@ -63,6 +63,23 @@ Deno.test("once a push has begun a task cannot be ended any more", async () => {
   assertEquals((await bench.reaches(id)).outcome, "pushed");
 });
 
+Deno.test("ended while the broker's stop ends it already: nobody is told that the task was cancelled", async () => {
+  await using bench = await BrokerBench.start({
+    script: ["hang"],
+    overrides: { gateway: { limits: { drain_ms: 500 } } },
+  });
+  const { id } = await bench.submit();
+  await bench.model.hanging;
+  const { engine } = bench;
+  const stopped = engine.stop();
+  const refused = await assertRejects(() => engine.kill(id, "too late"), TaskdError);
+  assertEquals(refused.code, "wrong_state");
+  await stopped;
+  await bench.broker.stop();
+  await bench.serve();
+  assertEquals((await bench.engine.view(id)).outcome, "agent_failed");
+});
+
 Deno.test("a stopping broker ends what runs with the reason, keeps the gate, and takes nothing more", async () => {
   await using bench = await BrokerBench.start({
     script: [
