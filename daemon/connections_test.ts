@@ -237,6 +237,6 @@ Deno.test("the client keeps codes and order, and a broken connection fails what 
 Deno.test("without a daemon the client says how to start one", async () => {
   const directory = await Deno.makeTempDir();
   const error = await assertRejects(() => connect(`${directory}/none.sock`), TaskdError);
-  assertEquals([error.code, error.hint], ["daemon_unreachable", "start it with: taskd serve"]);
+  assertEquals([error.code, error.hint], ["daemon_unreachable", "Start it with: taskd serve"]);
   await Deno.remove(directory);
 });
