@@ -110,6 +110,19 @@ export function isStillAt(file: Deno.FsFile, path: string): boolean {
   }
 }
 
+/**
+ * Whether there is anything of that name, a link that leads nowhere included. What cannot be looked at counts as not
+ * there: for callers whose next step fails with the reason.
+ */
+export function isThere(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Makes the new, empty file `path` (0600), for SQLite to fill: of a directory that cannot be written it says less. */
 export function createEmptyFile(path: string): void {
   try {

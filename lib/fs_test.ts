@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../tests/support/mounts.ts";
 import { TaskdError } from "./errors.ts";
-import { clonable, cloneFile, fileError, removeUnfinished, writeFileAtomic } from "./fs.ts";
+import { clonable, cloneFile, fileError, isThere, removeUnfinished, writeFileAtomic } from "./fs.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
 const NO_TMPFS = await whyNotMountable("tmpfs");
@@ -46,6 +46,20 @@ Deno.test("removeUnfinished() removes what killed writers have left, and nothing
     assertEquals(removeUnfinished(directory), ["f.json.0123456789abcdef.tmp"]);
     assertEquals(names(directory), ["d.0123456789abcdef.tmp", "f.json", "f.tmp", "notes.0123.tmp"]);
     assertEquals(removeUnfinished(`${directory}/none`), []);
+  }));
+
+Deno.test("isThere() sees files, directories and links that lead nowhere, and of what cannot be looked at nothing", () =>
+  inDirectory(async (directory) => {
+    await Deno.writeTextFile(`${directory}/f`, "x");
+    await Deno.symlink(`${directory}/none`, `${directory}/l`);
+    assertEquals(["", "/f", "/l", "/none", "/f/g"].map((name) => isThere(directory + name)), [
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
+    assertEquals(isThere(`${directory}/${"n".repeat(300)}`), false, "a name that no file system takes");
   }));
 
 Deno.test({

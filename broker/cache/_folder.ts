@@ -14,7 +14,7 @@
  */
 
 import { hasCode } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, fsyncDirectory, isStillAt, writeFileAtomic } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, fsyncDirectory, isStillAt, isThere, writeFileAtomic } from "../../lib/fs.ts";
 
 /** An entry, complete and never changed. */
 export interface CacheEntry {
@@ -197,15 +197,6 @@ export class CacheFolder {
   /** What was discarded and is still there. */
   trash(): string[] {
     return [...Deno.readDirSync(`${this.root}/trash`)].map(({ name }) => `${this.root}/trash/${name}`);
-  }
-}
-
-function isThere(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch {
-    return false;
   }
 }
 

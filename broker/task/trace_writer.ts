@@ -12,7 +12,15 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, isStillAt, removeIfPresent, unlockAndClose, writeAll, writeFileAtomic } from "../../lib/fs.ts";
+import {
+  fileError,
+  isStillAt,
+  isThere,
+  removeIfPresent,
+  unlockAndClose,
+  writeAll,
+  writeFileAtomic,
+} from "../../lib/fs.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
@@ -231,16 +239,6 @@ export class TraceWriter {
     } catch {
       this.#broken = failure;
     }
-  }
-}
-
-/** Whether there is anything of that name; what cannot be looked at is told by the writing. */
-function isThere(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch {
-    return false;
   }
 }
 
