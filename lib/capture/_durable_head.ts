@@ -85,10 +85,12 @@ export class DurableHead {
   async store(whole: boolean): Promise<StoredObject> {
     const { backend, workspace } = this.#context;
     const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
-    // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read.
-    const cloned = whole && backend.clone !== undefined && await clonable(workspace.root) && this.#tail.takeover();
+    const folded = whole && backend.clone !== undefined && await clonable(workspace.root) && this.#tail.takeover();
     // Nothing may come between this and the taking: what is read later is not confirmed.
     this.#tail.confirm();
+    // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read. A commit that
+    // came between the two steps above is in the log alone.
+    const cloned = folded && this.#tail.main_is_whole;
     const mark = this.#tail.mark;
     const changes = this.#tail.take();
     // Never one that a failed attempt used: within an epoch an object's txid must say which object is meant, and after a

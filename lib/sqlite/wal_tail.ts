@@ -108,6 +108,11 @@ export class WalTail {
     return this.#reset_allowed || !this.#position ? 0 : this.#position.offset;
   }
 
+  /** Whether the main file alone is the database as it was at the last commit that was read. */
+  get main_is_whole(): boolean {
+    return !this.#pages.inLog;
+  }
+
   /** Frames read of the log's present generation. */
   get log_frames(): number {
     return this.#consumed();
