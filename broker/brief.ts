@@ -141,7 +141,7 @@ export interface TrustBrief {
 /** Files that a brief lists; the diff has them all. */
 export const MAX_FILES = 1_000;
 /** Paths that a brief lists for each category. */
-export const MAX_PATHS = 100;
+const MAX_PATHS = 100;
 /** A row of a database in the text. */
 const MAX_ROW_CHARS = 500;
 /** Lines of files and paths in the text. */

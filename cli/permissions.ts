@@ -34,7 +34,7 @@ export const NO_PERMISSIONS: PermissionSet = {
  * The one program that is ever started: it clones blocks where the file system can. Absolute, because a grant
  * matches one spelling only.
  */
-export const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
+const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
 
 /**
  * What direct work on a store needs: its directory, the cloning program, and the type of that file system; for a store

@@ -15,7 +15,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { LANES } from "../agents.ts";
 
 /** The most bytes of a line but the first. */
-export const MAX_LINE_BYTES = 4_096;
+const MAX_LINE_BYTES = 4_096;
 /** The most USD that one start can have cost; more is no figure of this program's. */
 const MAX_USD = 1e9;
 

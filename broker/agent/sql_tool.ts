@@ -12,7 +12,7 @@ import { serveSql, type SqlAnswer, type SqlRequest } from "./sql_worker.ts";
 import { ToolError } from "./work_tree.ts";
 
 /** Rows that one call shows. */
-export const MAX_ROWS = 200;
+const MAX_ROWS = 200;
 /** The longest value that is shown, in UTF-16 units. */
 const MAX_VALUE_LENGTH = 1_000;
 /** The longest call, in UTF-16 units. */

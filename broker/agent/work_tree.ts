@@ -17,7 +17,7 @@ export class ToolError extends Error {
 /** The largest file that is read, searched, written or edited. */
 const MAX_FILE_BYTES = 1 << 20;
 /** Entries of one folder that are listed. */
-export const MAX_LISTED = 1_000;
+const MAX_LISTED = 1_000;
 /** Entries a walk looks at. */
 const MAX_WALKED = 100_000;
 /** Linux: 255 bytes per name, 4096 per path. */

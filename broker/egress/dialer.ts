@@ -39,7 +39,7 @@ export interface DialerOptions {
  *
  * Requires `--allow-net`.
  */
-export async function systemResolve(host: string): Promise<string[]> {
+async function systemResolve(host: string): Promise<string[]> {
   const found = await lookup(`${host}.`, { all: true, verbatim: true });
   return found.map(({ address }) => address);
 }

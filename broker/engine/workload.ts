@@ -104,7 +104,7 @@ function withDatabases(instruction: string, databases: readonly string[]): strin
 }
 
 /** The way out in every spelling that programs know; the gateway is reached without it. */
-export function proxyEnv(proxy_url: string, gateway_url: string): Record<string, string> {
+function proxyEnv(proxy_url: string, gateway_url: string): Record<string, string> {
   const direct = new URL(gateway_url).hostname;
   const env: Record<string, string> = {};
   for (const name of ["HTTP_PROXY", "HTTPS_PROXY"]) env[name] = env[name.toLowerCase()] = proxy_url;

@@ -26,7 +26,7 @@ import { parseStrictJson } from "./strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 
 /** The port that sandboxes know; the contract's number. */
-export const GATEWAY_PORT = 8088;
+const GATEWAY_PORT = 8088;
 
 /** Time for a request's head, and for all of it. */
 const HEADERS_MS = 10_000;

@@ -7,7 +7,7 @@
  */
 
 /** Every reason, with its status and title. */
-export const REFUSALS = {
+const REFUSALS = {
   bad_request: [400, "The request is malformed"],
   unauthorized: [401, "The token is unknown or its task has ended"],
   budget_exhausted: [402, "The task's budget is spent"],

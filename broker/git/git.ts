@@ -68,7 +68,7 @@ const MIN_VERSION = [2, 32] as const;
 /** A large repository on a slow disk. */
 const DEFAULT_DEADLINE_MS = 10 * 60_000;
 /** Paths of a few hundred thousand files. */
-export const DEFAULT_MAX_BYTES = 64 << 20;
+const DEFAULT_MAX_BYTES = 64 << 20;
 
 /** `-c` of every command. What a file of the repository could switch on is switched off by name. */
 const CONFIG: readonly string[] = [

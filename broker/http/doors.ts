@@ -19,7 +19,7 @@ import { classifyAddress, parseAddress } from "../egress/classify.ts";
 import { RequestRefused } from "./statuses.ts";
 
 /** The name that this program's own client gives the socket: one that never resolves. */
-export const SOCKET_HOST = "taskd.invalid";
+const SOCKET_HOST = "taskd.invalid";
 
 /** A listener, as far as it decides who may come in. */
 export type Door =

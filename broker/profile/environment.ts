@@ -6,7 +6,7 @@
  */
 
 /** Variables by which programs find the egress proxy; `proxy_url` has the task's credentials. */
-export function proxyEnv(proxy_url: string): Record<string, string> {
+function proxyEnv(proxy_url: string): Record<string, string> {
   const env: Record<string, string> = {};
   // Programs disagree about the case; curl reads http_proxy in lower case alone.
   for (const name of ["http_proxy", "https_proxy", "all_proxy"]) {

@@ -105,7 +105,7 @@ function listOf(list: Readonly<Record<string, readonly number[]>>): EgressList {
 }
 
 /** The field that proves a task. */
-export function proof({ username, password }: TaskEgress): string {
+function proof({ username, password }: TaskEgress): string {
   return `Proxy-Authorization: Basic ${btoa(`${username}:${password}`)}`;
 }
 

@@ -13,8 +13,8 @@ import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "./runtimes.ts";
 
 /** The fixed ports of the contract. */
-export const GATEWAY_PORT = 8088;
-export const PROXY_PORT = 3128;
+const GATEWAY_PORT = 8088;
+const PROXY_PORT = 3128;
 
 /** Where one looks. */
 export interface RuntimeCheckOptions {

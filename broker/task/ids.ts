@@ -11,7 +11,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Hex digits of an id: 128 bits, so that nobody has to look whether one is taken. */
-export const TASK_ID_DIGITS = 32;
+const TASK_ID_DIGITS = 32;
 
 /** How many of the tasks that a prefix could mean are named in the error. */
 const NAMED_CANDIDATES = 4;

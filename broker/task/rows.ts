@@ -18,7 +18,7 @@ import { escapeJson } from "../../lib/text/sanitize.ts";
 import { type Gate, isStage, type Move, type Outcome, OUTCOMES, type Pushed, type Stage } from "./stages.ts";
 
 /** The most characters of a field that is never cut: an instruction, a reason. */
-export const MAX_TEXT_CHARS = 131_072;
+const MAX_TEXT_CHARS = 131_072;
 /** The most characters of output in one row; more is cut, and says so. */
 export const MAX_OUTPUT_CHARS = 16_384;
 /** The most bytes of a line: text of the greatest length, every character escaped, and room for the rest. */

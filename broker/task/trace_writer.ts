@@ -25,9 +25,9 @@ import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } fro
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
 /** From here on output is no longer written, so that there is always room for what decides. */
-export const MAX_OUTPUT_TRACE_BYTES = 50_331_648;
+const MAX_OUTPUT_TRACE_BYTES = 50_331_648;
 /** Output is refused while this much waits for the disk: who produces it has to wait for it to be written. */
-export const MAX_QUEUED_OUTPUT_BYTES = 4_194_304;
+const MAX_QUEUED_OUTPUT_BYTES = 4_194_304;
 
 interface Waiting {
   encoded: EncodedRow;

@@ -106,7 +106,7 @@ function dollars(usd: number): string {
 }
 
 /** What was metered; `+` says that it was more, and `unmetered` that nobody knows any of it. */
-export function spendText({ usd, unmetered_tasks }: Stats["spend"]): string {
+function spendText({ usd, unmetered_tasks }: Stats["spend"]): string {
   if (unmetered_tasks === 0) return dollars(usd);
   return usd === 0 ? "unmetered" : `${dollars(usd)}+`;
 }

@@ -29,7 +29,7 @@ export interface BrokerHomeOptions {
 }
 
 /** The model as the configuration names it, and what it costs, USD per million tokens. */
-export const MODEL = "scripted-model";
+const MODEL = "scripted-model";
 /** See {@linkcode MODEL}. */
 export const PRICES = { input: 3, output: 15 };
 /** What a task may spend, in USD. */
@@ -37,7 +37,7 @@ export const BUDGET_USD = 0.5;
 /** Paths that no task may touch. */
 export const BLOCKED_PATHS = "deploy/**";
 /** Paths whose changes have to be acknowledged by name. */
-export const SECOND_LOOK_PATHS = "billing/**";
+const SECOND_LOOK_PATHS = "billing/**";
 /** Network of the demo's containers, which no other broker has. */
 export const NETWORK = "taskd-demo";
 const GATEWAY_IP = "192.168.67.1";

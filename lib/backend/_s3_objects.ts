@@ -18,7 +18,7 @@ export type S3Sdk = typeof import("@aws-sdk/client-s3");
 /** Metadata that names a conditional write. */
 const MARK = "taskd-write";
 /** Metadata of an object that stands for none: it is about to be deleted. */
-export const GONE = "taskd-gone";
+const GONE = "taskd-gone";
 
 /** Under which condition an object is written. */
 export type Condition = "new" | { if_match: string };

@@ -8,7 +8,7 @@ import * as v from "valibot";
 import { formatAddress, parseAddress, parseName } from "../store/names.ts";
 
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
-export const MAX_PATH_LENGTH = 4095;
+const MAX_PATH_LENGTH = 4095;
 /** The longest note of a checkpoint, in UTF-16 units. */
 const MAX_NOTE_LENGTH = 4096;
 /** The most rows of a table that a diff shows. */

@@ -7,7 +7,7 @@
 import fc from "fast-check";
 import { decodePages, NO_PREV, type ObjectHeader, type RangeSource, readIndex, readPage } from "./object_file.ts";
 
-export const PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+const PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 export const PREV = "0123456789abcdef";
 
 export type Pages = Map<number, Uint8Array>;

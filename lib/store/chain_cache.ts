@@ -20,7 +20,7 @@ import type { LongOptions } from "./results.ts";
 import { companions, makeDirectory, type Workspace } from "./workspace.ts";
 
 /** Entries kept for one database; the number of the contract. */
-export const MAX_ENTRIES = 64;
+const MAX_ENTRIES = 64;
 /** How often an entry is made again that was evicted before it could be used. */
 const MAX_EVICTIONS = 5;
 /** Bytes hashed at once. */

@@ -32,7 +32,7 @@ export async function freeBytes(path: string): Promise<number> {
 }
 
 /** Whether files in `dir` can share blocks. */
-export async function canClone(dir: string): Promise<boolean> {
+async function canClone(dir: string): Promise<boolean> {
   const [from, to] = [join(dir, "clone-a"), join(dir, "clone-b")];
   Deno.writeFileSync(from, new Uint8Array(8_192));
   const cloned = await output("cp", ["--reflink=always", from, to]);

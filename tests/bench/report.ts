@@ -28,7 +28,7 @@ export function caseRows(figures: readonly Figure[]): string[][] {
 }
 
 /** Rows as text with aligned columns, numbers to the right. */
-export function textTable(rows: readonly string[][]): string {
+function textTable(rows: readonly string[][]): string {
   const widths = HEADINGS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   return rows.map((row) =>
     row.map((cell, column) => column < 3 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)).join("  ")

@@ -10,7 +10,7 @@ import { type Exposition, HttpDaemon } from "./_http.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 
 /** The contract's table: every family and its type, in order. */
-export const FAMILIES = [
+const FAMILIES = [
   ["bstore_build_info", "gauge"],
   ["bstore_sessions_open", "gauge"],
   ["bstore_capture_lag_bytes", "gauge"],

@@ -10,23 +10,12 @@
 /** A node of the page. */
 export interface PageNode extends EventTarget {
   textContent: string | null;
-  readonly isConnected: boolean;
-}
-
-/** What is around an element, in CSS pixels of the window. */
-export interface Box {
-  top: number;
-  bottom: number;
-  height: number;
 }
 
 /** An element of the page, with the properties of those kinds that the pages use. */
 export interface PageElement extends PageNode {
   id: string;
-  className: string;
   hidden: boolean;
-  tabIndex: number;
-  readonly tagName: string;
   readonly classList: {
     add(name: string): void;
     remove(name: string): void;
@@ -53,7 +42,6 @@ export interface PageElement extends PageNode {
   closest(selector: string): PageElement | null;
   matches(selector: string): boolean;
   contains(other: PageNode | null): boolean;
-  getBoundingClientRect(): Box;
   scrollIntoView(options: { block: "start" | "center" | "nearest" }): void;
   focus(options?: { preventScroll: boolean }): void;
   showModal(): void;
@@ -101,7 +89,6 @@ export interface Browser extends EventTarget {
     pushState(state: null, unused: string, url: string): void;
     replaceState(state: null, unused: string, url: string): void;
   };
-  readonly innerHeight: number;
   scrollTo(options: { top: number }): void;
   readonly IntersectionObserver: new (
     callback: (entries: { readonly target: PageElement; readonly isIntersecting: boolean }[]) => void,

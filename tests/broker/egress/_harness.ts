@@ -137,6 +137,6 @@ export class Bench implements AsyncDisposable {
 }
 
 /** An egress list from hosts and ports. */
-export function listOf(list: Record<string, number[]>): EgressList {
+function listOf(list: Record<string, number[]>): EgressList {
   return { entries: Object.entries(list).map(([host, ports]) => ({ host, ports })) };
 }

@@ -159,7 +159,7 @@ export function flagOf(category: string, paths: readonly string[]): BriefFlag {
 }
 
 /** SHA-256 in hex. */
-export function sha256(text: string): string {
+function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
