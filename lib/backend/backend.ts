@@ -115,6 +115,6 @@ export interface CloneSupport {
    * Works through a subprocess, so it is safe on a file that SQLite has open in this process.
    */
   cloneIn(path: string, key: string): Promise<void>;
-  /** Makes the new local file `path` a clone of the object; an existing file is an error. */
+  /** Makes the new local file `path` a clone of the object, and touches no other; an existing file is an error. */
   cloneOut(key: string, path: string): Promise<void>;
 }

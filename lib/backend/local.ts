@@ -300,17 +300,17 @@ export class LocalBackend implements Backend {
   }
 
   async #cloneOut(key: string, path: string): Promise<void> {
-    const temporary = `${path}.${randomHex(this.#random, 8)}.tmp`;
     await this.#read(key, async (object) => {
+      let made = false;
       try {
-        await Deno.copyFile(object.path, temporary);
-        // Fails where a rename would replace.
-        Deno.linkSync(temporary, path);
+        // Made empty first: copying would replace a file that exists. And no other name: a caller may hold this one alone.
+        Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
+        made = true;
+        await Deno.copyFile(object.path, path);
       } catch (error) {
+        if (made) discard(path);
         // What may be missing is the target's directory; the object has just been seen.
         throw writeError(error, key);
-      } finally {
-        discard(temporary);
       }
     });
   }
