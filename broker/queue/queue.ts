@@ -14,7 +14,7 @@ import { escapeJson } from "../../lib/text/sanitize.ts";
 import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
 import type { EngineOperations, TaskQueue } from "../engine/parts.ts";
 import type { Log } from "../log.ts";
-import { newTaskId, resolveTaskId } from "../task/ids.ts";
+import { type Identified, newTaskId, resolveTaskId } from "../task/ids.ts";
 import { NO_CI_CONCLUSION } from "../task/recover.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
@@ -36,6 +36,7 @@ const MAX_AGAIN_MS = 60_000;
 const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
 /** Those that may be about one vendor: its ceiling, its credential. */
 const PASSING_OF_A_VENDOR = ["ceiling_reached", "unavailable"] as const;
+const ITEMS: Identified = { called: "queue item", listed_by: "taskd queue list" };
 
 /** What a queue is made of. */
 export interface QueueOptions {
@@ -182,7 +183,7 @@ export class DurableQueue implements TaskQueue {
    * @throws {TaskdError} `not_found`; `wrong_state` when it has ended or its change is being pushed.
    */
   async cancel(id: string): Promise<void> {
-    const item = this.#items.get(resolveTaskId(id, this.#items.keys()))!;
+    const item = this.#items.get(resolveTaskId(id, this.#items.keys(), ITEMS))!;
     if (FINAL_STATES.has(item.state)) {
       throw new TaskdError("wrong_state", `Cannot cancel the item ${item.id}: it is ${item.state}`);
     }

@@ -277,7 +277,12 @@ Deno.test("an item is cancelled before it begins, a begun one by ending its task
   for (const ended of [id, first.id]) {
     assertEquals((await assertRejects(() => bench.queue.cancel(ended), TaskdError)).code, "wrong_state");
   }
-  assertEquals((await assertRejects(() => bench.queue.cancel("f".repeat(32)), TaskdError)).code, "not_found");
+  const nobody = await assertRejects(
+    () => bench.queue.cancel("f".repeat(32)),
+    TaskdError,
+    "Cannot find the queue item",
+  );
+  assertEquals([nobody.code, nobody.hint], ["not_found", "`taskd queue list` lists what there is"]);
   await bench.stop();
   await bench.start();
   assertEquals(bench.states(), ["cancelled", "cancelled"]);

@@ -26,9 +26,20 @@ export function isTaskId(text: string): boolean {
   return text.length === TASK_ID_DIGITS && /^[0-9a-f]+$/.test(text);
 }
 
+/** What ids are of, for the error of a prefix that names none. */
+export interface Identified {
+  /** In the singular; the plural takes an s. */
+  called: string;
+  /** The command that lists them. */
+  listed_by: string;
+}
+
+const TASKS: Identified = { called: "task", listed_by: "taskd tasks" };
+
 /**
  * The one id among `ids` that begins with `prefix`; case does not matter.
  *
+ * @param of What has these ids, tasks by default.
  * @throws {TaskdError} `usage` when `prefix` is no hex or begins several ids, `not_found` when it begins none.
  *
  * @example
@@ -39,12 +50,13 @@ export function isTaskId(text: string): boolean {
  * assertEquals(resolveTaskId("b", ids), ids[1]);
  * ```
  */
-export function resolveTaskId(prefix: string, ids: Iterable<string>): string {
+export function resolveTaskId(prefix: string, ids: Iterable<string>, of: Identified = TASKS): string {
   const wanted = prefix.toLowerCase();
   const shown = JSON.stringify(sanitizeLine(prefix.slice(0, TASK_ID_DIGITS + 8)));
+  const attempted = `Cannot find the ${of.called} ${shown}`;
   if (wanted.length > TASK_ID_DIGITS || !/^[0-9a-f]+$/.test(wanted)) {
-    throw new TaskdError("usage", `Cannot find the task ${shown}: it is not the beginning of a task id`, {
-      hint: `Ids are ${TASK_ID_DIGITS} hex digits; the first few are enough when no other task has them`,
+    throw new TaskdError("usage", `${attempted}: it is not the beginning of a ${of.called} id`, {
+      hint: `Ids are ${TASK_ID_DIGITS} hex digits; the first few are enough when no other ${of.called} has them`,
     });
   }
   const found: string[] = [];
@@ -56,12 +68,12 @@ export function resolveTaskId(prefix: string, ids: Iterable<string>): string {
   }
   if (count === 1) return found[0]!;
   if (count === 0) {
-    throw new TaskdError("not_found", `Cannot find the task ${shown}: no task has an id that begins so`, {
-      hint: "`taskd tasks` lists what there is",
+    throw new TaskdError("not_found", `${attempted}: no ${of.called} has an id that begins so`, {
+      hint: `\`${of.listed_by}\` lists what there is`,
     });
   }
   const more = count > found.length ? ` and ${count - found.length} more` : "";
-  throw new TaskdError("usage", `Cannot find the task ${shown}: ${count} tasks begin so: ${found.join(", ")}${more}`, {
+  throw new TaskdError("usage", `${attempted}: ${count} ${of.called}s begin so: ${found.join(", ")}${more}`, {
     hint: "Write more digits of the id",
   });
 }
