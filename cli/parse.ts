@@ -303,7 +303,10 @@ function missingSubcommand(name: readonly string[], context: ParseContext): Task
   const prefix = `${name.join(" ")} `;
   const rest = context.commands.filter((command) => command.name.startsWith(prefix))
     .map((command) => command.name.slice(prefix.length));
-  return usage(`${capital(name.join(" "))} needs one of ${rest.join(", ")}`, undefined);
+  const which = rest.length === 1 ? `${rest[0]} after it` : `one of ${rest.join(", ")}`;
+  return new TaskdError("usage", `${capital(name.join(" "))} needs ${which}`, {
+    hint: `See taskd help ${name.join(" ")}`,
+  });
 }
 
 /** The nearest candidate, unless it is far; loaded only for a call that failed. */
