@@ -61,7 +61,7 @@ export function parseRepo(text: string): RepoUrl {
   const scp = /^(?:([^@/:]+)@)?([^@/:]+|\[[^\]]*\]):(?!\/)(.+)$/.exec(text);
   if (scp !== null) return ssh(text, scp[1], scp[2]!, undefined, scp[3]!);
   const [host, ...path] = text.split("/");
-  if (path.length < 2 || !host!.includes(".")) refuse(text, "it is neither a URL nor host/owner/repo");
+  if (path.length < 2 || !host!.includes(".")) refuse(text, "it is neither a URL nor host/owner/repo", meant(text));
   return remote(text, "https", host!, path.join("/"));
 }
 
@@ -155,9 +155,16 @@ function bare(name: string): string {
   return name.replace(/\.git$/, "");
 }
 
-function refuse(text: string, why: string): never {
+function refuse(text: string, why: string, hint = HINT): never {
   const shown = JSON.stringify(redactUserinfo(text).slice(0, 200));
-  throw new TaskdError("invalid_request", `Cannot take ${shown} as a repository: ${why}`, { hint: HINT });
+  throw new TaskdError("invalid_request", `Cannot take ${shown} as a repository: ${why}`, { hint });
+}
+
+/** For `work/shop`: a directory where the command was given, which the broker is not in, or a name that lacks its host. */
+function meant(text: string): string {
+  if (text.length > 100 || !text.replace(/\/$/, "").split("/").every((segment) => SEGMENT.test(segment))) return HINT;
+  return `If it is a directory, write ./${text} on the command line, or its absolute path; if it is on a code host, ` +
+    "https://host/owner/repo";
 }
 
 /** `text` with the user part of every URL in it replaced: it may be a token. `git@` stays, it is nobody's secret. */

@@ -32,6 +32,16 @@ Deno.test("parseRepo() refuses what git would read as a program, an option or an
   }
 });
 
+Deno.test("an address that may be a directory is refused with how to write one", () => {
+  for (const text of ["shop", "work/shop", "work/shop/", "work/my.shop"]) {
+    const { hint } = assertThrows(() => parseRepo(text), TaskdError, "neither a URL nor host/owner/repo");
+    assertEquals(hint?.startsWith(`If it is a directory, write ./${text} on the command line`), true, text);
+  }
+  for (const text of ["work/$(id)", "a?b", "x".repeat(101)]) {
+    assertEquals(assertThrows(() => parseRepo(text), TaskdError).hint?.startsWith("Give https://"), true, text);
+  }
+});
+
 Deno.test("a secret in an address is refused and not repeated", () => {
   for (const text of ["https://user:hunter2@github.com/acme/app", "https://hunter2@github.com/acme/app"]) {
     const error = assertThrows(() => parseRepo(text), TaskdError);
