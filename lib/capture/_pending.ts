@@ -56,6 +56,11 @@ export class Pending {
     return this.#parts.tail.dirty || this.wants_rebase;
   }
 
+  /** Whether there may be something to store. */
+  get maybe(): boolean {
+    return this.any || this.#parts.tail.in_doubt;
+  }
+
   /** Has all be stored anew. */
   wantRebase(reason: string): void {
     if (this.#rebase === undefined) {
@@ -74,6 +79,8 @@ export class Pending {
       try {
         if (this.#rebase !== undefined) return await this.#storeAnew(this.#rebase);
         tail.drain();
+        // Nothing to be seen is no proof: SQLite may count a commit that cannot be read in the log.
+        if (!tail.dirty) tail.confirm();
         if (!tail.dirty) return undefined;
         return await durable.store(durable.depth >= snapshot_every);
       } catch (error) {

@@ -302,13 +302,23 @@ export class CaptureSession {
     this.#tail.leaveIdlePin();
     if (this.#flushDue()) {
       this.#next_flush_ms = this.#context.clock.monotonic() + this.#options.flush_every_ms;
-      if (this.#pending.any) await this.#flush("auto").catch(() => {});
+      if (this.#pending.maybe) await this.#flush("auto").catch(() => {});
     }
-    if (this.#takeoverDue()) {
-      const done = this.#tail.takeover();
+    if (this.#takeoverDue()) this.#takeOver();
+  }
+
+  #takeOver(): void {
+    let done = false;
+    let why = "";
+    try {
+      done = this.#tail.takeover();
+    } catch (error) {
+      why = `: ${(error as Error).message}`;
+      throw error;
+    } finally {
       this.#pace.tookOver(done);
       if (!done && this.#pace.blocked === 1) {
-        this.#say(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes`);
+        this.#say(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes${why}`);
       }
     }
   }

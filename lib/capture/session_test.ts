@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { fails, insert, inSession, raiseDoubt, unavailable } from "../../tests/support/session.ts";
+import { fails, insert, inSession, raiseDoubt, type Scene, unavailable } from "../../tests/support/session.ts";
 import { at, rows, stored } from "../../tests/support/stores.ts";
+import { unprove } from "../../tests/support/tails.ts";
 import { Writer } from "../../tests/support/writers.ts";
 import type { FaultPlan } from "../backend/faulty.ts";
 import { TaskdError } from "../errors.ts";
 import { LEASE_TTL_MS } from "../store/lease.ts";
+import type { CaptureSession } from "./session.ts";
 
 Deno.test("a flush stores what was committed, counts its commits, and says what is durable", () =>
   inSession(async ({ store, events }, session) => {
@@ -104,6 +106,30 @@ Deno.test("a log that cannot be followed means a full copy: counted, logged, and
     assertEquals((await session.flush()).kind, "segment");
     assertEquals(await stored(scene.store, "app"), "1,2,3");
   }));
+
+Deno.test("a commit that SQLite counts and the log does not prove is stored all the same", async (t) => {
+  /** The first commit in a log that starts over, with a frame that no checksum vouches for. */
+  const commitUnproved = async (scene: Scene, session: CaptureSession) => {
+    await scene.pass(5_000);
+    insert(session, "unproved");
+    unprove(session.checkout, 32);
+    session.status();
+  };
+  await t.step("asked for", () =>
+    inSession(async (scene, session) => {
+      await commitUnproved(scene, session);
+      assertEquals((await session.flush()).kind, "snapshot");
+      assertEquals(await stored(scene.store, "app"), "unproved");
+    }));
+  await t.step("by the timer", () =>
+    inSession(async (scene, session) => {
+      await commitUnproved(scene, session);
+      await scene.pass(2_000);
+      assertEquals(scene.types, "flushed");
+      assertEquals(await stored(scene.store, "app"), "unproved");
+      assertEquals(session.status().rebases, 1);
+    }, { flush_every_ms: 1_000 }));
+});
 
 Deno.test("an upload that failed never stands in for a later one, whatever number of commits each had", async (t) => {
   for (const [first, second] of [[2, 1], [5, 1], [1, 3], [3, 0]] as const) {

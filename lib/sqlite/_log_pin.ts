@@ -48,6 +48,11 @@ export class LogPin {
     return this.#is_idle;
   }
 
+  /** Whether the log is pinned: not where taking the pin again has failed. */
+  get is_on(): boolean {
+    return this.#pinned;
+  }
+
   /** Whether the write barrier is up for longer than one piece of work. */
   get held(): boolean {
     return this.#held;

@@ -34,12 +34,12 @@ export class LogReader {
     return header && isPageSize(header.page_size) ? header : undefined;
   }
 
-  /** Whole commits from `from` on, none of them past the byte offset `end`. */
-  commits(header: WalHeader, from: WalPosition, end: number): WalCommit | undefined {
+  /** Whole commits from `from` on, none of them past the byte offset `end`; `trusted` as {@linkcode readCommits} takes it. */
+  commits(header: WalHeader, from: WalPosition, end: number, trusted = false): WalCommit | undefined {
     return readCommits(header, from, (offset, into) => {
       const available = Math.max(0, end - offset);
       return this.#file.readWal(offset, available < into.length ? into.subarray(0, available) : into);
-    });
+    }, { trusted });
   }
 
   /** The frame at `offset` with its own checksum; undefined when there is none of this generation. */
@@ -47,6 +47,14 @@ export class LogReader {
     const view = this.#frameHeader(offset);
     if (!view || view.getUint32(8) !== header.salt1 || view.getUint32(12) !== header.salt2) return undefined;
     return { offset, checksum1: view.getUint32(16), checksum2: view.getUint32(20) };
+  }
+
+  /** Whether something lies at `offset` that SQLite may count: a frame of this generation, or one without a checksum. */
+  mayCountAt(header: WalHeader, offset: number): boolean {
+    const view = this.#frameHeader(offset);
+    if (!view || view.getUint32(0) === 0) return false;
+    const [salt1, salt2] = [view.getUint32(8), view.getUint32(12)];
+    return (salt1 === header.salt1 && salt2 === header.salt2) || (salt1 === 0 && salt2 === 0);
   }
 
   /** Whether the frame that ends at `position` is still the one whose checksum that place in the log has. */

@@ -109,10 +109,18 @@ export class Connection {
     }
   }
 
-  /** Takes a read snapshot that lasts until {@linkcode rollback}. BEGIN alone takes none. */
+  /**
+   * Takes a read snapshot that lasts until {@linkcode rollback}. BEGIN alone takes none, and a look at a table would need a
+   * schema that this library can read.
+   */
   pin(): void {
     this.run("BEGIN");
-    this.get("SELECT rootpage FROM sqlite_schema LIMIT 1");
+    try {
+      this.get("PRAGMA user_version");
+    } catch (error) {
+      this.rollback();
+      throw error;
+    }
   }
 
   /**

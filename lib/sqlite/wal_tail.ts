@@ -103,6 +103,12 @@ export class WalTail {
     return this.#pages.dirty;
   }
 
+  /** Whether frames follow what was read: of a transaction that goes on, or of a commit that only SQLite can tell. */
+  get in_doubt(): boolean {
+    return this.#header !== undefined && this.#position !== undefined &&
+      this.#log.mayCountAt(this.#header, this.#position.offset);
+  }
+
   /** Bytes of the log that are read and not yet in the main file for certain. */
   get log_bytes(): number {
     return this.#reset_allowed || !this.#position ? 0 : this.#position.offset;
@@ -132,35 +138,45 @@ export class WalTail {
   /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
   resync(resume?: WalMark): boolean {
     return this.#pin.behindBarrier(() => {
-      this.#pages.folded();
-      this.#pages.forgetChanges();
-      this.#ghost = undefined;
-      this.#position = undefined;
-      this.#header = this.#log.header();
-      if (this.#header?.page_size !== this.page_size) this.#header = undefined;
       this.#pin.release();
-      const answer = this.#pin.checkpointUnpinned();
-      let resumed = false;
-      if (this.#header) {
-        this.#position = walStart(this.#header);
-        // SQLite says how many frames count: past them may lie a commit that never happened. Of a log that it takes for
-        // empty every frame is in the main file already, and reading on starts behind them all.
-        const end = answer.log > 0 ? WAL_HEADER_BYTES + answer.log * walFrameBytes(this.#header) : Infinity;
-        const known = resume?.salt1 === this.#header.salt1 && resume.salt2 === this.#header.salt2;
-        if (known) this.#merge(this.#commitsUpTo(Math.min(end, resume.offset)));
-        resumed = known && this.#position.offset === resume.offset &&
-          this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
-        this.#pages.forgetChanges();
-        this.#merge(this.#commitsUpTo(end));
-        if (!resumed) this.#pages.forgetChanges();
-        // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
-        if (end < Infinity) this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
+      try {
+        return this.#readAnew(resume);
+      } finally {
+        this.#pin.take(this.#reset_allowed);
       }
-      this.#reset_allowed = answer.log === 0;
-      this.#settle(answer);
-      this.#pin.take(this.#reset_allowed);
-      return resumed;
     });
+  }
+
+  #readAnew(resume: WalMark | undefined): boolean {
+    this.#pages.folded();
+    this.#pages.forgetChanges();
+    this.#ghost = undefined;
+    this.#reset_allowed = false;
+    const header = this.#log.header();
+    this.#header = header?.page_size === this.page_size ? header : undefined;
+    this.#position = this.#header && walStart(this.#header);
+    const answer = this.#pin.checkpointUnpinned();
+    let resumed = false;
+    if (this.#header && this.#position) {
+      // SQLite says how many frames count: past them may lie a commit that never happened. Of a log that it takes for
+      // empty every frame is in the main file already, and reading on starts behind them all.
+      const end = answer.log > 0 ? WAL_HEADER_BYTES + answer.log * walFrameBytes(this.#header) : Infinity;
+      const known = resume?.salt1 === this.#header.salt1 && resume.salt2 === this.#header.salt2;
+      if (known) this.#merge(this.#commitsUpTo(Math.min(end, resume.offset)));
+      resumed = known && this.#position.offset === resume.offset &&
+        this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
+      this.#pages.forgetChanges();
+      this.#merge(this.#commitsUpTo(end));
+      // Older libraries leave frames of a commit without salts and checksums where pages had spilled before a rollback to
+      // a savepoint, 3.40 among them. SQLite goes by its index alone, and so can we: behind the barrier it told the end.
+      if (end < Infinity) this.#merge(this.#log.commits(this.#header, this.#position, end, true));
+      if (!resumed) this.#pages.forgetChanges();
+      // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
+      if (end < Infinity) this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
+    }
+    this.#reset_allowed = answer.log === 0;
+    this.#settle(answer);
+    return resumed;
   }
 
   /**
@@ -174,6 +190,8 @@ export class WalTail {
   }
 
   #drain(end: number): boolean {
+    // Whatever was committed since may have been folded and overwritten.
+    if (!this.#pin.is_on) throw new RebaseNeeded("the write-ahead log could not be pinned");
     const header = this.#log.header();
     if (!header) {
       if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
@@ -308,13 +326,14 @@ export class WalTail {
       page_count: this.#pages.page_count,
       readPages: (first, count, into) => {
         const bytes = into.subarray(0, count * page_size);
-        // A page that the main file does not have yet is in the overlay, or is the lock page.
-        bytes.fill(0, file.readMain((first - 1) * page_size, bytes));
+        const filled = file.readMain((first - 1) * page_size, bytes);
         for (let pgno = first; pgno < first + count; pgno++) {
           const page = bytes.subarray((pgno - first) * page_size, (pgno - first + 1) * page_size);
           const offset = overlay.get(pgno);
           if (pgno === lock) page.fill(0);
-          else if (offset !== undefined && file.readWal(offset, page) < page_size) {
+          else if (offset === undefined) {
+            if ((pgno - first + 1) * page_size > filled) throw new RebaseNeeded("the database file was cut short");
+          } else if (file.readWal(offset, page) < page_size) {
             throw new RebaseNeeded("the write-ahead log is shorter than it was");
           }
         }

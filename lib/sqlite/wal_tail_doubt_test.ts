@@ -1,6 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
-import { followed, rowsIn } from "../../tests/support/tails.ts";
+import { followed, followIn, rowsIn, unprove } from "../../tests/support/tails.ts";
+import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
+import { hasCode } from "../errors.ts";
+import { LogPin } from "./_log_pin.ts";
 import { parseWalHeader, readCommits, walStart } from "./wal.ts";
 import { RebaseNeeded, type WalMark, WalTail } from "./wal_tail.ts";
 
@@ -121,6 +124,129 @@ Deno.test("confirm() reads on to what counts and leaves what it cannot vouch for
     application.close();
   });
 });
+
+Deno.test("a commit that SQLite counts and the log does not prove is in the image after a new start", async () => {
+  for (const reading of [false, true]) {
+    await followed(({ path, tail, directory }) => {
+      const application = new DatabaseSync(path);
+      application.exec("INSERT INTO t VALUES('proved')");
+      // A reader keeps a part of the log from being folded.
+      const reader = new DatabaseSync(path);
+      if (reading) reader.exec("BEGIN; SELECT count(*) FROM t");
+      assert(tail.drain());
+      const { offset } = tail.mark!;
+      assertEquals(tail.in_doubt, false);
+      application.exec("BEGIN; INSERT INTO t VALUES('unproved'); CREATE TABLE other(v); COMMIT");
+      unprove(path, offset);
+      assertEquals(tail.drain(), false);
+      assert(tail.in_doubt);
+      assertThrows(() => tail.confirm(), RebaseNeeded, "cannot be read to its end");
+      tail.resync();
+      assertEquals(tail.in_doubt, false);
+      assertEquals(rowsIn(tail.image(), directory), "proved,unproved");
+      application.exec("INSERT INTO t VALUES('after it')");
+      assert(tail.drain());
+      tail.confirm();
+      assertEquals(rowsIn(tail.image(), directory), "proved,unproved,after it");
+      reader.close();
+      application.close();
+    });
+  }
+});
+
+Deno.test("an application that spoils its schema does not take the log out of our hands", async () => {
+  await followed(async ({ path, tail, directory }) => {
+    await spoilSchema(path);
+    tail.drain();
+    assert(tail.takeover());
+    await spoilSchema(path, "CREATE TABLE t(v)");
+    assert(tail.drain());
+    assert(tail.takeover());
+    assertEquals(rowsIn(tail.image(), directory), "");
+  });
+});
+
+Deno.test("a pin that could not be taken again is a reason to start anew, never a gap", async () => {
+  await followed(({ path, tail, directory }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES(1)");
+    const { take } = LogPin.prototype;
+    LogPin.prototype.take = () => {
+      throw new Error("no pin");
+    };
+    try {
+      assertThrows(() => tail.takeover(), Error, "no pin");
+    } finally {
+      LogPin.prototype.take = take;
+    }
+    // With nothing in its way the application starts the log over twice.
+    application.exec("INSERT INTO t VALUES(2)");
+    application.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    application.exec("INSERT INTO t VALUES(3)");
+    assertThrows(() => tail.drain(), RebaseNeeded, "pinned");
+    tail.resync();
+    assertEquals(rowsIn(tail.image(), directory), "1,2,3");
+    application.exec("INSERT INTO t VALUES(4)");
+    assert(tail.drain());
+    application.close();
+  });
+});
+
+Deno.test("a database file that was cut short is not read as zeros", async () => {
+  await followed(({ path, tail }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES(zeroblob(20000))");
+    application.close();
+    assert(tail.takeover());
+    Deno.truncateSync(path, 8192);
+    const image = tail.image();
+    assertThrows(() => image.readPages(1, image.page_count, new Uint8Array(65_536)), RebaseNeeded, "cut short");
+  });
+});
+
+const why = await whyNotMountable("tmpfs");
+
+Deno.test({
+  name: `a new start that a full disk prevents can be made once there is room${why}`,
+  ignore: why !== "",
+  fn: () =>
+    withMount("tmpfs", 8, (disk) =>
+      followIn(disk, ({ path, tail, directory }) => {
+        const application = new DatabaseSync(path);
+        application.exec("PRAGMA wal_autocheckpoint=0");
+        application.exec("INSERT INTO t VALUES(zeroblob(3000000))");
+        tail.drain();
+        fillDisk(`${disk}/filler`);
+        assert(hasCode(assertThrows(() => tail.resync()), "no_space"));
+        // What is looked at meanwhile is not mistaken for anything.
+        tail.drain();
+        assert(hasCode(assertThrows(() => tail.takeover()), "no_space"));
+        Deno.removeSync(`${disk}/filler`);
+        tail.resync();
+        assertEquals(rowsIn(tail.image(), directory, "SELECT length(v) FROM t"), "3000000");
+        application.exec("DELETE FROM t");
+        assert(tail.drain());
+        application.close();
+      })),
+});
+
+function fillDisk(path: string): void {
+  using file = Deno.openSync(path, { write: true, create: true });
+  assertThrows(() => {
+    for (;;) file.writeSync(new Uint8Array(4096));
+  });
+}
+
+/** Writes what no library can parse, or `instead`, in the place of the table's definition; as the shell can, and node:sqlite refuses. */
+async function spoilSchema(path: string, instead = "CREATE TABLE t("): Promise<void> {
+  const script = `PRAGMA writable_schema=ON;
+    UPDATE sqlite_schema SET sql='${instead}' WHERE name='t'; PRAGMA schema_version=${instead.length + 1000};`;
+  const { success, stderr } = await new Deno.Command("sqlite3", {
+    args: ["-cmd", ".dbconfig defensive off", path, script],
+  })
+    .output();
+  assert(success, new TextDecoder().decode(stderr));
+}
 
 Deno.test("a log that was started over or cut short unread asks for a new start", async () => {
   for (

@@ -21,14 +21,27 @@ export interface Followed {
   directory: string;
 }
 
+interface FollowedOptions {
+  page_size?: number;
+  before?: string[];
+}
+
 /** A database `t(v)` in WAL mode with a tail on it. */
 export async function followed(
   work: (followed: Followed) => Promise<void> | void,
-  options: { page_size?: number; before?: string[] } = {},
+  options: FollowedOptions = {},
+): Promise<void> {
+  await withDirectory((directory) => followIn(directory, work, options));
+}
+
+/** The same, with the database in `place`. */
+export async function followIn(
+  place: string,
+  work: (followed: Followed) => Promise<void> | void,
+  { page_size = 4096, before = [] }: FollowedOptions = {},
 ): Promise<void> {
   await withDirectory(async (directory) => {
-    const path = `${directory}/x.db`;
-    const { page_size = 4096, before = [] } = options;
+    const path = `${place}/x.db`;
     sql(path, `PRAGMA page_size=${page_size}`, "PRAGMA journal_mode=WAL", "CREATE TABLE t(v)", ...before);
     const file = CheckoutFile.open(path, { busy_timeout_ms: 500 });
     try {
@@ -38,6 +51,13 @@ export async function followed(
       file.close();
     }
   });
+}
+
+/** Takes salts and checksums from the frame at `offset`, as libraries like 3.40 leave it after a rollback to a savepoint. */
+export function unprove(path: string, offset: number): void {
+  using wal = Deno.openSync(`${path}-wal`, { write: true });
+  wal.seekSync(offset + 8, Deno.SeekMode.Start);
+  wal.writeSync(new Uint8Array(16));
 }
 
 /** An application of its own process, so that its locks are not ours. */
