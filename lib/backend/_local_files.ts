@@ -44,6 +44,19 @@ export function lookAt(path: string, key: string): Deno.FileInfo | undefined {
 }
 
 /**
+ * Looks at directories that the backend keeps for itself, outermost first; the rest may be missing when one is.
+ *
+ * @throws {BackendError} `denied` at a symbolic link or anything else that is no directory.
+ */
+export function lookAtDirectories(paths: readonly string[], key: string): void {
+  for (const path of paths) {
+    const info = lookAt(path, key);
+    if (info === undefined) return;
+    if (!info.isDirectory) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is not a directory`);
+  }
+}
+
+/**
  * The file of an object, after a look at each directory on the way.
  *
  * @throws {BackendError} `not_found` when there is no such object, `denied` at a symbolic link or a special file.

@@ -12,9 +12,11 @@
  */
 
 import { createHash } from "node:crypto";
+import { dirname } from "@std/path/dirname";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { fileErrorCode, isStillAt } from "../fs.ts";
 import { BackendError } from "./backend.ts";
+import { lookAt, lookAtDirectories } from "./_local_files.ts";
 
 const STRIPES = 64;
 /** A holder works for well under a millisecond; one that takes this long was stopped. */
@@ -45,7 +47,7 @@ export class StripeLocks {
     const path = `${this.#directory}/${stripe.toString(16).padStart(2, "0")}`;
     const deadline = this.#clock.monotonic() + MAX_WAIT_MS;
     for (let round = 0;; round++) {
-      const file = this.#open(path);
+      const file = this.#open(path, key);
       try {
         if (file.tryLockSync(true) && isStillAt(file, path)) return body();
       } finally {
@@ -61,7 +63,13 @@ export class StripeLocks {
     }
   }
 
-  #open(path: string): Deno.FsFile {
+  #open(path: string, key: string): Deno.FsFile {
+    lookAtDirectories([dirname(this.#directory), this.#directory], key);
+    const info = lookAt(path, key);
+    // Opening a FIFO would wait for ever.
+    if (info?.isFile === false) {
+      throw new BackendError("denied", key, `Cannot write ${key}: ${path} is not a regular file`);
+    }
     const options: Deno.OpenOptions = { write: true, create: true, mode: 0o600 };
     try {
       return Deno.openSync(path, options);

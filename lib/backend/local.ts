@@ -22,7 +22,7 @@ import { clonable, cloneFile, type CloneOptions, fileErrorCode, fsyncDirectory }
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
-import { backendError, etagOfFile, lookAt, lookAtObject } from "./_local_files.ts";
+import { backendError, etagOfFile, lookAt, lookAtDirectories, lookAtObject } from "./_local_files.ts";
 import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
 import { discard, settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
 import { StripeLocks } from "./_stripe_locks.ts";
@@ -90,6 +90,7 @@ export class LocalBackend implements Backend {
     try {
       await makeRoot(root);
       const staging = `${root}/${RESERVED_PART}/tmp`;
+      lookAtDirectories([dirname(staging), staging], RESERVED_PART);
       sweepStaged(staging, (options.clock ?? systemClock).now());
       return new LocalBackend(root, await canClone(staging, options), options);
     } catch (error) {
@@ -208,6 +209,7 @@ export class LocalBackend implements Backend {
   /** Makes the directories that a write needs. */
   #prepare(parts: string[], fresh: Map<string, string>): void {
     try {
+      lookAtDirectories([dirname(this.#staging), this.#staging], parts.join("/"));
       Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
       this.#makeDirectories(parts, fresh);
     } catch (error) {

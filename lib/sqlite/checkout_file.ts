@@ -12,7 +12,7 @@
  * @module
  */
 
-import { TaskdError } from "../errors.ts";
+import { hasCode, TaskdError } from "../errors.ts";
 import { Connection } from "./connection.ts";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
 
@@ -91,6 +91,23 @@ export function requirePlainFile(path: string): Deno.FileInfo {
   return info;
 }
 
+/**
+ * The same of a database and of what SQLite opens beside it.
+ *
+ * @throws {TaskdError} `not_found` or `denied`.
+ */
+export function requirePlainDatabase(path: string): Deno.FileInfo {
+  const info = requirePlainFile(path);
+  for (const suffix of ["-wal", "-shm", "-journal"]) {
+    try {
+      requirePlainFile(path + suffix);
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+    }
+  }
+  return info;
+}
+
 /** An open checkout: raw reads beside SQLite connections, without ever losing a lock. */
 export class CheckoutFile {
   readonly path: string;
@@ -109,7 +126,7 @@ export class CheckoutFile {
 
   /** Opens the plain file at `path`; throws `not_found`, `denied` or `not_a_database`. */
   static open(path: string, options: { busy_timeout_ms: number }): CheckoutFile {
-    const { size } = requirePlainFile(path);
+    const { size } = requirePlainDatabase(path);
     // SQLite would take it for an empty database, and a session would then store that as the branch's content.
     if (size < MIN_DATABASE_BYTES) {
       throw new TaskdError("not_a_database", `${path} has ${size} bytes, too few for a database`, {

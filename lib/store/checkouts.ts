@@ -94,6 +94,7 @@ export class Checkouts {
   look({ db, branch, ref, chain }: Target): CheckoutView | undefined {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
+    workspace.requireInside(path);
     try {
       requirePlainFile(path);
     } catch (error) {
@@ -338,6 +339,7 @@ export class Checkouts {
   /** Removes a branch's checkout with everything beside it. */
   remove(db: string, branch: string): void {
     const path = this.#context.workspace.checkout(db, branch);
+    this.#context.workspace.requireInside(path);
     for (const file of [path, ...companions(path)]) removeIfPresent(file);
   }
 
@@ -349,11 +351,14 @@ export class Checkouts {
     return stampFile(shadow)!;
   }
 
-  /** Puts a new file in a checkout's place. What lies beside the old one goes first: a -wal must never meet another main file. */
+  /**
+   * Puts a new file in a checkout's place. What lies beside the old one goes first: a -wal must never meet another main
+   * file. But for the sidecar, which the next stamp replaces: until the new file is there it tells that the old one was
+   * clean, and of the new one it says nothing, because size and time differ.
+   */
   #install(temporary: string, path: string, keep_shadow: boolean): void {
-    for (const file of companions(path)) {
-      if (!(keep_shadow && file.endsWith(".shadow"))) removeIfPresent(file);
-    }
+    const kept = [".sum", ...(keep_shadow ? [".shadow"] : [])].map((suffix) => path + suffix);
+    for (const file of companions(path)) if (!kept.includes(file)) removeIfPresent(file);
     Deno.renameSync(temporary, path);
   }
 

@@ -9,7 +9,7 @@
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, fileErrorCode, isStillAt, unlockAndClose, writeAllSync } from "../fs.ts";
+import { fileError, fileErrorCode, isStillAt, isThere, unlockAndClose, writeAllSync } from "../fs.ts";
 
 /** Who serves a store. */
 export interface DaemonInfo {
@@ -183,6 +183,8 @@ export async function readDaemonInfo(
 
 function readHeld(path: string): DaemonInfo | undefined | "unreadable" {
   try {
+    // Opening a FIFO would wait for ever.
+    if (!Deno.statSync(path).isFile) throw notAFile(path);
     using file = Deno.openSync(path);
     // Shared, so that two clients never take each other for a daemon.
     if (file.tryLockSync(false)) return undefined;
@@ -193,8 +195,14 @@ function readHeld(path: string): DaemonInfo | undefined | "unreadable" {
   }
 }
 
+function notAFile(path: string): TaskdError {
+  return new TaskdError("denied", `Cannot use ${path}: it is not a plain file`, { hint: "Move it away" });
+}
+
 function openLock(path: string): Deno.FsFile {
   try {
+    const found = isThere(path) ? Deno.lstatSync(path) : undefined;
+    if (found?.isFile === false) throw notAFile(path);
     return Deno.openSync(path, {
       read: true,
       write: true,

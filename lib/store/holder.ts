@@ -11,6 +11,7 @@
 import { join } from "@std/path/join";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { fileError, unlockAndClose } from "../fs.ts";
+import { makeDirectory } from "./workspace.ts";
 
 /** Twice a lease's life and more: nobody asks about a process that has been dead for so long. */
 const SWEEP_AFTER_MS = 120_000;
@@ -20,6 +21,7 @@ const MAX_RETIRED = 1000;
 
 /** A process's name in leases, and its sign of life. */
 export class Holder {
+  readonly #workspace: string;
   readonly #directory: string;
   readonly #id: string;
   readonly #prefix: string;
@@ -36,6 +38,7 @@ export class Holder {
   ) {
     const { random, clock } = options;
     this.#clock = clock;
+    this.#workspace = workspace;
     this.#directory = join(workspace, "holders");
     this.#prefix = prefix;
     this.#random = random;
@@ -47,7 +50,7 @@ export class Holder {
     if (!this.#file) {
       const path = join(this.#directory, this.#id);
       try {
-        Deno.mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+        makeDirectory(this.#directory, this.#workspace);
         this.#file = Deno.openSync(path, { createNew: true, write: true, mode: 0o600 });
       } catch (error) {
         throw fileError(error, `Cannot write ${path}`);

@@ -14,7 +14,7 @@ import { join } from "@std/path/join";
 import * as v from "valibot";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, removeIfPresent, writeAllSync } from "../fs.ts";
+import { fileError, fileErrorCode, removeIfPresent, writeAllSync } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { MANIFEST_KEY } from "./keys.ts";
 
@@ -94,6 +94,8 @@ const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   })),
 });
 
+/** What is longer was not written here: a session's record, the longest, has a few heads. */
+const MAX_JSON_BYTES = 1 << 20;
 /** What file systems take for one name. */
 const MAX_FILE_NAME_BYTES = 255;
 /** The longest ending that a cache entry's companions have. */
@@ -170,6 +172,25 @@ export class Workspace {
     return join(this.byChainDirectory(db), `${chain_id}.db`);
   }
 
+  /**
+   * Refuses a path below the workspace on whose way something else than a directory stands: behind a symbolic link lie
+   * somebody else's files.
+   *
+   * @throws {TaskdError} `denied`
+   */
+  requireInside(path: string): void {
+    let directory = this.root;
+    for (const part of dirname(path).slice(this.root.length + 1).split("/")) {
+      directory = join(directory, part);
+      try {
+        if (directory !== this.root && !Deno.lstatSync(directory).isDirectory) throw notADirectory(directory);
+      } catch (error) {
+        if (fileErrorCode(error) === "not_found") return;
+        throw fileError(error, `Cannot use ${directory}`);
+      }
+    }
+  }
+
   /** A fresh name beside `path`, for a file that will be renamed to it. */
   beside(path: string): string {
     makeDirectory(dirname(path), this.root);
@@ -198,9 +219,11 @@ export class Workspace {
 
   /** Sets the clock by which cache entries are ranked. */
   touchUsed(path: string, now_ms: number): void {
+    const clock = `${path}.last-used`;
     try {
-      Deno.writeTextFileSync(`${path}.last-used`, "", { mode: 0o600 });
-      Deno.utimeSync(`${path}.last-used`, now_ms / 1000, now_ms / 1000);
+      // What is there is not opened: a link leads elsewhere, and opening a FIFO would wait for ever.
+      if (!isThere(clock)) Deno.openSync(clock, { write: true, createNew: true, mode: 0o600 }).close();
+      if (Deno.lstatSync(clock).isFile) Deno.utimeSync(clock, now_ms / 1000, now_ms / 1000);
     } catch {
       // Only the order of eviction suffers.
     }
@@ -212,8 +235,9 @@ export class Workspace {
    */
   sweep(now_ms: number): number {
     let swept = 0;
-    for (const top of ["tmp", "checkouts", "checkouts-ro"]) {
-      for (const path of filesBelow(join(this.root, top), 2)) {
+    // In the directory itself lie the probes for cloning. It may be reached by a link, so it is named from within.
+    for (const [top, depth] of [[".", 0], ["tmp", 0], ["checkouts", 1], ["checkouts-ro", 2]] as const) {
+      for (const path of filesBelow(`${this.root}/${top}`, depth)) {
         if (!TEMPORARY.test(basename(path))) continue;
         try {
           const { mtime } = Deno.lstatSync(path);
@@ -248,6 +272,7 @@ export class Workspace {
 export function* filesBelow(directory: string, depth: number): Generator<string> {
   let entries: Deno.DirEntry[];
   try {
+    if (!Deno.lstatSync(directory).isDirectory) return;
     entries = [...Deno.readDirSync(directory)];
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return;
@@ -293,13 +318,11 @@ export function makeDirectory(path: string, root: string): void {
       throw fileError(error, `Cannot make the directory ${path}`);
     }
   }
-  if (path !== root && !Deno.lstatSync(path).isDirectory) {
-    throw new TaskdError(
-      "denied",
-      `Cannot use ${path}: it is not a directory`,
-      { hint: "Move it away" },
-    );
-  }
+  if (path !== root && !Deno.lstatSync(path).isDirectory) throw notADirectory(path);
+}
+
+function notADirectory(path: string): TaskdError {
+  return new TaskdError("denied", `Cannot use ${path}: it is not a directory`, { hint: "Move it away" });
 }
 
 function readJson<S extends v.GenericSchema>(
@@ -307,7 +330,8 @@ function readJson<S extends v.GenericSchema>(
   schema: S,
 ): v.InferOutput<S> | undefined {
   try {
-    if (!Deno.lstatSync(path).isFile) return undefined;
+    const { isFile, size } = Deno.lstatSync(path);
+    if (!isFile || size > MAX_JSON_BYTES) return undefined;
     const parsed = v.safeParse(schema, JSON.parse(Deno.readTextFileSync(path)));
     return parsed.success ? parsed.output : undefined;
   } catch {

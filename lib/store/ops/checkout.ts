@@ -146,6 +146,7 @@ async function readOnly(
     txid: point.head.txid,
     read_only: true,
   };
+  workspace.requireInside(path);
   if (isEntry(workspace, path, point.chain.id)) {
     workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };

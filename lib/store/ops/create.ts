@@ -8,7 +8,7 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../errors.ts";
 import { createEmptyFile, removeIfPresent } from "../../fs.ts";
-import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainFile, stampFile } from "../../sqlite/checkout_file.ts";
+import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainDatabase, stampFile } from "../../sqlite/checkout_file.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
 import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
@@ -96,7 +96,7 @@ export async function create(
 /** Copies a database through SQLite, which sees what is committed and nothing else. */
 async function copyLive(from: string, to: string): Promise<void> {
   const attempted = `Cannot copy ${from}`;
-  const info = requirePlainFile(from);
+  const info = requirePlainDatabase(from);
   // SQLite takes a file of a few bytes, of whatever kind, for an empty database.
   if (info.size < MIN_DATABASE_BYTES) {
     throw new TaskdError("not_a_database", `${attempted}: it has ${info.size} bytes, too few for a database`, {

@@ -95,11 +95,12 @@ async function dropClaim(
 }
 
 function removeReadOnly(
-  context: StoreContext,
+  { workspace }: StoreContext,
   db: string,
   branch: string,
 ): void {
-  const directory = join(context.workspace.root, "checkouts-ro", db);
+  const directory = join(workspace.root, "checkouts-ro", db);
+  workspace.requireInside(join(directory, branch));
   let entries: Deno.DirEntry[];
   try {
     entries = [...Deno.readDirSync(directory)];
