@@ -106,22 +106,27 @@ export class LogPin {
     };
   }
 
-  /** Checkpoints what no reader needs, behind the barrier and with the pin let go. */
+  /**
+   * Checkpoints what no reader needs, behind the barrier and with the pin let go. Waits a moment for another process's
+   * checkpoint to end: behind the barrier no commit starts a further one. One that stays at work is left to it, and how far
+   * it has come is the answer.
+   */
   checkpointUnpinned(): CheckpointAnswer {
-    return this.#checkpoint(this.#reader, CHECKPOINTER.tries);
-  }
-
-  /** Checkpoints up to the pin while writers go on. Not behind the barrier. */
-  checkpointBeside(tries: number = CHECKPOINTER.tries): CheckpointAnswer {
-    return this.#checkpoint(this.#barrier, tries);
-  }
-
-  /** Checkpoints, waiting a moment for another process's checkpoint to end: behind the barrier no commit starts a further one. */
-  #checkpoint(connection: Connection, most: number): CheckpointAnswer {
-    for (let tries = 1;; tries++) {
-      const answer = this.#file.checkpointPassive(connection);
-      if (answer.log >= 0 || tries >= most) return answer;
+    for (let tries = 0; tries < CHECKPOINTER.tries; tries++) {
+      const answer = this.#file.checkpointPassive(this.#reader);
+      if (answer.log >= 0) return answer;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
     }
+    return this.#file.askCheckpoint(this.#reader);
+  }
+
+  /** Checkpoints up to the pin while writers go on, unless another process does. Not behind the barrier. */
+  checkpointBeside(): void {
+    this.#file.checkpointPassive(this.#barrier);
+  }
+
+  /** Frames of the log that SQLite counts as committed; 0 where it takes the log for empty. Not behind the barrier. */
+  counted(): number {
+    return this.#file.askCheckpoint(this.#barrier).log;
   }
 }

@@ -26,7 +26,7 @@ export interface FileStamp {
   mtime_ns: string;
 }
 
-/** What SQLite answers to a passive checkpoint, in frames. */
+/** What SQLite answers to a checkpoint, in frames. */
 export interface CheckpointAnswer {
   log: number;
   checkpointed: number;
@@ -195,8 +195,12 @@ export class CheckoutFile {
 
   /** Checkpoints what no reader needs and blocks nobody. */
   checkpointPassive(connection: Connection): CheckpointAnswer {
-    const row = connection.get("PRAGMA wal_checkpoint(PASSIVE)");
-    return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
+    return checkpointAnswer(connection.get("PRAGMA wal_checkpoint(PASSIVE)"));
+  }
+
+  /** Answers as a checkpoint does and makes none, also while another process does. */
+  askCheckpoint(connection: Connection): CheckpointAnswer {
+    return checkpointAnswer(connection.get("PRAGMA wal_checkpoint(NOOP)"));
   }
 
   /** Closes connections first, the descriptor last. */
@@ -210,6 +214,10 @@ export class CheckoutFile {
       this.#main.close();
     }
   }
+}
+
+function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointAnswer {
+  return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
 }
 
 function readAt(file: Deno.FsFile, offset: number, into: Uint8Array): number {

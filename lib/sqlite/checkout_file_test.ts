@@ -44,6 +44,7 @@ Deno.test("no use of an open checkout costs SQLite's locks on it", () =>
       "requirePlainFile": () => requirePlainFile(path),
       "connect": () => file.connect().get("SELECT 1"),
       "checkpointPassive": () => file.checkpointPassive(connection),
+      "askCheckpoint": () => file.askCheckpoint(connection),
     };
     for (const [name, use] of Object.entries(uses)) {
       use();

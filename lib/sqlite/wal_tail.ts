@@ -243,7 +243,7 @@ export class WalTail {
    */
   #movePin(): void {
     this.#pin.move(() => this.drain());
-    this.#pin.checkpointBeside(1);
+    this.#pin.checkpointBeside();
   }
 
   /**
@@ -288,16 +288,14 @@ export class WalTail {
     if (this.#pin.held) return;
     this.drain();
     const before = this.#consumed();
-    let { log } = this.#pin.checkpointBeside();
-    if (log >= 0 && log < before && !this.#reset_allowed) {
+    let log = this.#pin.counted();
+    if (log < before && !this.#reset_allowed) {
       // A living writer puts a commit down, syncs it and only then counts it. Whoever gets the write lock after it sees
       // it counted, or knows that it is dead.
       this.#pin.behindBarrier(() => this.#assertStillThere());
-      ({ log } = this.#pin.checkpointBeside());
-      if (log >= 0 && log < before) throw new RebaseNeeded(NEVER_HAPPENED);
+      log = this.#pin.counted();
+      if (log < before) throw new RebaseNeeded(NEVER_HAPPENED);
     }
-    // -1: another checkpointer stays at work.
-    if (log < 0) return;
     // 0: the log counts as empty, and what was read of it is in the main file.
     if (log === 0) return;
     if (this.#consumed() < log) this.#ghost = undefined;
@@ -369,7 +367,7 @@ export class WalTail {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
     if (answer.log === 0 && consumed > 0 && !this.#reset_allowed) throw new RebaseNeeded(NEVER_HAPPENED);
-    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has. -1: another checkpointer stays at work.
+    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
       this.#pages.folded();

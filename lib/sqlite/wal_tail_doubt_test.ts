@@ -111,6 +111,29 @@ Deno.test("a commit that never happened and was overwritten by one of the same l
   });
 });
 
+Deno.test("a commit that never happened is not confirmed while another program waits to checkpoint", async () => {
+  await followed(async ({ path, file, tail }) => {
+    const application = new DatabaseSync(path);
+    application.exec("INSERT INTO t VALUES('real')");
+    tail.drain();
+    const waiting = new Deno.Command("sqlite3", {
+      args: ["-cmd", ".timeout 60000", path, "PRAGMA wal_checkpoint(TRUNCATE)"],
+      stdout: "null",
+    }).spawn();
+    // It waits for our pin, and holds off writers and checkpoints meanwhile.
+    const other = file.connect();
+    while (file.checkpointPassive(other).log >= 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    tail.confirm();
+    appendGhost(path, [2]);
+    assert(tail.drain());
+    assert(hasCode(assertThrows(() => tail.confirm()), "busy"));
+    waiting.kill("SIGKILL");
+    await waiting.status;
+    assertThrows(() => tail.confirm(), RebaseNeeded, "never happened");
+    application.close();
+  });
+});
+
 Deno.test("confirm() reads on to what counts and leaves what it cannot vouch for to the next look", async () => {
   await followed(({ path, tail }) => {
     const application = new DatabaseSync(path);
