@@ -63,9 +63,13 @@ Deno.test("a checkout is clean by size and time alone only if all of identity, s
   await t.step("a sidecar that is missing, no JSON or of another shape", () =>
     withApp([1], async (test) => {
       const path = await test.edit("main");
-      for (const text of ["", "{", "null", `{"size":1}`, `{"chain_id":1}`]) {
+      const good = JSON.parse(Deno.readTextFileSync(`${path}.sum`)) as Sidecar;
+      const spoilt = [{ mtime_ns: "soon" }, { stamped_ns: "1.5" }, { stamped_ns: "" }, { chain_id: 1 }];
+      const shapes = spoilt.map((field) => JSON.stringify({ ...good, ...field }));
+      for (const text of ["", "{", "null", `{"size":1}`, ...shapes]) {
         Deno.writeTextFileSync(`${path}.sum`, text);
-        assertEquals((await look(test))?.identity, "unknown");
+        assertEquals((await look(test))?.identity, "unknown", text);
+        assertEquals((await test.store.branches()).map(({ state }) => state), ["idle"], text);
       }
       Deno.removeSync(`${path}.sum`);
       Deno.mkdirSync(`${path}.sum`);

@@ -41,13 +41,15 @@ export interface Sidecar {
   sha256?: string;
 }
 
+const nanoseconds = v.pipe(v.string(), v.regex(/^\d{1,30}$/));
+
 const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   chain_id: v.string(),
   size: v.number(),
-  mtime_ns: v.string(),
+  mtime_ns: nanoseconds,
   change_counter: v.number(),
-  stamped_ns: v.string(),
-  shadow: v.nullable(v.object({ size: v.number(), mtime_ns: v.string() })),
+  stamped_ns: nanoseconds,
+  shadow: v.nullable(v.object({ size: v.number(), mtime_ns: nanoseconds })),
   sha256: v.exactOptional(v.string()),
 });
 
