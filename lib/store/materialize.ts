@@ -126,10 +126,9 @@ async function rawSnapshot(
   onBytes: (count: number) => void,
 ): Promise<Built> {
   const index_key = imageIndexKey(object.key);
-  const index = await readIndex({
-    size: (await backend.head(index_key)).size,
-    read: (offset, length) => backend.getRange(index_key, offset, length),
-  });
+  const { size } = await backend.head(index_key);
+  const read = (offset: number, length: number) => backend.getRange(index_key, offset, length);
+  const index = await reading({ ...object, key: index_key }, () => readIndex({ size, read }));
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
@@ -275,6 +274,14 @@ function withKey(object: ChainObject, error: unknown): unknown {
     `Cannot use ${object.key}: ${error.message}`,
     { cause: error },
   );
+}
+
+async function reading<T>(object: ChainObject, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw withKey(object, error);
+  }
 }
 
 function named(object: ChainObject, work: () => void): void {

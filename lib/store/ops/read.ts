@@ -13,7 +13,7 @@ import { fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { integrityCheck } from "../../sqlite/integrity.ts";
 import { diffRows } from "../../sqlite/row_diff.ts";
-import { pointAt, type StoreContext } from "../context.ts";
+import { pointAt, pointIn, type StoreContext } from "../context.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress, type Txid } from "../names.ts";
 import type { DiffResult, LongOptions, VerifyResult } from "../results.ts";
@@ -180,11 +180,10 @@ export async function verify(
   options: LongOptions = {},
 ): Promise<VerifyResult> {
   const { db, branch } = address;
-  const { ref } = await context.refs.read(db, branch);
   const answer: VerifyResult = {
     db,
     branch,
-    txid: ref.txid,
+    txid: 0,
     ok: false,
     objects: 0,
     pages: 0,
@@ -196,7 +195,9 @@ export async function verify(
   try {
     // What was remembered of the chain is not evidence.
     context.chains.forget();
-    const point = await pointAt(context, address);
+    const { ref } = await context.refs.read(db, branch);
+    answer.txid = ref.txid;
+    const point = await pointIn(context, address, ref);
     answer.txid = point.head.txid;
     answer.objects = point.chain.objects.length;
     const built = await materialize(
@@ -211,7 +212,7 @@ export async function verify(
   } catch (error) {
     if (
       !hasCode(error, "corrupt", "chain_gap", "unsupported_format") &&
-      !isMissingObject(error, ref.lineage)
+      !isMissingObject(error)
     ) {
       throw error;
     }
@@ -224,7 +225,6 @@ export async function verify(
 }
 
 /** An object that is listed and then gone, or a lost companion, is a finding about the store. */
-function isMissingObject(error: unknown, lineage: string): boolean {
-  return hasCode(error, "not_found") &&
-    /data\/[0-9a-f]{32}\//.test(error.message) && lineage !== "";
+function isMissingObject(error: unknown): boolean {
+  return hasCode(error, "not_found") && /data\/[0-9a-f]{32}\//.test(error.message);
 }

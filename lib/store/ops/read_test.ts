@@ -1,6 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../../../tests/support/mounts.ts";
 import { at, fails, makeDatabase, rows, sql, withApp } from "../../../tests/support/stores.ts";
+import { imageIndexKey } from "../keys.ts";
+
+const NO_XFS = await whyNotMountable("xfs");
 
 Deno.test("export() writes what is stored, and replaces a file only when told to", () =>
   withApp([1, 2], async ({ store, directory, edit }) => {
@@ -104,7 +108,40 @@ Deno.test("verify() finds every lost and every damaged object, and says nothing 
     }
     assertEquals((await store.verify(at("app"))).ok, true);
     await fails("not_found", store.verify(at("app@none")));
+    await fails("not_found", store.verify(at("app@main@none")));
+    await backend.put("refs/app/main.json", new TextEncoder().encode("{"));
+    const { ok, problems } = await store.verify(at("app"));
+    assertEquals([ok, problems], [false, ["Cannot read the ref of app@main: it is not JSON"]]);
   }));
+
+Deno.test({
+  name: `verify() names each of the two objects of a plain snapshot that is lost or damaged${NO_XFS}`,
+  ignore: NO_XFS !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, (parent) =>
+      withApp([1], async ({ store, directory }) => {
+        const { ref } = await store.context.refs.read("app", "main");
+        const { objects } = await store.context.chains.resolve(ref.lineage, ref.txid);
+        const image = objects[0]!.key;
+        for (const key of [image, imageIndexKey(image)]) {
+          const path = `${directory}/${key}`;
+          const bytes = Deno.readFileSync(path);
+          const spoils: [string, Uint8Array][] = [
+            ["flipped", bytes.with(bytes.length >> 1, bytes[bytes.length >> 1]! ^ 1)],
+            ["cut", bytes.subarray(0, bytes.length >> 1)],
+            ["empty", new Uint8Array(0)],
+          ];
+          for (const [name, spoilt] of spoils) {
+            Deno.writeFileSync(path, spoilt);
+            const { ok, problems } = await store.verify(at("app"));
+            assertEquals([ok, problems.length], [false, 1], `${key} ${name}`);
+            assert(problems[0]!.includes(key), `${key} ${name}: ${problems[0]}`);
+          }
+          Deno.writeFileSync(path, bytes);
+        }
+        assertEquals((await store.verify(at("app"))).problems, []);
+      }, { parent })),
+});
 
 Deno.test("an object that was never committed and ends where a lost one did is not taken for it", () =>
   withApp([1], async ({ store, edit, faults }) => {
