@@ -7,6 +7,7 @@
  */
 
 import type { Backend } from "../backend/backend.ts";
+import { stampFile } from "../sqlite/checkout_file.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Changes, Image } from "../sqlite/wal_tail.ts";
 import { translated } from "./errors.ts";
@@ -82,7 +83,9 @@ export async function writeSnapshot(
   snapshot: { txid: Txid; image: Image; clone_path?: string } & LongOptions,
 ): Promise<StoredObject> {
   const { txid, image, clone_path } = snapshot;
-  const codec: Codec = backend.clone && clone_path !== undefined ? "raw" : "zst";
+  // A file may have more behind its last page: SQLite does not mind, and a clone would have it, too.
+  const clonable = clone_path !== undefined && stampFile(clone_path)?.size === image.page_count * image.page_size;
+  const codec: Codec = backend.clone && clonable ? "raw" : "zst";
   const key = snapshotKey(place.lineage, place.epoch, txid, codec);
   const header: ObjectHeader = {
     kind: codec === "raw" ? "image-index" : "snapshot",

@@ -1,11 +1,14 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
+import { openStore } from "../../lib/store/open.ts";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
 import { Writer } from "../support/writers.ts";
 import { Bench, contentOf } from "./_bench.ts";
 
 const main = parseAddress("app");
+const noXfs = await whyNotMountable("xfs");
 
 /** What an operation may say about a checkout that is not a plain database file. */
 const STRANGE: ErrorCode[] = ["not_a_database", "corrupt", "denied", "dirty", "not_found", "busy", "already_exists"];
@@ -171,6 +174,21 @@ Deno.test("the checkouts directory as a link or a file is refused, and nothing i
 });
 
 // conformance: 2.files_rebuilt
+Deno.test({
+  name: `what lies behind the last page of a checkout is in no checkpoint of it${noXfs}`,
+  ignore: noXfs !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, async (directory) => {
+      using store = await openStore(directory);
+      await store.create("app");
+      const { path } = await store.checkout(main);
+      await sqlite3Write(path, "CREATE TABLE t(v); INSERT INTO t VALUES(zeroblob(100000));");
+      await Deno.writeFile(path, new Uint8Array(8192).fill(7), { append: true });
+      assertEquals((await store.checkpoint(main, "c")).kind, "snapshot");
+      assertEquals((await store.verify(main)).problems, []);
+    }),
+});
+
 Deno.test("checkouts-ro and checkouts may be deleted at any time", async () => {
   const { bench: store, checkout } = await bench();
   await using _ = store;
