@@ -305,7 +305,8 @@ async function neverClones(directory: string): Promise<boolean> {
 
 async function probeClone(directory: string, options: CloneOptions): Promise<boolean> {
   if (await neverClones(directory)) return false;
-  const source = `${directory}/.probe-${randomHex(systemRandom, 8)}.tmp`;
+  // Named as temporary files of a store are, so that what a killed process leaves is swept with them.
+  const source = `${directory}/.${randomHex(systemRandom, 8)}.tmp`;
   const target = `${source}2`;
   try {
     // A few whole blocks: some file systems keep the smallest files outside of blocks.

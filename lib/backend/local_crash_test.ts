@@ -1,18 +1,11 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { whyNoStrace } from "../../tests/support/strace.ts";
 import { BackendError } from "./backend.ts";
 import { LocalBackend } from "./local.ts";
 
 const MODULE = JSON.stringify(import.meta.resolve("./local.ts"));
 const CONFIG = new URL(import.meta.resolve("../../deno.json")).pathname;
 
-async function whyNoStrace(): Promise<string> {
-  try {
-    const { success } = await new Deno.Command("strace", { args: ["-qq", "-o", "/dev/null", "true"] }).output();
-    return success ? "" : " (ignored: strace may not trace here)";
-  } catch {
-    return " (ignored: strace is not installed)";
-  }
-}
 const NO_STRACE = await whyNoStrace();
 
 async function inDirectory(fn: (directory: string) => Promise<void>): Promise<void> {

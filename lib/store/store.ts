@@ -249,9 +249,14 @@ export class Store {
     return leaseInfo(this.context, address);
   }
 
-  /** Runs one pass of garbage collection: deletes what no branch reaches, after its grace period. */
-  collectGarbage(options: GcOptions): Promise<GcResult> {
-    return collectGarbage(this.context, options);
+  /**
+   * Runs one pass of garbage collection: deletes what no branch reaches, after its grace period. Also removes what dead
+   * operations left in the workspace.
+   */
+  async collectGarbage(options: GcOptions): Promise<GcResult> {
+    const result = await collectGarbage(this.context, options);
+    if (!options.dry_run) this.context.workspace.sweep(this.context.clock.now());
+    return result;
   }
 
   /** Destroys the branches whose time to live has passed, and finishes interrupted destroys; one that fails holds up no other. */

@@ -1,8 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../errors.ts";
-import { companions, makeDirectory, Workspace } from "./workspace.ts";
+import { companions, filesBelow, makeDirectory, Workspace } from "./workspace.ts";
 
 const SIDECAR = {
   chain_id: "c",
@@ -70,6 +71,42 @@ Deno.test("directories are private, and a link or file in the place of one is re
     for (const name of ["link", "file", "link/x", "file/x"]) {
       assertThrows(() => makeDirectory(`${directory}/${name}`, directory), TaskdError);
     }
+    return Promise.resolve();
+  }));
+
+const no_xfs = await whyNotMountable("xfs");
+Deno.test({
+  name: `a sweep takes what a probe for cloning left whose process was killed${no_xfs}`,
+  ignore: no_xfs !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, async (directory) => {
+      // In place of cp: it kills who called it.
+      await Deno.writeTextFile(`${directory}/cp`, "#!/bin/sh\nkill -9 $PPID\n", { mode: 0o700 });
+      const workspace = new Workspace(`${directory}/workspace`, new SeededRandom(1).bytes);
+      for (const place of [workspace.root, workspace.byChainDirectory("app")]) {
+        makeDirectory(place, workspace.root);
+        const code = `import { clonable } from ${JSON.stringify(import.meta.resolve("../fs.ts"))};
+          await clonable(${JSON.stringify(place)}, { cp_path: ${JSON.stringify(`${directory}/cp`)} });`;
+        const config = new URL(import.meta.resolve("../../deno.json")).pathname;
+        const { signal } = await new Deno.Command(Deno.execPath(), {
+          args: ["eval", "--no-check", `--config=${config}`, code],
+        }).output();
+        assertEquals(signal, "SIGKILL");
+        assertEquals([...filesBelow(place, 0)].length, 1);
+      }
+      assertEquals(workspace.sweep(Date.now()), 0);
+      assertEquals(workspace.sweep(Date.now() + 2 * 24 * 3600 * 1000), 2);
+      assertEquals([...filesBelow(workspace.root, 3)], []);
+    }),
+});
+
+Deno.test("a sidecar that is far too long is none, and is not read", () =>
+  withDirectory((directory) => {
+    const workspace = new Workspace(directory, new SeededRandom(1).bytes);
+    const path = workspace.checkout("app", "main");
+    workspace.writeSidecar(path, SIDECAR);
+    Deno.writeTextFileSync(`${path}.sum`, " ".repeat(1 << 20), { append: true });
+    assertEquals(workspace.sidecar(path), undefined);
     return Promise.resolve();
   }));
 

@@ -1,21 +1,15 @@
-import { assert } from "@std/assert";
-import type { Clock } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
-import type { Store } from "../../lib/store/store.ts";
-import { assertAfter, assertBeforeOrAfter, prepare, run, scenarioArgs, SCENARIOS } from "../sim/scenarios.ts";
+import { prepare, scenarioArgs, SCENARIOS } from "../sim/scenarios.ts";
 import { copyDirectory } from "../sim/template.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { Operator } from "./_bench.ts";
+import { judge } from "./_verdict.ts";
 
 /** Kills for each operation: a few at backend calls, a few at any moment. `KILLS=50` runs more. */
 const KILLS = Number(Deno.env.get("KILLS") ?? 2);
 const SEED = Number(Deno.env.get("KILL_SEED") ?? 5);
-
-/** The system's clock, a minute later: every lease and claim of the killed is stale. */
-const later: Clock = { ...systemClock, now: () => systemClock.now() + 61_000 };
 
 const NAME = "an operation killed at any point is finished or undone by the next run, and locks nobody out";
 
@@ -70,35 +64,5 @@ async function killEverywhere(t: Deno.TestContext, directory: string): Promise<v
         await Deno.remove(location, { recursive: true });
       }
     });
-  }
-}
-
-async function judge(
-  location: string,
-  directory: string,
-  scenario: typeof SCENARIOS[number],
-  acknowledged: boolean,
-): Promise<void> {
-  using store = await openStore(location);
-  await assertBeforeOrAfter(store, scenario, directory);
-  if (acknowledged) return await assertAfter(store, scenario, directory);
-  // The killed process was one of this workspace: nobody has to wait for its lease, only for its claim.
-  const repeated = await repeat(store, scenario, directory);
-  assert(repeated !== "lease_held", "a dead process of this workspace still holds the lease");
-  if (repeated === "branch_deleting") {
-    using patient = await openStore(location, { clock: later });
-    assert(await repeat(patient, scenario, directory) !== "branch_deleting", "a claim outlived its process for good");
-  }
-  await assertAfter(store, scenario, directory);
-}
-
-async function repeat(store: Store, scenario: typeof SCENARIOS[number], directory: string): Promise<string> {
-  try {
-    await run(scenario, store, directory);
-    return "ok";
-  } catch (error) {
-    if (hasCode(error, ...scenario.repeated ?? [])) return error.code;
-    assert(hasCode(error, "lease_held", "branch_deleting"), String(error));
-    return error.code;
   }
 }

@@ -1,0 +1,172 @@
+import { assert } from "@std/assert";
+import { openStore } from "../../lib/store/open.ts";
+import { makeMemoryDirectory } from "../sim/memory_directory.ts";
+import { prepare, type Scenario, scenarioArgs, SCENARIOS } from "../sim/scenarios.ts";
+import { copyDirectory } from "../sim/template.ts";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
+import { whyNoStrace } from "../support/strace.ts";
+import { SeededRandom } from "../support/writers/random.ts";
+import type { Answer } from "./_child.ts";
+import { judge } from "./_verdict.ts";
+
+/** Kills for each operation. `SYSCALL_KILLS=all` kills at every call, which takes an hour. */
+const KILLS = Deno.env.get("SYSCALL_KILLS") ?? "1";
+const SEED = Number(Deno.env.get("KILL_SEED") ?? 7);
+
+/** Calls that change what a directory or a file says; to die at one of these is to die before it. */
+const CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,ftruncate,utimensat," +
+  "fsync,fdatasync,chmod,fchmod,copy_file_range,pwrite64";
+
+const CHILD = new URL("./_child.ts", import.meta.url).pathname;
+
+/** A call of one thread, as strace counts them. */
+interface Call {
+  name: string;
+  /** From 1. */
+  number: number;
+  /** With its arguments. */
+  text: string;
+}
+
+/** Runs an operation in a process of its own under strace; undefined when it died. */
+async function runTraced(
+  location: string,
+  directory: string,
+  scenario: Pick<Scenario, "op" | "args" | "name" | "changes">,
+  ...options: string[]
+): Promise<Answer | undefined> {
+  const child = new Deno.Command("strace", {
+    args: ["-f", "-qq", ...options, Deno.execPath(), "run", "-A", "--no-prompt", "--quiet", CHILD, location],
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const request = JSON.stringify({ op: scenario.op, args: scenarioArgs(scenario, directory) }) + "\n";
+  const output = child.output();
+  try {
+    const input = child.stdin.getWriter();
+    await input.write(new TextEncoder().encode(request));
+    await input.close();
+  } catch {
+    // Dead already.
+  }
+  const answer = new TextDecoder().decode((await output).stdout).trim();
+  return answer === "" ? undefined : JSON.parse(answer) as Answer;
+}
+
+/** All calls that the operation makes, each as the nth of its name in its thread. */
+async function callsOf(location: string, directory: string, scenario: Scenario): Promise<Call[]> {
+  const log = `${directory}/trace`;
+  const answer = await runTraced(location, directory, scenario, "-o", log, "-e", `trace=${CALLS}`);
+  assert(answer?.ok, JSON.stringify(answer));
+  const calls = new Map<string, Call>();
+  const counted = new Map<string, number>();
+  for (const line of (await Deno.readTextFile(log)).split("\n")) {
+    const [, thread, text, name] = /^(\d+) +((\w+)\(.*)$/.exec(line) ?? [];
+    if (name === undefined) continue;
+    const number = (counted.get(`${thread} ${name}`) ?? 0) + 1;
+    counted.set(`${thread} ${name}`, number);
+    if (!calls.has(`${name} ${number}`)) calls.set(`${name} ${number}`, { name, number, text: text! });
+  }
+  return [...calls.values()];
+}
+
+/** Kills the operation at a call, and judges what it leaves. */
+async function killAt(call: Call, location: string, directory: string, scenario: Scenario): Promise<boolean> {
+  const { name, number } = call;
+  const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:signal=KILL:when=${number}`];
+  const answer = await runTraced(location, directory, scenario, ...inject);
+  try {
+    await judge(location, directory, scenario, answer?.ok === true);
+  } catch (error) {
+    throw new Error(`${scenario.name} killed at ${name} ${number}: ${(error as Error).message}`, { cause: error });
+  }
+  return answer === undefined;
+}
+
+async function withTemplate(
+  directory: string,
+  work: (copy: () => Promise<string>) => Promise<void>,
+): Promise<void> {
+  const template = `${directory}/template`;
+  {
+    using store = await openStore(template);
+    await prepare(store, directory);
+    // Garbage, for who collects it.
+    await store.fork({ db: "app", branch: "side" }, "gone", { materialize: true });
+    await store.destroy({ db: "app", branch: "gone" });
+    await store.collectGarbage({ grace_ms: 0 });
+  }
+  const location = `${directory}/store`;
+  await work(async () => {
+    await Deno.remove(location, { recursive: true }).catch(() => {});
+    await copyDirectory(template, location);
+    return location;
+  });
+}
+
+const COLLECTING: Scenario = { name: "gc", op: "collectGarbage", args: [{ grace_ms: 0 }], changes: {} };
+
+async function killEverywhere(t: Deno.TestContext, directory: string): Promise<void> {
+  const random = new SeededRandom(SEED);
+  await withTemplate(directory, async (copy) => {
+    for (const scenario of [...SCENARIOS, COLLECTING]) {
+      const picks = random.fork();
+      await t.step(scenario.name, async () => {
+        const calls = await callsOf(await copy(), directory, scenario);
+        const chosen = KILLS === "all" ? calls : Array.from({ length: Number(KILLS) }, () => picks.pick(calls));
+        let killed = 0;
+        for (const call of chosen) if (await killAt(call, await copy(), directory, scenario)) killed++;
+        // Threads share their work differently each time, so some calls are never reached.
+        if (KILLS === "all") assert(killed > chosen.length / 2, `${killed} of ${chosen.length} kills`);
+      });
+    }
+  });
+}
+
+const no_strace = await whyNoStrace();
+const no_xfs = await whyNotMountable("xfs");
+
+Deno.test({
+  name:
+    `a system call at which an operation is killed leaves it to the next run, edits to their owner, and no garbage${no_strace}`,
+  ignore: no_strace !== "",
+  fn: async (t) => {
+    const directory = await makeMemoryDirectory("syscalls-");
+    try {
+      await killEverywhere(t, directory);
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  },
+});
+
+Deno.test({
+  name: `the same of every operation where blocks can be cloned${no_strace || no_xfs}`,
+  ignore: no_strace !== "" || no_xfs !== "",
+  fn: (t) => withMount("xfs", MIN_XFS_MB, (directory) => killEverywhere(t, directory)),
+});
+
+Deno.test({
+  name: `a checkout whose replacement is cut off follows its branch without force${no_strace}`,
+  ignore: no_strace !== "",
+  fn: async (t) => {
+    const directory = await makeMemoryDirectory("syscalls-");
+    try {
+      await withTemplate(directory, async (copy) => {
+        for (const scenario of SCENARIOS.filter(({ name }) => name.startsWith("rollback"))) {
+          await t.step(scenario.name, async () => {
+            const calls = await callsOf(await copy(), directory, scenario);
+            const replacing = calls.find(({ name, text }) =>
+              name.startsWith("rename") && text.includes('/checkouts/app/side.db")')
+            );
+            assert(replacing !== undefined, "the checkout is not replaced");
+            assert(await killAt(replacing, await copy(), directory, scenario), "it was not killed");
+          });
+        }
+      });
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  },
+});
