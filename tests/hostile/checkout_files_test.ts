@@ -173,7 +173,6 @@ Deno.test("the checkouts directory as a link or a file is refused, and nothing i
   await store.audit();
 });
 
-// conformance: 2.files_rebuilt
 Deno.test({
   name: `what lies behind the last page of a checkout is in no checkpoint of it${noXfs}`,
   ignore: noXfs !== "",
@@ -189,6 +188,7 @@ Deno.test({
     }),
 });
 
+// conformance: 2.files_rebuilt
 Deno.test("checkouts-ro and checkouts may be deleted at any time", async () => {
   const { bench: store, checkout } = await bench();
   await using _ = store;
