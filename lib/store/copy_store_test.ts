@@ -10,7 +10,7 @@ import { copyStore, type CopyStoreResult } from "./copy_store.ts";
 import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, refKey } from "./keys.ts";
 import { Lease } from "./lease.ts";
 import { parseAddress } from "./names.ts";
-import { decodeRef } from "./ref.ts";
+import { decodeRef, encodeRef } from "./ref.ts";
 import { Store } from "./store.ts";
 
 const at = parseAddress;
@@ -273,4 +273,62 @@ Deno.test("plain-image snapshots are copied as they are, and read where blocks c
   await copy.fork(at("shop"), "full", { materialize: true });
   assertEquals((await contents(copy))["shop@full"], ["plain"]);
   store.close();
+});
+
+Deno.test("of a complete copy no branch is changed or removed, and no object", async (t) => {
+  const changes: Record<string, (target: MemoryBackend, here: World) => Promise<void>> = {
+    "a branch that has moved since": async (target) => {
+      const key = refKey("shop", "main");
+      const ref = decodeRef((await target.get(key)).bytes, key);
+      await target.put(key, encodeRef({ ...ref, protected: true }));
+    },
+    "a branch that the source has not": async (target, here) => {
+      await (await here.open(target)).fork(at("shop@try"), "mine", { materialize: true });
+      for (const key of await keys(target, DATA_PREFIX)) {
+        if (!(await keys(here.source, DATA_PREFIX)).includes(key)) await target.delete(key);
+      }
+    },
+    "an object with other bytes": async (target) => {
+      const key = (await keys(target, DATA_PREFIX)).find((key) => key.includes("/snapshot-"))!;
+      await target.put(key, (await target.get(key)).bytes.map((byte) => byte ^ 1));
+    },
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    await t.step(name, async () => {
+      await using here = await world();
+      const target = new MemoryBackend();
+      await copyStore(here.source, target);
+      await change(target, here);
+      const content = async () => Promise.all((await keys(target)).map(async (key) => [key, await target.get(key)]));
+      const before = await content();
+      assertEquals((await assertRejects(() => copyStore(here.source, target), TaskdError)).code, "conflict");
+      assertEquals(await content(), before);
+    });
+  }
+});
+
+Deno.test("a branch that is not read back as it was written is found out, and the place is no store", async () => {
+  await using here = await world();
+  const inner = new MemoryBackend();
+  const target = new FaultyBackend(inner, ({ method, key }) => {
+    return method === "get" && key.startsWith("refs/") ? { kind: "truncate", after_bytes: 10 } : undefined;
+  });
+  assertEquals((await assertRejects(() => copyStore(here.source, target), TaskdError)).code, "corrupt");
+  assertEquals((await keys(inner)).includes(MANIFEST_KEY), false);
+});
+
+Deno.test("a store that somebody makes in the place of a copy meanwhile is left to them", async () => {
+  await using here = await world();
+  const inner = new MemoryBackend();
+  const other = new MemoryBackend();
+  await here.open(other);
+  const { bytes } = await other.get(MANIFEST_KEY);
+  let made: Promise<unknown> | undefined;
+  const target = new FaultyBackend(inner, ({ method, key }) => {
+    if (method === "create" && key === MANIFEST_KEY) made = inner.create(MANIFEST_KEY, bytes);
+    return undefined;
+  });
+  assertEquals((await assertRejects(() => copyStore(here.source, target), TaskdError)).code, "not_a_store");
+  await made;
+  assertEquals((await inner.get(MANIFEST_KEY)).bytes, bytes);
 });

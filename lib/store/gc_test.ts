@@ -376,10 +376,22 @@ Deno.test("a fork whose process died before it looked at the tombstones is remov
     await gc();
     const { base: _, ...rest } = ref;
     await store.context.refs.create("app", "orphan", { ...rest, epoch: 1 });
-    await store.context.refs.create("app", "used", { ...rest, epoch: 2 });
-    assertEquals((await assertRejects(() => gc(), TaskdError)).code, "gc_failed");
-    assertEquals((await keysUnder(backend, "refs/")).length, 3);
-    await backend.delete("refs/app/used.json");
+    const entry = {
+      name: "one",
+      txid: ref.txid,
+      digest: ref.digest,
+      kind: "segment",
+      created_at: ref.touched_at,
+    } as const;
+    const lease = { holder: "cli:0123456789abcdef:01234567", expires_at: ref.touched_at };
+    for (const use of [{ epoch: 2 }, { checkpoints: [entry] }, { lease }]) {
+      await store.context.refs.create("app", "used", { ...rest, epoch: 1, ...use });
+      assertEquals((await assertRejects(() => gc(), TaskdError)).code, "gc_failed");
+      assertEquals((await keysUnder(backend, "refs/")).length, 3);
+      await backend.delete("refs/app/used.json");
+    }
+    const told = await store.collectGarbage({ grace_ms: 0, dry_run: true });
+    assertEquals([told.withdrawn, (await keysUnder(backend, "refs/")).length], [[{ db: "app", branch: "orphan" }], 2]);
     assertEquals((await gc()).withdrawn, [{ db: "app", branch: "orphan" }]);
     assertEquals(await keysUnder(backend, "refs/"), ["refs/app/main.json"]);
   });
@@ -399,5 +411,46 @@ Deno.test("a lineage that a lease's holder announced is kept until the lease is 
     await lease.release();
     await settle(bench);
     await assertRejects(() => backend.head(baseKey(LINEAGE)));
+  });
+});
+
+Deno.test("what is being deleted is listed as doomed, however long ago that was decided", async () => {
+  await withStore(async ({ store, backend, clock, gc, open }) => {
+    await store.fork(MAIN, "side", { materialize: true });
+    await store.destroy(at("app@side"));
+    await gc();
+    const deletes: Promise<boolean>[] = [];
+    const doomed = async () => (await readTombstones(backend))?.tombstones.some(({ doomed }) => doomed) ?? false;
+    let failing = true;
+    using other = await open(
+      new FaultyBackend(backend, ({ method }) => {
+        if (method !== "delete") return undefined;
+        deletes.push(doomed());
+        return failing ? { kind: "before", code: "unavailable" } : undefined;
+      }),
+    );
+    const pass = () => other.collectGarbage({ grace_ms: 0 });
+    const { deleted, undeleted } = await pass();
+    assertEquals([deleted, undeleted], [0, 1]);
+    clock.advance(DOOMED_RETAIN_MS + 1);
+    failing = false;
+    assertEquals((await pass()).deleted, 1);
+    assertEquals(await Promise.all(deletes), [true, true]);
+  });
+});
+
+Deno.test("an object that somebody else has deleted first is neither counted as deleted nor as left", async () => {
+  await withStore(async ({ store, backend, gc, open }) => {
+    await store.fork(MAIN, "side", { materialize: true });
+    await store.destroy(at("app@side"));
+    await gc();
+    using other = await open(
+      new FaultyBackend(
+        backend,
+        ({ method }) => method === "delete" ? { kind: "before", code: "not_found" } : undefined,
+      ),
+    );
+    const { deleted, undeleted, bytes_deleted } = await other.collectGarbage({ grace_ms: 0 });
+    assertEquals([deleted, undeleted, bytes_deleted], [0, 0, 0]);
   });
 });

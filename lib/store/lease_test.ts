@@ -282,3 +282,65 @@ Deno.test("writes of one holder follow each other, so that what it knows of the 
     assertEquals(lease.ref.txid, 5);
     assertEquals((await refOf(process)).txid, 5);
   }));
+
+Deno.test("a lease lasts from when it was asked for, however late the store's answer comes", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    scene.plan = ({ method }) => {
+      if (method === "replace") process.clock.advance(8_000);
+      return undefined;
+    };
+    const lease = await Lease.acquire(process, ADDRESS);
+    assertEquals(lease.left_ms, LEASE_TTL_MS - 8_000);
+    await lease.write();
+    assertEquals(lease.left_ms, LEASE_TTL_MS - 8_000);
+  }));
+
+Deno.test("a look at the ref that changes nothing renews nothing", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    process.clock.advance(8_000);
+    await lease.write(() => undefined);
+    assertEquals(lease.left_ms, LEASE_TTL_MS - 8_000);
+  }));
+
+Deno.test("a lease that was given back writes nothing more", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const lease = await Lease.acquire(process, ADDRESS);
+    await lease.release();
+    await refuses("fenced", () => lease.write(advance(9)));
+    const { txid, lease: held } = await refOf(process);
+    assertEquals([txid, held], [1, undefined]);
+  }));
+
+Deno.test("a lease that cannot be given back costs the work nothing; here it is free at once, elsewhere when it is out", () =>
+  onBranch(async (scene) => {
+    const clock = new VirtualClock();
+    const [process, neighbour] = [scene.process({ clock }), scene.process({ clock })];
+    const answer = await withLease(process, ADDRESS, () => {
+      scene.plan = ({ method }) => method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
+      return Promise.resolve("done");
+    });
+    assertEquals(answer, "done");
+    scene.plan = () => undefined;
+    await refuses("lease_held", () => Lease.acquire(neighbour, ADDRESS));
+    await (await Lease.acquire(process, ADDRESS)).release();
+  }));
+
+Deno.test("after a fault that has passed, a lease is renewed at its usual pace again", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const renewal = keepRenewed(process, await Lease.acquire(process, ADDRESS));
+    let writes = 0;
+    scene.plan = ({ method }) =>
+      method === "replace" && ++writes === 1 ? { kind: "before", code: "unavailable" } : undefined;
+    process.clock.advance(LEASE_RENEW_MS);
+    await settle();
+    assertEquals(process.clock.sleeping, [1_000]);
+    process.clock.advance(1_000);
+    await settle();
+    assertEquals([writes, process.clock.sleeping], [2, [LEASE_RENEW_MS]]);
+    await renewal.stop();
+  }));

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
@@ -12,6 +12,7 @@ import {
   decode,
   decodeByRange,
   page,
+  type Pages,
   pagesOf,
   PREV,
   segment,
@@ -66,6 +67,55 @@ Deno.test("several pages at once write the same bytes as one by one", () => {
   );
   assertEquals(at_once, one_by_one);
   assertEquals(in_three, one_by_one);
+});
+
+/** The pages as they were before: the same, a little other, or quite other. */
+const anyBefore = fc.record({
+  changes: fc.array(fc.record({ pgno: fc.integer({ min: 1, max: 40 }), bytes: fc.constantFrom(0, 1, 20, 100_000) })),
+  unknown: fc.array(fc.integer({ min: 1, max: 40 })),
+});
+
+Deno.test("differences from the pages before come back as the pages, in one pass and by range", async () => {
+  await fc.assert(
+    fc.asyncProperty(anyObject, anyBefore, async ({ header, pages, options }, { changes, unknown }) => {
+      fc.pre(header.kind === "segment");
+      const before: Pages = new Map([...pages].map(([pgno, bytes]) => [pgno, bytes.slice()]));
+      for (const { pgno, bytes } of changes) before.get(pgno)?.subarray(5, 5 + bytes).fill(pgno);
+      const known = (pgno: number) => unknown.includes(pgno) ? undefined : before.get(pgno);
+      const { bytes, digest } = encodeObject(header, pages, { ...options, before: known });
+      assertEquals(digest, encodeObject(header, pages, options).digest);
+      assertEquals(await decode(bytes, 1000, before), { pages, header, digest });
+      assertEquals(await decodeByRange(bytes, before), { pages, header, digest });
+    }),
+    { numRuns: 100 },
+  );
+});
+
+Deno.test("a small change to a page of noise takes under 150 bytes", () => {
+  const before = page(4096, 3, 1);
+  const after = before.slice();
+  after.fill(9, 2000, 2020);
+  const object = encodeObject(segment(4096, 1_000_000), [[654_321, after]], { before: () => before });
+  assert(object.bytes.length < 150, `${object.bytes.length} bytes`);
+});
+
+Deno.test("a page that became quite another is written as it is", async () => {
+  const pages: Pages = new Map([[3, page(4096, 3, 1)]]);
+  const object = encodeObject(segment(4096, 9), pages, { before: () => page(4096, 4, 1) });
+  assertEquals((await decode(object.bytes)).pages, pages);
+});
+
+Deno.test("differences are refused where what was before is missing or is something else", async () => {
+  const before: Pages = new Map([[3, page(512, 3, 1)], [4, page(512, 4, 1)]]);
+  const after: Pages = new Map([...before].map(([pgno, bytes]) => [pgno, bytes.slice().fill(9, 50, 60)]));
+  const { bytes } = encodeObject(segment(512, 9), after, { before: (pgno) => before.get(pgno) });
+  assertEquals((await decode(bytes, undefined, before)).pages, after);
+  const other = new Map(before).set(4, page(512, 5, 1));
+  for (const read of [(was?: Pages) => decode(bytes, undefined, was), (was?: Pages) => decodeByRange(bytes, was)]) {
+    for (const [was, problem] of [[undefined, "not at hand"], [other, "the checksum of page 4 is wrong"]] as const) {
+      assertEquals((await assertRejects(() => read(was), TaskdError, problem)).code, "corrupt");
+    }
+  }
 });
 
 Deno.test("a buffer may be reused as soon as add() has returned", async () => {
@@ -134,6 +184,8 @@ Deno.test("the writer refuses what a reader would refuse", () => {
     [segment(512, 0), []],
     [segment(512, 2 ** 32 - 1), []],
   ];
+  const nothing_before = () => encodeObject(snapshot(512, 1), pagesOf(512, 1), { before: () => new Uint8Array(512) });
+  assertEquals(assertThrows(nothing_before, TaskdError).code, "internal");
   for (const [header, pages] of refused) {
     const error = assertThrows(() => encodeObject(header, pages), TaskdError);
     assertEquals(error.code, "internal", error.message);
@@ -231,6 +283,7 @@ Deno.test("assertGrowth() wants every page of the growth except the lock page", 
   assertGrowth(3, new Set([1]), { page_size: 512, page_count: 2 });
   assertGrowth(3, new Set([4, 5]), { page_size: 512, page_count: 5 });
   assertGrowth(lock - 2, new Set([lock - 1, lock + 1]), { page_size: 65536, page_count: lock + 1 });
+  assertThrows(() => assertGrowth(3, new Set([5]), { page_size: 512, page_count: 5 }), TaskdError, "page 4");
   const error = assertThrows(
     () => assertGrowth(3, new Set([4, 6]), { page_size: 512, page_count: 6 }),
     TaskdError,

@@ -8,7 +8,15 @@ import { systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { baseKey, segmentKey, snapshotKey } from "./keys.ts";
 import { Store } from "./store.ts";
-import { readTombstones, shortName, TombstoneIndex, TOMBSTONES_KEY, writeTombstones } from "./tombstones.ts";
+import {
+  assertSpared,
+  momentOf,
+  readTombstones,
+  shortName,
+  TombstoneIndex,
+  TOMBSTONES_KEY,
+  writeTombstones,
+} from "./tombstones.ts";
 
 const LINEAGE = "0123456789abcdef".repeat(2);
 const AT = "2026-01-01T00:00:00.000Z";
@@ -59,6 +67,17 @@ Deno.test("a write whose answer is lost is known by its nonce", async () => {
     const writing = writeTombstones({ backend, random: systemRandom }, [], undefined);
     if (kind === "after") assertEquals(await writing, (await readTombstones(inner))?.etag);
     else await assertRejects(() => writing, TaskdError);
+  }
+  for (const kind of ["before", "after"] as const) {
+    const inner = new MemoryBackend();
+    const etag = await writeTombstones({ backend: inner, random: systemRandom }, [], undefined);
+    const backend = new FaultyBackend(
+      inner,
+      ({ method }) => method === "replace" ? { kind, code: "ambiguous" } : undefined,
+    );
+    const written = await writeTombstones({ backend, random: systemRandom }, [{ lineage: LINEAGE, at: AT }], etag);
+    const found = await readTombstones(inner);
+    assertEquals([written, found?.tombstones.length], kind === "after" ? [found?.etag, 1] : [undefined, 0]);
   }
 });
 
@@ -118,5 +137,29 @@ Deno.test("a list that cannot be understood stops whoever would rely on it, and 
     }
     await backend.delete(TOMBSTONES_KEY);
     for (const attempt of Object.values(attempts)) await attempt();
+  });
+});
+
+Deno.test("who took long by either clock looks whether its objects are there; who was quick trusts the list", async () => {
+  await withDirectory(async (directory) => {
+    const backend = new MemoryBackend();
+    const clock = new VirtualClock();
+    using store = await Store.open({ backend, workspace: directory, clock });
+    makeTinyDatabase(`${directory}/tiny.db`);
+    await store.create("app", { from: `${directory}/tiny.db` });
+    const { lineage, txid } = (await store.context.refs.read("app", "main")).ref;
+    await writeTombstones({ backend, random: systemRandom }, [], undefined);
+    await backend.delete((await keysUnder(backend, `data/${lineage}/`))[0]!);
+    const spared = (since: ReturnType<typeof momentOf>) =>
+      assertSpared({ backend, clock }, "Cannot fork", { at: { lineage, txid }, since });
+    const since = momentOf(clock);
+    await spared(since);
+    clock.jump(3_600_000);
+    assertEquals((await assertRejects(() => spared(since), TaskdError)).code, "conflict");
+    clock.jump(-3_600_000);
+    await spared(since);
+    clock.advance(3_600_000);
+    clock.jump(-3_600_000);
+    assertEquals((await assertRejects(() => spared(since), TaskdError)).code, "conflict");
   });
 });
