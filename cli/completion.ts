@@ -29,8 +29,18 @@ function flagNames(flag: FlagSpec): string[] {
   return flag.negatable ? [`--no-${flag.name}`] : [`--${flag.name}`];
 }
 
+/** Flags of every command, the one that no table has among them. */
+const COMMON_FLAGS: readonly FlagSpec[] = [
+  ...GLOBAL_FLAGS,
+  { name: "help", kind: "boolean", help: "Explain the command" },
+];
+
 function allFlags(command: CommandSpec): readonly FlagSpec[] {
-  return [...command.flags, ...GLOBAL_FLAGS];
+  return [...command.flags, ...COMMON_FLAGS];
+}
+
+function everyFlag(): FlagSpec[] {
+  return [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
 }
 
 /** First words, and for each the second words it takes. */
@@ -43,22 +53,46 @@ function words(): Map<string, string[]> {
   return found;
 }
 
-/** Flags whose value is a path. */
-function pathFlags(): string[] {
-  const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
-  return [...new Set(flags.filter((flag) => flag.kind === "file" || flag.name === "store").flatMap(flagNames))];
+/** First words that take a second one, and these. */
+function groups(): [string, string[]][] {
+  return [...words()].filter(([, second]) => second.length > 0);
 }
 
-/** Flags whose values are known, by how they are written. */
-function choiceFlags(): Map<string, readonly string[]> {
-  const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
-  return new Map(flags.flatMap((flag) => flag.choices === undefined ? [] : [[`--${flag.name}`, flag.choices]]));
+function summaryOf(name: string): string {
+  return COMMANDS.find((command) => command.name === name)?.summary ?? `${name} commands`;
+}
+
+function takesPath(flag: FlagSpec): boolean {
+  return flag.kind === "file" || flag.name === "store";
+}
+
+/** Whether a path may be among the arguments; what else they name, only a store or a broker knows. */
+function namesPath(command: CommandSpec): boolean {
+  return command.positionals.some(({ kind }) => kind === "file" || kind === "store" || kind === "repo");
+}
+
+/** Flags with a value, as they are matched once a second dash is gone: `-store|-ttl`. */
+function valueFlags(): string {
+  return [...new Set(everyFlag().filter((flag) => flag.kind !== "boolean").map((flag) => `-${flag.name}`))].join("|");
+}
+
+/** What `name --flag` is, as a pattern of bash: the flag of one command, or of all. */
+function flagsBy(takes: (flag: FlagSpec) => boolean): [string, FlagSpec][] {
+  return [
+    ...GLOBAL_FLAGS.filter(takes).map((flag): [string, FlagSpec] => [`*" --${flag.name}"`, flag]),
+    ...COMMANDS.flatMap(({ name, flags }) =>
+      flags.filter(takes).map((flag): [string, FlagSpec] => [JSON.stringify(`${name} --${flag.name}`), flag])
+    ),
+  ];
 }
 
 function bash(): string {
-  const groups = [...words()].filter(([, second]) => second.length > 0);
+  const offer = (words: readonly string[]) => `COMPREPLY=($(compgen -W ${JSON.stringify(words.join(" "))} -- "$cur"))`;
+  const files = `compopt -o filenames 2> /dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -f -- "$cur"))`;
+  const paths = flagsBy(takesPath).map(([pattern]) => pattern).join("|");
+  const withPaths = COMMANDS.filter(namesPath).map((command) => JSON.stringify(command.name)).join("|");
   const cases = COMMANDS.map((command) => {
-    const flags = [...allFlags(command).flatMap(flagNames), "--help"].join(" ");
+    const flags = allFlags(command).flatMap(flagNames).join(" ");
     return `    ${JSON.stringify(command.name)}) flags=${JSON.stringify(flags)} ;;`;
   });
   return [
@@ -67,31 +101,43 @@ function bash(): string {
     '  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" name="" word flags i',
     "  for ((i = 1; i < COMP_CWORD; i++)); do",
     '    word="${COMP_WORDS[i]}"',
-    "    [[ $word == -* ]] && continue",
-    '    if [[ -z $name ]]; then name="$word"',
-    ...groups.map(([first]) => `    elif [[ $name == ${first} ]]; then name="$name $word"`),
-    "    else break; fi",
+    // To bash, an = is a word of its own.
+    '    case "${word/#--/-}" in',
+    `      ${valueFlags()}) [[ \${COMP_WORDS[i+1]} == = ]] && ((i++)); ((i++)); continue ;;`,
+    "      -*) continue ;;",
+    "    esac",
+    '    case "$name" in',
+    '      "") name="$word" ;;',
+    `      ${["help", ...groups().map(([first]) => first)].join("|")}) name="$name $word" ;;`,
+    "      *) break ;;",
+    "    esac",
     "  done",
     "  COMPREPLY=()",
-    `  case "$prev" in ${pathFlags().join("|")}) COMPREPLY=($(compgen -f -- "$cur")); return ;; esac`,
-    '  case "$prev" in',
-    ...[...choiceFlags()].map(([name, choices]) =>
-      `    ${name}) COMPREPLY=($(compgen -W ${JSON.stringify(choices.join(" "))} -- "$cur")); return ;;`
+    '  [[ $cur == = ]] && cur=""',
+    '  [[ $prev == = ]] && prev="${COMP_WORDS[COMP_CWORD-2]}"',
+    "  [[ $prev == -[!-]* ]] && prev=-$prev",
+    "  [[ $cur == -[!-]* ]] && cur=-$cur",
+    '  case "$name $prev" in',
+    `    ${paths}) ${files}; return ;;`,
+    ...flagsBy(({ choices }) => choices !== undefined).map(([pattern, { choices }]) =>
+      `    ${pattern}) ${offer(choices!)}; return ;;`
     ),
+    "  esac",
+    '  case "${prev/#--/-}" in',
+    `    ${valueFlags()}) return ;;`,
     "  esac",
     "  if [[ $cur != -* ]]; then",
     '    case "$name" in',
-    `      "") COMPREPLY=($(compgen -W ${JSON.stringify([...words().keys()].join(" "))} -- "$cur")); return ;;`,
-    ...groups.map(([first, second]) =>
-      `      ${first}) COMPREPLY=($(compgen -W ${JSON.stringify(second.join(" "))} -- "$cur")); return ;;`
-    ),
-    '      completion) COMPREPLY=($(compgen -W "' + SHELLS.join(" ") + '" -- "$cur")); return ;;',
-    '      *) COMPREPLY=($(compgen -f -- "$cur")); return ;;',
+    `      "" | help) ${offer([...words().keys()])} ;;`,
+    ...groups().map(([first, second]) => `      ${first} | "help ${first}") ${offer(second)} ;;`),
+    `      completion) ${offer(SHELLS)} ;;`,
+    `      ${withPaths}) ${files} ;;`,
     "    esac",
+    "    return",
     "  fi",
     '  case "$name" in',
     ...cases,
-    `    *) flags=${JSON.stringify([...GLOBAL_FLAGS.flatMap(flagNames), "--help"].join(" "))} ;;`,
+    `    *) flags=${JSON.stringify(COMMON_FLAGS.flatMap(flagNames).join(" "))} ;;`,
     "  esac",
     '  COMPREPLY=($(compgen -W "$flags" -- "$cur"))',
     "}",
@@ -105,77 +151,86 @@ function quoted(text: string): string {
 }
 
 function zsh(): string {
-  const groups = [...words()].filter(([, second]) => second.length > 0);
-  const describe = (commands: readonly CommandSpec[], drop: number) =>
-    commands.map((command) => quoted(`${command.name.slice(drop)}:${command.summary.replaceAll(":", "\\:")}`)).join(
-      " ",
-    );
-  const first = COMMANDS.filter((command) => !command.name.includes(" "));
-  const cases = COMMANDS.map((command) =>
-    `    ${quoted(command.name)}) _arguments ${allFlags(command).map(zshFlag).join(" ")} '*:file:_files' ;;`
-  );
+  const describe = (names: readonly string[], prefix = "") => {
+    const each = names.map((name) => quoted(`${name}:${summaryOf(prefix + name).replaceAll(":", "\\:")}`));
+    return `commands=(${each.join(" ")}); _describe command commands`;
+  };
+  const firsts = describe([...words().keys()]);
+  const globals = COMMON_FLAGS.map(zshFlag).join(" ");
+  const cases = COMMANDS.map((command) => {
+    const rest = command.name === "completion" ? `(${SHELLS.join(" ")})` : namesPath(command) ? "_files" : "";
+    return `    ${quoted(command.name)}) _arguments ${allFlags(command).map(zshFlag).join(" ")} ${
+      quoted(`*:argument:${rest}`)
+    } ;;`;
+  });
   return [
     `#compdef ${PROGRAM}`,
     `_${PROGRAM}() {`,
     "  local -a commands",
-    "  local name=${words[2]:-}",
-    "  if (( CURRENT == 2 )); then",
-    `    commands=(${describe(first, 0)} ${groups.map(([word]) => quoted(`${word}:${word} commands`)).join(" ")})`,
-    "    _describe command commands",
-    "    return",
-    "  fi",
-    ...groups.flatMap(([word]) => [
-      `  if [[ $name == ${word} ]]; then`,
-      "    if (( CURRENT == 3 )); then",
-      `      commands=(${describe(COMMANDS.filter((each) => each.name.startsWith(`${word} `)), word.length + 1)})`,
-      "      _describe command commands",
-      "      return",
-      "    fi",
-      '    name="$name ${words[3]:-}"',
-      "  fi",
-    ]),
+    '  local name="" word',
+    "  integer i",
+    "  for ((i = 2; i < CURRENT; i++)); do",
+    "    word=${words[i]}",
+    "    case ${word/#--/-} in",
+    `      (${valueFlags()}) ((i++)); continue ;;`,
+    "      (-*) continue ;;",
+    "    esac",
+    "    case $name in",
+    '      ("") name=$word ;;',
+    `      (${["help", ...groups().map(([first]) => first)].join("|")}) name="$name $word" ;;`,
+    "      (*) break ;;",
+    "    esac",
+    "  done",
+    // A flag, or the value of one, before the command.
+    `  if [[ -z $name && ( \${words[CURRENT]} == -* || i -gt CURRENT ) ]]; then _arguments ${globals} '*:command:'; return; fi`,
     '  case "$name" in',
-    ...cases,
+    `    (""|help) ${firsts} ;;`,
+    ...groups().map(([word, second]) => `    (${word}|${quoted(`help ${word}`)}) ${describe(second, `${word} `)} ;;`),
+    ...cases.map((line) => line.replace("    '", "    ('")),
     "  esac",
     "}",
-    `compdef _${PROGRAM} ${PROGRAM}`,
+    // Read from a folder of $fpath, this file is the function.
+    `if [[ \${funcstack[1]-} == _${PROGRAM} ]]; then _${PROGRAM} "$@"; else compdef _${PROGRAM} ${PROGRAM}; fi`,
   ].join("\n");
 }
 
 function zshFlag(flag: FlagSpec): string {
   const help = flag.help.replace(/[[\]:\\]/g, (char) => `\\${char}`);
-  const action = flag.kind === "file" ? "_files" : flag.choices === undefined ? "" : `(${flag.choices.join(" ")})`;
+  const action = takesPath(flag) ? "_files" : flag.choices === undefined ? "" : `(${flag.choices.join(" ")})`;
   const value = flag.kind === "boolean" ? "" : `:${flag.value ?? "VALUE"}:${action}`;
-  return flagNames(flag).map((name) => quoted(`${name}[${help}]${value}`)).join(" ");
+  const after = flag.kind === "boolean" ? "" : "=";
+  const often = flag.repeatable ? "*" : "";
+  return flagNames(flag).map((name) => quoted(`${often}${name}${after}[${help}]${value}`)).join(" ");
 }
 
 function fish(): string {
   const lines = [`# fish completion for ${PROGRAM}`, `complete -c ${PROGRAM} -f`];
-  const firsts = [...words().keys()].join(" ");
-  for (const [word, second] of words()) {
-    const summary = COMMANDS.find((command) => command.name === word)?.summary ?? `${word} commands`;
-    lines.push(
-      `complete -c ${PROGRAM} -n "not __fish_seen_subcommand_from ${firsts}" -a ${word} -d ${quoted(summary)}`,
-    );
-    for (const each of second) {
-      const condition = `__fish_seen_subcommand_from ${word}; and not __fish_seen_subcommand_from ${second.join(" ")}`;
-      const about = COMMANDS.find((command) => command.name === `${word} ${each}`)?.summary ?? "";
-      lines.push(`complete -c ${PROGRAM} -n "${condition}" -a ${each} -d ${quoted(about)}`);
+  const add = (condition: string, what: string) => lines.push(`complete -c ${PROGRAM} -n "${condition}" ${what}`);
+  const seen = (...words: string[]) => `__fish_seen_subcommand_from ${words.join(" ")}`;
+  const firsts = [...words().keys()];
+  const afterHelp = `${seen("help")}; and not ${seen(...firsts.filter((word) => word !== "help"))}`;
+  for (const word of firsts) {
+    for (const condition of [`not ${seen(...firsts)}`, afterHelp]) {
+      add(condition, `-a ${word} -d ${quoted(summaryOf(word))}`);
     }
   }
-  for (const flag of GLOBAL_FLAGS) lines.push(`complete -c ${PROGRAM} ${fishFlag(flag)}`);
-  for (const command of COMMANDS) {
-    const seen = command.name.split(" ").map((word) => `__fish_seen_subcommand_from ${word}`).join("; and ");
-    for (const flag of command.flags) lines.push(`complete -c ${PROGRAM} -n "${seen}" ${fishFlag(flag)}`);
-    if (command.positionals.some((positional) => positional.kind === "file")) {
-      lines.push(`complete -c ${PROGRAM} -n "${seen}" -F`);
+  for (const [word, second] of groups()) {
+    for (const each of second) {
+      add(`${seen(word)}; and not ${seen(...second)}`, `-a ${each} -d ${quoted(summaryOf(`${word} ${each}`))}`);
     }
+  }
+  add(`${seen("completion")}; and not ${seen(...SHELLS)}`, `-a ${quoted(SHELLS.join(" "))}`);
+  for (const flag of COMMON_FLAGS) lines.push(`complete -c ${PROGRAM} ${fishFlag(flag)}`);
+  for (const command of COMMANDS) {
+    const condition = command.name.split(" ").map((word) => seen(word)).join("; and ");
+    for (const flag of command.flags) add(condition, fishFlag(flag));
+    if (namesPath(command)) add(condition, "-F");
   }
   return lines.join("\n");
 }
 
 function fishFlag(flag: FlagSpec): string {
   const choices = flag.choices === undefined ? "" : ` -a ${quoted(flag.choices.join(" "))}`;
-  const value = flag.kind === "boolean" ? "" : flag.kind === "file" ? " -r -F" : ` -x${choices}`;
+  const value = flag.kind === "boolean" ? "" : takesPath(flag) ? " -r -F" : ` -x${choices}`;
   return flagNames(flag).map((name) => `-l ${name.slice(2)}${value} -d ${quoted(flag.help)}`).join(" ");
 }

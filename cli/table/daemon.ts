@@ -213,6 +213,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     flags: [],
     examples: [
       { words: "completion bash > /etc/bash_completion.d/taskd", why: "For every user of bash" },
+      { words: "completion zsh > /usr/local/share/zsh/site-functions/_taskd", why: "For every user of zsh" },
       { words: "completion fish > ~/.config/fish/completions/taskd.fish", why: "For one user of fish" },
     ],
     output: "data",

@@ -1,5 +1,4 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { SHELLS } from "../../cli/completion.ts";
 import { COMMANDS } from "../../cli/commands.ts";
 import { launchFlags } from "../../cli/launch_flags.ts";
 import { makePlace } from "./support/taskd.ts";
@@ -112,75 +111,3 @@ Deno.test("a defect in a command's thread is told as one, and fails", async () =
   assertMatch(text, /^taskd: Unexpected failure: TypeError: staged \\x1b\[31m defect/);
   assertStringIncludes(text, "please report it");
 });
-
-for (const shell of SHELLS) {
-  const found = await isInstalled(shell);
-  Deno.test({
-    name: `the completion script for ${shell} is one to ${shell}${
-      found ? "" : ` (ignored: ${shell} is not installed)`
-    }`,
-    ignore: !found,
-    fn: async () => {
-      await using place = await makePlace();
-      const { stdout } = await place.taskd("completion", shell);
-      const file = `${place.base}/script`;
-      await Deno.writeTextFile(file, stdout);
-      const { code, stderr } = await new Deno.Command(shell, { args: ["-n", file] }).output();
-      assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
-    },
-  });
-}
-
-Deno.test("bash completes commands, their second words and their flags", async () => {
-  await using place = await makePlace();
-  const { stdout } = await place.taskd("completion", "bash");
-  const complete = async (...words: string[]) => {
-    const list = words.map((word) => `'${word}'`).join(" ");
-    const script = `${stdout}\nCOMP_WORDS=(taskd ${list}); COMP_CWORD=${words.length}; _taskd; echo "\${COMPREPLY[@]}"`;
-    const result = await new Deno.Command("bash", { args: ["-c", script] }).output();
-    return new TextDecoder().decode(result.stdout).trim();
-  };
-  assertEquals(await complete("fo"), "fork");
-  assertEquals(await complete("session", "f"), "flush");
-  assertEquals(await complete("session", "open", "--js"), "--json");
-  assertEquals(await complete("fork", "shop", "try", "--t"), "--ttl");
-  assertEquals(await complete("rollback", "--no"), "--no-safety");
-  assertEquals(await complete("completion", "z"), "zsh");
-  assertEquals(await complete("queue", "c"), "cancel");
-  assertEquals(await complete("submit", "--agent", "co"), "codex");
-  assertEquals(await complete("tasks", "--stage", "awaiting_a"), "awaiting_approval");
-});
-
-Deno.test({
-  name: "fish completes commands, their second words and their flags",
-  ignore: !await isInstalled("fish"),
-  fn: async () => {
-    await using place = await makePlace();
-    const { stdout } = await place.taskd("completion", "fish");
-    const complete = async (line: string) => {
-      const result = await new Deno.Command("fish", {
-        args: ["--no-config", "-c", `${stdout}\ncomplete -C '${line}'`],
-        env: { HOME: place.base },
-      }).output();
-      return new TextDecoder().decode(result.stdout).split("\n").filter(Boolean).map((text) => text.split("\t")[0]);
-    };
-    assertEquals(await complete("taskd fo"), ["fork"]);
-    assertEquals(await complete("taskd session f"), ["flush"]);
-    assertEquals(await complete("taskd fork shop try --t"), ["--ttl"]);
-    assertEquals(await complete("taskd submit --agent co"), ["codex"]);
-  },
-});
-
-Deno.test("completion refuses a shell it does not know", async () => {
-  await using place = await makePlace();
-  const { code, stderr } = await place.taskd("completion", "csh");
-  assertEquals([code, stderr], [2, 'taskd: There is no completion for "csh"\n  Shells: bash, zsh, fish\n']);
-});
-
-async function isInstalled(program: string): Promise<boolean> {
-  try {
-    return (await new Deno.Command(program, { args: ["-c", "true"] }).output()).success;
-  } catch {
-    return false;
-  }
-}

@@ -1,0 +1,182 @@
+import { assertEquals } from "@std/assert";
+import { COMMANDS } from "../../cli/commands.ts";
+import { SHELLS } from "../../cli/completion.ts";
+import { makePlace, type Place } from "./support/taskd.ts";
+
+/** First words, in the order of the table. */
+const FIRST_WORDS = [...new Set(COMMANDS.map(({ name }) => name.split(" ")[0]!))];
+
+for (const shell of SHELLS) {
+  Deno.test({
+    name: `the completion script for ${shell} is one to ${shell}${await whyNot(shell)}`,
+    ignore: !await isInstalled(shell),
+    fn: async () => {
+      await using place = await makePlace();
+      const script = await scriptFile(place, shell);
+      const { code, stderr } = await new Deno.Command(shell, { args: ["-n", script] }).output();
+      assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+    },
+  });
+}
+
+Deno.test("bash completes commands, their second words, flags and what these take", async () => {
+  await using place = await makePlace();
+  const file = await scriptFile(place, "bash");
+  await makeFiles(place);
+  const complete = async (...words: string[]) => {
+    const list = words.map((word) => `'${word}'`).join(" ");
+    const script =
+      `source ${file}; COMP_WORDS=(taskd ${list}); COMP_CWORD=${words.length}; _taskd; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const { stdout } = await new Deno.Command("bash", { args: ["-c", script], cwd: `${place.base}/files` }).output();
+    return lines(stdout);
+  };
+  assertEquals(await complete("fo"), ["fork"]);
+  assertEquals(await complete("session", "f"), ["flush"]);
+  assertEquals(await complete("session", "open", "--js"), ["--json"]);
+  assertEquals(await complete("fork", "shop", "try", "--t"), ["--ttl"]);
+  assertEquals(await complete("fork", "shop", "try", "-t"), ["--ttl"]);
+  assertEquals(await complete("rollback", "--no"), ["--no-safety"]);
+  assertEquals(await complete("completion", "z"), ["zsh"]);
+  assertEquals(await complete("queue", "c"), ["cancel"]);
+  assertEquals(await complete("submit", "--agent", "co"), ["codex"]);
+  assertEquals(await complete("submit", "--agent", "=", "co"), ["codex"]);
+  assertEquals(await complete("tasks", "--stage", "awaiting_a"), ["awaiting_approval"]);
+  assertEquals(await complete("setup", "--from", "deb"), ["debootstrap"]);
+  assertEquals(await complete("help", ""), FIRST_WORDS);
+  assertEquals(await complete("help", "session", "f"), ["flush"]);
+  assertEquals(await complete("help", "fork", ""), []);
+  assertEquals(await complete("-store", "elsewhere", "fo"), ["fork"]);
+  assertEquals(await complete("--store", "=", "elsewhere", "fo"), ["fork"]);
+  assertEquals(await complete("create", "shop", "--from", "a"), ["a b.db"]);
+  assertEquals(await complete("export", "shop", "a"), ["a b.db"]);
+  assertEquals(await complete("fork", "shop", ""), []);
+});
+
+Deno.test({
+  name: `fish completes commands, their second words, flags and what these take${await whyNot("fish")}`,
+  ignore: !await isInstalled("fish"),
+  fn: async () => {
+    await using place = await makePlace();
+    const file = await scriptFile(place, "fish");
+    await makeFiles(place);
+    const complete = async (line: string) => {
+      const { stdout } = await new Deno.Command("fish", {
+        args: ["--no-config", "-c", `source ${file}; complete -C '${line}'`],
+        env: { HOME: place.base },
+        cwd: `${place.base}/files`,
+      }).output();
+      return lines(stdout).map((text) => text.split("\t")[0]);
+    };
+    assertEquals(await complete("taskd fo"), ["fork"]);
+    assertEquals(await complete("taskd session f"), ["flush"]);
+    assertEquals(await complete("taskd fork shop try --t"), ["--ttl"]);
+    assertEquals(await complete("taskd submit --agent co"), ["codex"]);
+    assertEquals(await complete("taskd help "), FIRST_WORDS.toSorted());
+    assertEquals(await complete("taskd help session f"), ["flush"]);
+    assertEquals(await complete("taskd help fork "), []);
+    assertEquals(await complete("taskd completion z"), ["zsh"]);
+    assertEquals(await complete("taskd gc --he"), ["--help"]);
+    assertEquals(await complete("taskd create shop --from a"), ["a b.db"]);
+    assertEquals(await complete("taskd fork shop "), []);
+  },
+});
+
+Deno.test({
+  name: `zsh completes commands, their second words, flags and what these take${await whyNot("zsh")}`,
+  ignore: !await isInstalled("zsh"),
+  fn: async () => {
+    await using place = await makePlace();
+    const file = await scriptFile(place, "zsh");
+    await makeFiles(place);
+    const offers: Record<string, string[]> = {
+      "taskd fo": ["fork"],
+      "taskd session f": ["flush"],
+      "taskd fork shop try --t": ["--ttl"],
+      "taskd submit --agent co": ["codex"],
+      "taskd submit --agent=co": ["codex"],
+      "taskd submit repo --database a --datab": ["--database"],
+      "taskd help ": FIRST_WORDS,
+      "taskd help session f": ["flush"],
+      "taskd help fork ": [],
+      "taskd completion z": ["zsh"],
+      "taskd gc --he": ["--help"],
+      "taskd --store elsewhere fo": ["fork"],
+      "taskd --js": ["--json"],
+      "taskd create shop --from a": ["a\\ b.db"],
+      "taskd fork shop ": [],
+    };
+    assertEquals(await zshOffers(place, `source ${file}`, Object.keys(offers)), offers);
+    // As it is installed: in a folder of $fpath, read when it is first needed.
+    await Deno.mkdir(`${place.base}/functions`);
+    await Deno.copyFile(file, `${place.base}/functions/_taskd`);
+    assertEquals(await zshOffers(place, "true", ["taskd fo", "taskd fo"]), { "taskd fo": ["fork"] });
+  },
+});
+
+Deno.test("completion refuses a shell it does not know", async () => {
+  await using place = await makePlace();
+  const { code, stderr } = await place.taskd("completion", "csh");
+  assertEquals([code, stderr], [2, 'taskd: There is no completion for "csh"\n  Shells: bash, zsh, fish\n']);
+});
+
+/** What zsh offers when Tab is pressed after each line, on a terminal of its own. */
+async function zshOffers(place: Place, setup: string, typed: string[]): Promise<Record<string, string[]>> {
+  const script = `
+    zmodload zsh/zpty
+    zpty shell "zsh -f -i"
+    zpty -w shell "PROMPT= RPROMPT=; fpath=(${place.base}/functions $fpath); cd ${place.base}/files"
+    zpty -w shell "autoload -Uz compinit; compinit -u -D; ${setup}"
+    zpty -w shell 'compadd() {
+      if [[ " \${(j: :)@} " != *\\ -[OAD]\\ * ]]; then
+        local -a found; builtin compadd -A found "$@"; print -rl -- "offer:"$^found >> ${place.base}/offers
+      fi
+      builtin compadd "$@"
+    }'
+    for line; do
+      zpty -w shell "print -r -- \${(qq):-line:$line} >> ${place.base}/offers"
+      # Tab, and ^G, which gives the line up and means nothing to a terminal that zsh is not reading yet.
+      zpty -w -n shell "$line"$'\\t\\C-g'
+    done
+    zpty -w shell "print do''ne"
+    zpty -r shell ignored '*done*'
+    zpty -d shell`;
+  const args = ["-f", "-c", script, "zsh", ...typed];
+  const { code, stderr } = await new Deno.Command("zsh", { args, env: { HOME: place.base } }).output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+  const offers: Record<string, string[]> = {};
+  let at: string[] = [];
+  for (const line of (await Deno.readTextFile(`${place.base}/offers`)).split("\n")) {
+    if (line.startsWith("line:")) offers[line.slice("line:".length)] = at = [];
+    else if (line.startsWith("offer:") && line !== "offer:") at.push(line.slice("offer:".length));
+  }
+  await Deno.remove(`${place.base}/offers`);
+  return offers;
+}
+
+async function scriptFile(place: Place, shell: string): Promise<string> {
+  const { stdout } = await place.taskd("completion", shell);
+  const file = `${place.base}/script`;
+  await Deno.writeTextFile(file, stdout);
+  return file;
+}
+
+async function makeFiles(place: Place): Promise<void> {
+  await Deno.mkdir(`${place.base}/files`);
+  await Deno.writeTextFile(`${place.base}/files/a b.db`, "");
+}
+
+function lines(output: Uint8Array): string[] {
+  return new TextDecoder().decode(output).split("\n").filter(Boolean);
+}
+
+async function whyNot(program: string): Promise<string> {
+  return await isInstalled(program) ? "" : ` (ignored: ${program} is not installed)`;
+}
+
+async function isInstalled(program: string): Promise<boolean> {
+  try {
+    return (await new Deno.Command(program, { args: ["--version"] }).output()).success;
+  } catch {
+    return false;
+  }
+}
