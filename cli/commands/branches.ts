@@ -6,6 +6,7 @@
 
 import type { BranchInfo } from "../../lib/store/results.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../args.ts";
 import type { Io } from "../io.ts";
 import type { Operations } from "../operations.ts";
@@ -22,7 +23,7 @@ export async function run(args: Args, _io: Io, ops: Operations): Promise<Branche
   return { branches: await ops.branches.branches(args.optional("db")) };
 }
 
-/** A table. */
+/** A table, and a line for each branch that cannot be read. */
 export async function render(result: BranchesResult, io: Io): Promise<string> {
   if (result.branches.length === 0) return "There are no branches";
   const rows = result.branches.map((branch) => [
@@ -36,5 +37,9 @@ export async function render(result: BranchesResult, io: Io): Promise<string> {
     branch.protected ? "protected" : "",
   ]);
   const head = ["BRANCH", "STATE", "STORAGE", "TXID", "CHECKPOINTS", "TTL", "TOUCHED", ""];
-  return await textTable(rows, { head, right: [3, 4], columns: io.columns });
+  const table = await textTable(rows, { head, right: [3, 4], columns: io.columns });
+  const problems = result.branches.flatMap((branch) =>
+    branch.problem === undefined ? [] : [`${branchName(branch)}: ${sanitizeLine(branch.problem)}`]
+  );
+  return [table, ...problems].join("\n");
 }

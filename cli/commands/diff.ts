@@ -28,7 +28,8 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
 export async function render(result: DiffResult, io: Io): Promise<string> {
   if (result.identical) return `${result.a} and ${result.b} are identical`;
   if (result.tables.length === 0) {
-    return `${result.a} and ${result.b} hold the same rows (${count(result.pages_changed, "page")} differ)`;
+    const pages = `${count(result.pages_changed, "page")} ${result.pages_changed === 1 ? "differs" : "differ"}`;
+    return `${result.a} and ${result.b} hold the same rows (${pages})`;
   }
   const head = ["TABLE", "CHANGE", "ADDED", "REMOVED", "CHANGED"];
   const counts = result.tables.map((table) => [
@@ -54,10 +55,14 @@ function rowLines(table: TableDiff): string[] {
 
 function oneRow(row: RowDiff): string[] {
   const key = fields(row.key);
-  if (row.change !== "changed") return [`${SIGNS[row.change]} ${fields(row.after ?? row.before ?? row.key)}`];
-  const names = Object.keys({ ...row.before, ...row.after });
-  const changes = names.filter((name) => JSON.stringify(row.before?.[name]) !== JSON.stringify(row.after?.[name]))
-    .map((name) => `${sanitizeLine(name)}: ${value(row.before?.[name])} -> ${value(row.after?.[name])}`);
+  // With the key first, which may be a rowid that no column shows.
+  if (row.change !== "changed") return [`${SIGNS[row.change]} ${fields({ ...row.key, ...row.after, ...row.before })}`];
+  const changes = Object.keys({ ...row.before, ...row.after }).map((name) => {
+    const [before, after] = [value(row.before?.[name]), value(row.after?.[name])];
+    // 1 and 1.0, say, bytes that are no text, or what was cut off.
+    const alike = before === after ? " (differs in what is not shown)" : "";
+    return `${sanitizeLine(name)}: ${before} -> ${after}${alike}`;
+  });
   return [`${SIGNS.changed} ${key}  ${changes.join(", ")}`];
 }
 

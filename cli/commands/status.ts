@@ -64,6 +64,7 @@ async function depth(branch: BranchStatus): Promise<string> {
     ["branch", branchName(branch)],
     ["state", branch.state],
     ["error", branch.error],
+    ["problem", branch.problem],
     ["storage", `storage=${branch.storage}`],
     ["txid", String(branch.txid)],
     ["epoch", String(branch.epoch)],

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { Address } from "../../lib/store/names.ts";
 import type { VerifyResult } from "../../lib/store/results.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -29,9 +29,15 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<VerifyAl
   const branches: Verified[] = [];
   for (const address of await addresses(args, () => store.branches())) {
     const onProgress = io.progress(`verify ${branchName(address)}`);
-    const { ok, ...result } = await store.verify(address, { onProgress, signal: io.signal });
-    io.clearProgress();
-    branches.push({ ...result, intact: ok });
+    try {
+      const { ok, ...result } = await store.verify(address, { onProgress, signal: io.signal });
+      branches.push({ ...result, intact: ok });
+    } catch (error) {
+      // Destroyed since it was listed.
+      if (!args.on("all") || !hasCode(error, "not_found")) throw error;
+    } finally {
+      io.clearProgress();
+    }
   }
   return { intact: branches.every((branch) => branch.intact), branches };
 }

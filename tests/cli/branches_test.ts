@@ -134,6 +134,30 @@ Deno.test("diff counts rows by table and shows those that are asked for, safely"
   );
 });
 
+Deno.test("diff says of a value that differs and reads alike that it differs, and counts pages where rows are the same", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  sql(path, "INSERT INTO item VALUES (3, 1.0), (4, CAST(x'ff41' AS TEXT))");
+  await place.json(["checkpoint", "shop", "v1"]);
+  sql(path, "UPDATE item SET name = 1 WHERE id = 3; UPDATE item SET name = CAST(x'fe41' AS TEXT) WHERE id = 4");
+  await place.json(["checkpoint", "shop", "v2"]);
+  const { stdout } = await place.taskd("diff", "shop@main@v1", "shop", "--rows", "5");
+  assertStringIncludes(stdout, "~ id=3  name: 1 -> 1 (differs in what is not shown)\n");
+  assertMatch(stdout, /^~ id=4 {2}name: "(.+)" -> "\1" \(differs in what is not shown\)$/m);
+  sql(path, "CREATE TABLE log(line); INSERT INTO log VALUES ('x')");
+  await place.json(["checkpoint", "shop", "v2b"]);
+  sql(path, "UPDATE log SET rowid = 7");
+  await place.json(["checkpoint", "shop", "v2c"]);
+  const moved = (await place.taskd("diff", "shop@main@v2b", "shop", "--rows", "5")).stdout;
+  assertStringIncludes(moved, '- rowid=1 line="x"\n+ rowid=7 line="x"\n');
+  sql(path, "CREATE VIEW names AS SELECT name FROM item");
+  await place.json(["checkpoint", "shop", "v3"]);
+  assertEquals(
+    (await place.taskd("diff", "shop@main@v2c", "shop")).stdout,
+    "shop@main@v2c and shop@main hold the same rows (1 page differs)\n",
+  );
+});
+
 Deno.test("export writes a plain database, and over a file only when forced", async () => {
   await using place = await makePlace();
   await makeShop(place);
@@ -190,6 +214,23 @@ Deno.test("branches, databases, lease and status list what there is", async () =
   assertEquals((overview.branches as unknown[]).length, 2);
   assertEquals((overview.ro_cache as { budget_bytes: number }).budget_bytes, 1024 ** 3);
   assertMatch((await place.taskd("status", "-ro-cache-budget", "1G")).stdout, /^ro cache +.* of 1 GiB \(\d+%\)$/m);
+});
+
+Deno.test("a branch that cannot be read is listed with the reason, and keeps nobody from the others", async () => {
+  await using place = await makePlace();
+  await makeShop(place);
+  await place.json(["fork", "shop", "whole", "--materialize"]);
+  await Deno.writeTextFile(`${place.store}/refs/shop/main.json`, "{");
+  const why = "shop@main: Cannot read the ref of shop@main: it is not JSON\n";
+  for (const command of ["branches", "status"]) {
+    const { code, stdout } = await place.taskd(command);
+    assertEquals(code, 0);
+    assertMatch(stdout, /^shop@whole +idle +storage=materialized +1 /m);
+    assertStringIncludes(stdout, why);
+  }
+  const verified = await place.taskd("verify", "--all");
+  assertEquals(verified.code, 1);
+  assertMatch(verified.stdout, /^shop@main is DAMAGED .*\n {2}Cannot read the ref .*\nshop@whole is intact /);
 });
 
 Deno.test("a store may lie behind a symbolic link, and is made with all its parents", async () => {
