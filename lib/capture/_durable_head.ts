@@ -9,10 +9,12 @@
 import { clonable } from "../fs.ts";
 import { type Changes, RebaseNeeded, type WalMark, type WalTail } from "../sqlite/wal_tail.ts";
 import type { StoreContext } from "../store/context.ts";
+import type { Chain } from "../store/chain.ts";
 import type { Lease } from "../store/lease.ts";
 import type { Txid } from "../store/names.ts";
 import { assertGrowth } from "../store/object_file.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
+import { PageChecksums } from "../store/page_checksums.ts";
 
 /** What a durable end is made with. */
 export interface DurableHeadOptions {
@@ -22,8 +24,8 @@ export interface DurableHeadOptions {
   /** Path of the checkout. */
   checkout: string;
   head: Head;
-  /** Segments past the newest snapshot. */
-  depth: number;
+  /** The chain that ends there. */
+  chain: Chain;
 }
 
 /** The durable end of one session's branch. */
@@ -36,18 +38,23 @@ export class DurableHead {
   #depth: number;
   /** Pages of the database there. */
   #page_count: number;
+  /** Checksums of the pages there; read when first a segment is stored, undefined where they could not be. */
+  #checksums: PageChecksums | undefined;
+  /** The chain that they are to be read from. */
+  #unread: Chain | undefined;
   /** Highest txid that this session ended an object at, stored or not. */
   #attempted: Txid = 0;
   #recorded: WalMark | undefined;
 
   /** Begins at the branch's head. */
-  constructor({ context, lease, tail, checkout, head, depth }: DurableHeadOptions) {
+  constructor({ context, lease, tail, checkout, head, chain }: DurableHeadOptions) {
     this.#context = context;
     this.#lease = lease;
     this.#tail = tail;
     this.#checkout = checkout;
     this.#head = head;
-    this.#depth = depth;
+    this.#depth = chain.depth;
+    this.#unread = chain;
     this.#page_count = tail.page_count;
   }
 
@@ -85,6 +92,10 @@ export class DurableHead {
   async store(whole: boolean): Promise<StoredObject> {
     const { backend, workspace } = this.#context;
     const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
+    if (!whole && this.#unread) {
+      this.#checksums = await PageChecksums.load(backend, this.#unread, this.#head.digest);
+      this.#unread = undefined;
+    }
     const folded = whole && backend.clone !== undefined && await clonable(workspace.root) && this.#tail.takeover();
     // Nothing may come between this and the taking: what is read later is not confirmed.
     this.#tail.confirm();
@@ -102,11 +113,23 @@ export class DurableHead {
       if (!whole) this.#assertGrowth(changes);
       const object = whole
         ? await writeSnapshot(backend, place, { txid, image, ...(cloned ? { clone_path: this.#checkout } : {}) })
-        : await writeSegment(backend, place, { prev: this.#head, txid, changes, image });
+        : await writeSegment(backend, place, {
+          prev: this.#head,
+          txid,
+          changes,
+          image,
+          checksums: this.#checksums,
+        });
       this.#tail.assertNotReset();
       await this.#advance(object.head, mark);
       this.#page_count = changes.page_count;
       this.#depth = whole ? 0 : this.#depth + 1;
+      if (whole) {
+        this.#checksums = PageChecksums.ofSnapshot(object.checksumOf, image.page_count);
+        this.#unread = undefined;
+      } else {
+        this.#checksums?.add(object.checksumOf, image.page_count);
+      }
       return object;
     } catch (error) {
       this.#tail.giveBack(changes);

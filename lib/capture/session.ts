@@ -14,6 +14,7 @@ import type { CheckoutFile } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
 import { pointIn, type StoreContext } from "../store/context.ts";
 import { keepRenewed, Lease, type Renewal } from "../store/lease.ts";
+import type { Chain } from "../store/chain.ts";
 import { type Address, parseName, type Txid } from "../store/names.ts";
 import type { Head } from "../store/objects.ts";
 import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
@@ -54,7 +55,7 @@ interface Begin {
   options: SessionOptions;
   renewal: Renewal;
   head: Head;
-  depth: number;
+  chain: Chain;
 }
 
 /** An open session. It works by itself until it is closed; {@linkcode status} tells how it is. */
@@ -92,8 +93,8 @@ export class CaptureSession {
     this.#tail = prepared.tail;
     this.#pace = new Pace(context.clock);
     const { tail } = prepared;
-    const { head, depth } = begin;
-    this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, depth });
+    const { head, chain } = begin;
+    this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, chain });
     this.#durable_at_ms = now;
     this.#next_flush_ms = now + begin.options.flush_every_ms;
     this.#pending = new Pending({
@@ -137,7 +138,7 @@ export class CaptureSession {
         options,
         renewal,
         head: point.head,
-        depth: point.chain.depth,
+        chain: point.chain,
       });
       options.onEvent?.({ type: "session_opened", detail: { holder: lease.holder, epoch: lease.epoch } });
       if (lost !== undefined) session.#trouble(lost);

@@ -6,6 +6,9 @@
 
 import type { WalCommit } from "./wal.ts";
 
+/** Most bytes of former pages that are kept: enough for small transactions, where a difference is worth most. */
+const BEFORE_BYTES = 256 << 10;
+
 /** What has changed since it was last taken. */
 export interface Changes {
   /** Page numbers, ascending, none of them the lock page. */
@@ -16,6 +19,8 @@ export interface Changes {
   low_page_count: number;
   /** Transactions. */
   commits: number;
+  /** Some of the pages as they were when changes were last taken. */
+  before?: ReadonlyMap<number, Uint8Array>;
 }
 
 /** Pages seen in the log, and those of them that were not taken yet. */
@@ -25,6 +30,8 @@ export class PageChanges {
   readonly #changed = new Set<number>();
   #commits = 0;
   #low_page_count = Infinity;
+  /** Some of the pages as they were when changes were last taken. */
+  #before = new Map<number, Uint8Array>();
   /** Pages of the database after the last commit. */
   page_count = 0;
 
@@ -41,6 +48,25 @@ export class PageChanges {
   /** The offsets of pages in the log as they are now, whatever is added later. */
   overlay(): ReadonlyMap<number, number> {
     return new Map(this.#overlay);
+  }
+
+  /**
+   * Keeps pages that a commit is about to change for the first time since changes were taken, as many as there is room for.
+   *
+   * @param read Reads the page that is not committed over yet, from the offset in the log, or else from the main file;
+   * undefined where it cannot.
+   */
+  keepBefore(
+    commit: WalCommit,
+    page_size: number,
+    read: (pgno: number, offset: number | undefined) => Uint8Array | undefined,
+  ): void {
+    for (const pgno of commit.pages.keys()) {
+      if ((this.#before.size + 1) * page_size > BEFORE_BYTES) return;
+      if (pgno > this.page_count || this.#changed.has(pgno)) continue;
+      const page = read(pgno, this.#overlay.get(pgno));
+      if (page) this.#before.set(pgno, page);
+    }
   }
 
   /** Adds what was committed. */
@@ -73,6 +99,7 @@ export class PageChanges {
       page_count: this.page_count,
       low_page_count: Math.min(this.#low_page_count, this.page_count),
       commits: this.#commits,
+      before: this.#before,
     };
     this.forgetChanges();
     return changes;
@@ -80,7 +107,12 @@ export class PageChanges {
 
   /** Takes back what could not be stored. */
   giveBack(changes: Changes): void {
-    for (const pgno of changes.pages) if (pgno <= this.page_count) this.#changed.add(pgno);
+    for (const pgno of changes.pages) {
+      if (pgno <= this.page_count) this.#changed.add(pgno);
+      // What was kept since is of a state that was never stored.
+      this.#before.delete(pgno);
+    }
+    for (const [pgno, page] of changes.before ?? []) this.#before.set(pgno, page);
     this.#commits += changes.commits;
     this.#low_page_count = Math.min(this.#low_page_count, changes.low_page_count);
   }
@@ -90,5 +122,6 @@ export class PageChanges {
     this.#changed.clear();
     this.#commits = 0;
     this.#low_page_count = Infinity;
+    this.#before = new Map();
   }
 }

@@ -206,9 +206,22 @@ export class WalTail {
     this.#assertStillThere();
     if (!this.#frameFollows()) return false;
     const commit = this.#commitsUpTo(end);
+    if (commit) this.#pages.keepBefore(commit, this.page_size, (pgno, offset) => this.#pageAt(pgno, offset));
     this.#merge(commit);
     if (commit) this.#reset_allowed = false;
     return commit !== undefined;
+  }
+
+  /**
+   * A page as it was before frames that were not merged yet: those lie past our pin, so the main file cannot have taken
+   * them up.
+   */
+  #pageAt(pgno: number, offset: number | undefined): Uint8Array | undefined {
+    const page = new Uint8Array(this.page_size);
+    const filled = offset === undefined
+      ? this.file.readMain((pgno - 1) * this.page_size, page)
+      : this.file.readWal(offset, page);
+    return filled === this.page_size ? page : undefined;
   }
 
   /** Committed bytes that {@linkcode drain} would read now; reads them. */

@@ -238,3 +238,99 @@ Deno.test("what was committed just before hold() can be confirmed, folded and ta
     application.close();
   });
 });
+
+Deno.test("pages are kept as they were when changes were last taken, wherever the log was folded since", async () => {
+  await followed(({ path, tail }) => {
+    const replica = new Replica(tail.image());
+    const database = new DatabaseSync(path);
+    database.exec(`PRAGMA wal_autocheckpoint=1; ${NUMBERS} INSERT INTO t SELECT i || hex(zeroblob(300)) FROM n`);
+    tail.drain();
+    replica.follow(tail);
+    const between: (() => void)[] = [
+      () => {},
+      () => void tail.takeover(),
+      () => tail.leaveIdlePin(),
+      () => database.exec("PRAGMA wal_checkpoint(PASSIVE)"),
+      () => tail.confirm(),
+    ];
+    let kept = 0;
+    for (const before of between) {
+      for (const after of between) {
+        before();
+        database.exec("UPDATE t SET v = v || 'a' WHERE rowid = 7; UPDATE t SET v = v || 'b' WHERE rowid = 190");
+        tail.drain();
+        after();
+        database.exec("UPDATE t SET v = v || 'c' WHERE rowid = 7");
+        tail.confirm();
+        kept += replica.follow(tail);
+      }
+    }
+    assertEquals(kept, 2 * between.length ** 2);
+    database.close();
+  });
+});
+
+Deno.test("what was kept of before comes back with changes that could not be stored, and what came after is forgotten", async () => {
+  await followed(({ path, tail }) => {
+    const replica = new Replica(tail.image());
+    const database = new DatabaseSync(path);
+    database.exec("INSERT INTO t VALUES('stored')");
+    tail.drain();
+    replica.follow(tail);
+    database.exec("INSERT INTO t VALUES('lost at first')");
+    tail.drain();
+    const changes = tail.take();
+    assertEquals(changes.before?.size, 1);
+    database.exec("INSERT INTO t VALUES('meanwhile')");
+    tail.drain();
+    tail.giveBack(changes);
+    assertEquals(replica.follow(tail), 1);
+    database.close();
+  });
+});
+
+Deno.test("only as many pages are kept as there is room for", async () => {
+  for (const [page_size, most] of [[512, 512], [4096, 64], [65536, 4]] as const) {
+    await followed(({ path, tail }) => {
+      const database = new DatabaseSync(path);
+      database.exec(
+        `${NUMBERS} INSERT INTO t SELECT zeroblob(${page_size}) FROM n, (SELECT 1 UNION SELECT 2 UNION SELECT 3)`,
+      );
+      tail.drain();
+      tail.take();
+      database.exec(`UPDATE t SET v = randomblob(${page_size})`);
+      tail.drain();
+      assertEquals(tail.take().before?.size, most);
+      database.close();
+    }, { page_size });
+  }
+});
+
+Deno.test("no page is kept as the one before that was given back without, or that is past the end", async () => {
+  await followed(({ path, tail }) => {
+    const replica = new Replica(tail.image());
+    const database = new DatabaseSync(path);
+    database.exec(`${NUMBERS} INSERT INTO t SELECT randomblob(60000) FROM n LIMIT 12`);
+    tail.drain();
+    replica.follow(tail);
+    database.exec("UPDATE t SET v = randomblob(60000)");
+    tail.drain();
+    const changes = tail.take();
+    const without = changes.pages.filter((pgno) => !changes.before?.has(pgno));
+    assert(without.length > 4);
+    database.exec("UPDATE t SET v = randomblob(60000) WHERE rowid > 6");
+    tail.drain();
+    tail.giveBack(changes);
+    database.exec("UPDATE t SET v = randomblob(60000) WHERE rowid > 3");
+    tail.drain();
+    replica.follow(tail);
+    assert(tail.takeover(), "the main file has to have the pages that go");
+    database.exec("DELETE FROM t WHERE rowid > 2; VACUUM");
+    tail.drain();
+    replica.follow(tail);
+    database.exec(`${NUMBERS} INSERT INTO t SELECT randomblob(60000) FROM n LIMIT 9`);
+    tail.drain();
+    replica.follow(tail);
+    database.close();
+  }, { page_size: 65536 });
+});

@@ -22,13 +22,13 @@ export const FOOTER_BYTES = 24;
 const FORMAT_VERSION = 1;
 /** Most raw bytes in a block: what a reader allocates for one, whatever the object claims. */
 export const MAX_BLOCK_BYTES = 4 << 20;
-/** Most stored bytes in a block after its length: the pages raw, two 5-byte numbers for each, a checksum. */
-export const MAX_STORED_BLOCK_BYTES = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES / 512) * 10 + 16;
+/** Most stored bytes in a block after its length: the pages raw, two 5-byte numbers for each, twice, a checksum. */
+export const MAX_STORED_BLOCK_BYTES = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES / 512) * 20 + 16;
 /** SQLite's largest page number. */
 const MAX_PAGE_COUNT = 0xfffffffe;
 
 /** First byte of each part after the header. */
-export const TAG = { index: 0, raw: 1, zstd: 2 } as const;
+export const TAG = { index: 0, raw: 1, zstd: 2, differences: 3 } as const;
 
 /** The 8 bytes at the start of every object; the last ones show a transfer that rewrites line ends. */
 const MAGIC = new Uint8Array([0x74, 0x61, 0x73, 0x6b, 0x64, 0x0d, 0x0a, 0x1a]); // "taskd\r\n\x1a"
@@ -258,6 +258,14 @@ export function decodeIndex(bytes: Uint8Array, header: ObjectHeader): { pages: P
     throw corrupt(`its blocks hold ${blocks.pages} pages and its index ${total}`);
   }
   return { pages, blocks };
+}
+
+/**
+ * Puts the difference of a page and the page before it, bit by bit, in the page's place; or, given the difference, the
+ * page: to do it twice is to do nothing.
+ */
+export function exclusiveOr(page: Uint8Array, before: Uint8Array): void {
+  for (let i = 0; i < page.length; i++) page[i]! ^= before[i]!;
 }
 
 /** Writes runs: their number, then for each the gap since the one before (page 1 for the first) and length - 1. */

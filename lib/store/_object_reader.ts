@@ -15,6 +15,7 @@ import {
   decodeFooter,
   decodeHeader,
   decodeIndex,
+  exclusiveOr,
   type Footer,
   FOOTER_BYTES,
   HEADER_BYTES,
@@ -25,7 +26,7 @@ import {
   TAG,
   takeRuns,
 } from "./_object_layout.ts";
-import { PageTable } from "./_page_table.ts";
+import { PageTable, type Run } from "./_page_table.ts";
 
 /** Bytes read from the end at first: the whole of most segments, the whole index of a snapshot up to about 100 MB. */
 const TAIL_BYTES = 128 << 10;
@@ -156,14 +157,20 @@ function maxIndexBytes(header: ObjectHeader): number {
   return 16 + header.page_count * (10 + 10 + 4);
 }
 
+/**
+ * Fills `into` with a page as it was before the segment that is read: the page of the chain that the segment is the end
+ * of. A page that was not there is `corrupt`.
+ */
+export type ReadBefore = (pgno: number, into: Uint8Array) => void;
+
 /** Takes a block apart; the bytes are the whole block, and every check of it is made. */
-function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number): PageRun[] {
+function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number, readBefore?: ReadBefore): PageRun[] {
   const what = `the block at byte ${offset}`;
   const checksum = new ByteReader(block.subarray(-4), what).uint32();
   if (crc32(block.subarray(0, -4)) !== checksum) throw corrupt(`the checksum of ${what} is wrong`);
   const input = new ByteReader(block.subarray(0, -4), what);
   const tag = input.byte();
-  if ((tag !== TAG.raw && tag !== TAG.zstd) || input.varint() !== input.left + 4) {
+  if ((tag !== TAG.raw && tag !== TAG.zstd && tag !== TAG.differences) || input.varint() !== input.left + 4) {
     throw corrupt(`${what} does not begin as one`);
   }
   const runs = takeRuns(input, header);
@@ -171,14 +178,44 @@ function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number): P
   if (raw_bytes === 0 || raw_bytes > Math.max(MAX_BLOCK_BYTES, header.page_size)) {
     throw corrupt(`${what} claims ${raw_bytes} bytes of pages`);
   }
+  const differences = tag === TAG.differences ? takeRuns(input, header) : [];
   const payload = input.take(input.left);
   const raw = tag === TAG.raw ? payload : unpack(payload, raw_bytes, what);
   if (raw.length !== raw_bytes) throw corrupt(`${what} holds ${raw.length} bytes of pages, not ${raw_bytes}`);
   let at = 0;
-  return runs.map(({ first, count }) => {
+  const pages = runs.map(({ first, count }) => {
     const bytes = raw.subarray(at, at += count * header.page_size);
     return { pgno: first, bytes };
   });
+  if (tag === TAG.differences) {
+    if (header.kind !== "segment" || differences.length === 0) throw corrupt(`${what} does not begin as one`);
+    if (readBefore === undefined) throw corrupt(`${what} holds differences, and what was before is not at hand`);
+    addBefore(pages, differences, header, readBefore, what);
+  }
+  return pages;
+}
+
+/** Makes pages of differences. */
+function addBefore(
+  pages: PageRun[],
+  differences: Run[],
+  { page_size }: ObjectHeader,
+  readBefore: ReadBefore,
+  what: string,
+): void {
+  const before = new Uint8Array(page_size);
+  let next = 0;
+  for (const { first, count } of differences) {
+    for (let pgno = first; pgno < first + count; pgno++) {
+      const holds = ({ pgno: start, bytes }: PageRun) => pgno < start + bytes.length / page_size;
+      while (next < pages.length && !holds(pages[next]!)) next++;
+      const run = pages[next];
+      if (run === undefined || pgno < run.pgno) throw corrupt(`${what} has the difference of a page it does not hold`);
+      readBefore(pgno, before);
+      const at = (pgno - run.pgno) * page_size;
+      exclusiveOr(run.bytes.subarray(at, at + page_size), before);
+    }
+  }
 }
 
 function unpack(payload: Uint8Array, raw_bytes: number, what: string): Uint8Array {
@@ -193,10 +230,16 @@ function unpack(payload: Uint8Array, raw_bytes: number, what: string): Uint8Arra
 /**
  * Reads one page through an object's index.
  *
+ * @param readBefore What was before a segment; without it, one that holds differences cannot be read.
  * @returns Undefined when the object does not hold the page; zeros for the lock page of a snapshot.
  * @throws {TaskdError} `corrupt`; the source's own errors pass through.
  */
-export async function readPage(source: RangeSource, index: ObjectIndex, pgno: number): Promise<Uint8Array | undefined> {
+export async function readPage(
+  source: RangeSource,
+  index: ObjectIndex,
+  pgno: number,
+  readBefore?: ReadBefore,
+): Promise<Uint8Array | undefined> {
   const { header } = index;
   const entry = index.page(pgno);
   if (entry === undefined) {
@@ -206,7 +249,7 @@ export async function readPage(source: RangeSource, index: ObjectIndex, pgno: nu
   if (entry.block === undefined) throw new TaskdError("internal", "Cannot read a page from an image index");
   const { offset, length } = entry.block;
   if (length > MAX_STORED_BLOCK_BYTES) throw corrupt(`the block at byte ${offset} is longer than it can be`);
-  const runs = decodeBlock(await readExactly(source, offset, length), header, offset);
+  const runs = decodeBlock(await readExactly(source, offset, length), header, offset, readBefore);
   for (const run of runs) {
     const at = (pgno - run.pgno) * header.page_size;
     if (at < 0 || at >= run.bytes.length) continue;
@@ -298,12 +341,14 @@ class ChunkReader {
  *
  * @param chunks The object's bytes.
  * @param size The number of bytes that the store says it has.
+ * @param readBefore What was before a segment; without it, one that holds differences cannot be read.
  * @returns Header and digest, as the generator's return value.
  * @throws {TaskdError} `corrupt` or `unsupported_format`; the stream's own errors pass through.
  */
 export async function* decodePages(
   chunks: AsyncIterable<Uint8Array>,
   size: number,
+  readBefore?: ReadBefore,
 ): AsyncGenerator<PageRun, { header: ObjectHeader; digest: string }> {
   const input = new ChunkReader(chunks);
   try {
@@ -317,7 +362,7 @@ export async function* decodePages(
       if (header.kind === "image-index") throw corrupt("an image index holds a block");
       const block = await takeBlock(input, tag[0]!);
       let count = 0;
-      for (const run of decodeBlock(block, header, offset)) {
+      for (const run of decodeBlock(block, header, offset, readBefore)) {
         if (run.pgno <= pages.last) throw corrupt(`page ${run.pgno} comes after page ${pages.last}`);
         for (let at = 0; at < run.bytes.length; at += header.page_size) {
           pages.append(run.pgno + at / header.page_size, crc32(run.bytes.subarray(at, at + header.page_size)));

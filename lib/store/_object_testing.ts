@@ -5,7 +5,15 @@
  */
 
 import fc from "fast-check";
-import { decodePages, NO_PREV, type ObjectHeader, type RangeSource, readIndex, readPage } from "./object_file.ts";
+import {
+  decodePages,
+  NO_PREV,
+  type ObjectHeader,
+  type RangeSource,
+  type ReadBefore,
+  readIndex,
+  readPage,
+} from "./object_file.ts";
 
 const PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 export const PREV = "0123456789abcdef";
@@ -37,10 +45,15 @@ export async function* chunksOf(bytes: Uint8Array, chunk_bytes = 65536): AsyncGe
   }
 }
 
+/** What was before a segment, for its readers; nothing where none is given. */
+function readerOf(before: Pages | undefined): ReadBefore | undefined {
+  return before && ((pgno, into) => into.set(before.get(pgno)!));
+}
+
 /** Reads the whole object in one pass. */
-export async function decode(bytes: Uint8Array, chunk_bytes?: number) {
+export async function decode(bytes: Uint8Array, chunk_bytes?: number, before?: Pages) {
   const pages: Pages = new Map();
-  const reader = decodePages(chunksOf(bytes, chunk_bytes), bytes.length);
+  const reader = decodePages(chunksOf(bytes, chunk_bytes), bytes.length, readerOf(before));
   for (;;) {
     const next = await reader.next();
     if (next.done) return { pages, ...next.value };
@@ -53,12 +66,12 @@ export async function decode(bytes: Uint8Array, chunk_bytes?: number) {
 }
 
 /** Reads the whole object by range, page by page. */
-export async function decodeByRange(bytes: Uint8Array) {
+export async function decodeByRange(bytes: Uint8Array, before?: Pages) {
   const source = sourceOf(bytes);
   const index = await readIndex(source);
   const pages: Pages = new Map();
   if (index.header.kind !== "image-index") {
-    for (const [pgno] of index.entries()) pages.set(pgno, (await readPage(source, index, pgno))!);
+    for (const [pgno] of index.entries()) pages.set(pgno, (await readPage(source, index, pgno, readerOf(before)))!);
   }
   return { pages, header: index.header, digest: index.digest };
 }

@@ -14,6 +14,7 @@ import {
   encodeFooter,
   encodeHeader,
   encodeIndex,
+  exclusiveOr,
   headerProblem,
   MAX_BLOCK_BYTES,
   objectDigest,
@@ -38,6 +39,12 @@ export interface ObjectWriterOptions {
   block_bytes?: number;
 }
 
+/**
+ * The page as it was before the segment, for certain; undefined where that is not known. A page that is written as its
+ * difference from another is lost.
+ */
+export type PageBefore = (pgno: number) => Uint8Array | undefined;
+
 function defect(problem: string): TaskdError {
   return new TaskdError("internal", `Cannot write a stored object: ${problem}`);
 }
@@ -50,6 +57,8 @@ export class ObjectWriter {
   readonly #block: Uint8Array<ArrayBuffer>;
   #block_length = 0;
   #block_runs: Run[] = [];
+  /** Pages of the block that are written as differences, with their place in it. */
+  #block_differences: { pgno: number; at: number; before: Uint8Array }[] = [];
   readonly #pages = new PageTable();
   readonly #blocks = new BlockTable();
   #out: Uint8Array<ArrayBuffer>[];
@@ -74,6 +83,15 @@ export class ObjectWriter {
     return this.#pages.length;
   }
 
+  /** Answers the CRC-32 of each page added; undefined for any other. It keeps no more of the writer than those. */
+  get checksumOf(): (pgno: number) => number | undefined {
+    const pages = this.#pages;
+    return (pgno) => {
+      const position = pages.find(pgno);
+      return position < 0 ? undefined : pages.crcAt(position);
+    };
+  }
+
   /** The object's digest; only after {@linkcode finish}. */
   get digest(): string {
     if (this.#digest === undefined) throw defect("its digest is known only at the end");
@@ -86,9 +104,11 @@ export class ObjectWriter {
    *
    * @param pgno Number of the first page.
    * @param bytes Whole pages; they may be reused after the call.
+   * @param before What the pages of a segment were; a page that is little changed is written as its difference. What
+   * it returns must stay as it is until the object is finished.
    * @returns Chunks that are ready to be written, often none; for an image index always none.
    */
-  add(pgno: number, bytes: Uint8Array): Uint8Array<ArrayBuffer>[] {
+  add(pgno: number, bytes: Uint8Array, before?: PageBefore): Uint8Array<ArrayBuffer>[] {
     const { page_size, page_count, kind } = this.#header;
     const count = bytes.length / page_size;
     const last = pgno + count - 1;
@@ -104,9 +124,10 @@ export class ObjectWriter {
       this.#pages.append(pgno + i, crc32(page));
     }
     if (kind === "image-index") return [];
+    if (before && kind !== "segment") throw defect(`nothing is before a ${kind}`);
     for (let done = 0; done < count;) {
       const fits = Math.min(count - done, (this.#block.length - this.#block_length) / page_size);
-      this.#fill(pgno + done, bytes.subarray(done * page_size, (done + fits) * page_size));
+      this.#fill(pgno + done, bytes.subarray(done * page_size, (done + fits) * page_size), before);
       done += fits;
     }
     return this.#take();
@@ -133,26 +154,37 @@ export class ObjectWriter {
   }
 
   /** Puts consecutive pages, no more than fit, into the block. */
-  #fill(pgno: number, bytes: Uint8Array): void {
-    const count = bytes.length / this.#header.page_size;
+  #fill(pgno: number, bytes: Uint8Array, before: PageBefore | undefined): void {
+    const { page_size } = this.#header;
+    const count = bytes.length / page_size;
     const run = this.#block_runs.at(-1);
     if (run !== undefined && run.first + run.count === pgno) run.count += count;
     else this.#block_runs.push({ first: pgno, count });
     this.#block.set(bytes, this.#block_length);
+    for (let i = 0; before && i < count; i++) {
+      const old = before(pgno + i);
+      if (old === undefined || !alike(bytes.subarray(i * page_size, (i + 1) * page_size), old)) continue;
+      this.#block_differences.push({ pgno: pgno + i, at: this.#block_length + i * page_size, before: old });
+    }
     this.#block_length += bytes.length;
     if (this.#block_length === this.#block.length) this.#endBlock();
   }
 
   #endBlock(): void {
     const raw = this.#block.subarray(0, this.#block_length);
+    const differences = this.#block_differences;
+    this.#exclusiveOrBlock();
     const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: this.#level } });
     const smaller = packed.length < raw.length;
+    if (!smaller) this.#exclusiveOrBlock();
     const payload = smaller ? packed : raw;
     const runs = new ByteWriter();
     putRuns(runs, this.#block_runs);
+    const tag = !smaller ? TAG.raw : differences.length > 0 ? TAG.differences : TAG.zstd;
+    if (tag === TAG.differences) putRuns(runs, runsOf(differences.map(({ pgno }) => pgno)));
     const runs_bytes = runs.bytes();
     const head = new ByteWriter();
-    head.byte(smaller ? TAG.zstd : TAG.raw);
+    head.byte(tag);
     head.varint(runs_bytes.length + payload.length + 4);
     const head_bytes = head.bytes();
     const out = new ByteWriter(head_bytes.length + runs_bytes.length + payload.length + 4);
@@ -163,19 +195,45 @@ export class ObjectWriter {
     this.#blocks.push(block.length, raw.length / this.#header.page_size);
     this.#block_length = 0;
     this.#block_runs = [];
+    this.#block_differences = [];
   }
+
+  /** Turns those pages of the block that have one into their difference, or back. */
+  #exclusiveOrBlock(): void {
+    for (const { at, before } of this.#block_differences) {
+      exclusiveOr(this.#block.subarray(at, at + this.#header.page_size), before);
+    }
+  }
+}
+
+/** Whether at least half of a page's bytes are as they were: less is packed better as it is. */
+function alike(page: Uint8Array, before: Uint8Array): boolean {
+  let same = 0;
+  for (let i = 0; i < page.length; i++) if (page[i] === before[i]) same++;
+  return same * 2 >= page.length;
+}
+
+/** Ascending page numbers as runs. */
+function runsOf(pages: number[]): Run[] {
+  const runs: Run[] = [];
+  for (const pgno of pages) {
+    const run = runs.at(-1);
+    if (run !== undefined && pgno === run.first + run.count) run.count++;
+    else runs.push({ first: pgno, count: 1 });
+  }
+  return runs;
 }
 
 /** Writes a small object at once; `pages` as for {@linkcode ObjectWriter.add}. */
 export function encodeObject(
   header: ObjectHeader,
   pages: Iterable<readonly [pgno: number, bytes: Uint8Array]>,
-  options: ObjectWriterOptions = {},
+  options: ObjectWriterOptions & { before?: PageBefore } = {},
 ): { bytes: Uint8Array<ArrayBuffer>; digest: string } {
   const writer = new ObjectWriter(header, options);
   const out = new ByteWriter(256);
   for (const [pgno, bytes] of pages) {
-    for (const chunk of writer.add(pgno, bytes)) out.append(chunk);
+    for (const chunk of writer.add(pgno, bytes, options.before)) out.append(chunk);
   }
   for (const chunk of writer.finish()) out.append(chunk);
   return { bytes: out.bytes().slice(), digest: writer.digest };

@@ -9,8 +9,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { Chains } from "./chain.ts";
-import { imageIndexKey } from "./keys.ts";
-import { readIndex } from "./object_file.ts";
+import { readObjectIndex } from "./object_index.ts";
 import type { Head } from "./objects.ts";
 
 /**
@@ -21,12 +20,11 @@ export async function headTrouble(backend: Backend, lineage: string, written: He
   try {
     // Without what this process remembers: the store itself is asked.
     const { objects } = await new Chains(backend).resolve(lineage, written.txid);
-    const { key, kind, codec } = objects.at(-1)!;
+    const last = objects.at(-1)!;
+    const { key, kind } = last;
     if (kind !== written.kind) return `a ${kind} of the same transaction stands before the ${written.kind}: ${key}`;
-    const index_key = codec === "raw" ? imageIndexKey(key) : key;
-    const { size } = await backend.head(index_key);
-    const index = await readIndex({ size, read: (offset, length) => backend.getRange(index_key, offset, length) });
-    return index.digest === written.digest ? undefined : `other content stands there: ${key}`;
+    const { digest } = await readObjectIndex(backend, last);
+    return digest === written.digest ? undefined : `other content stands there: ${key}`;
   } catch (error) {
     return `it could not be verified: ${error instanceof Error ? error.message : error}`;
   }

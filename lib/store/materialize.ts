@@ -13,7 +13,8 @@ import { lockPage } from "../sqlite/header.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import { storeError } from "./errors.ts";
 import { imageIndexKey } from "./keys.ts";
-import { decodePages, type ObjectHeader, readIndex, verifyImage } from "./object_file.ts";
+import { decodePages, type ObjectHeader, type ReadBefore, verifyImage } from "./object_file.ts";
+import { readObjectIndex } from "./object_index.ts";
 import type { LongOptions } from "./results.ts";
 
 /** Bytes read at once when an image is checked. */
@@ -125,10 +126,10 @@ async function rawSnapshot(
   cloned: boolean,
   onBytes: (count: number) => void,
 ): Promise<Built> {
-  const index_key = imageIndexKey(object.key);
-  const { size } = await backend.head(index_key);
-  const read = (offset: number, length: number) => backend.getRange(index_key, offset, length);
-  const index = await reading({ ...object, key: index_key }, () => readIndex({ size, read }));
+  const index = await reading(
+    { ...object, key: imageIndexKey(object.key) },
+    () => readObjectIndex(backend, object),
+  );
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
@@ -171,7 +172,7 @@ async function applyPages(
   onBytes: (count: number) => void,
 ): Promise<Built> {
   const { size, chunks } = await backend.getStream(object.key);
-  const pages = decodePages(counted(chunks, onBytes), size);
+  const pages = decodePages(counted(chunks, onBytes), size, before && pagesOf(file, before));
   let grown = 0;
   let page_size = before?.page_size;
   for (;;) {
@@ -217,6 +218,19 @@ async function applyPages(
     file.seekSync((pgno - 1) * page_size, Deno.SeekMode.Start);
     writeAllSync(file, bytes);
   }
+}
+
+/** The pages that the file has so far, which are those before the next object. */
+function pagesOf(file: Deno.FsFile, { page_size, page_count }: Built): ReadBefore {
+  return (pgno, into) => {
+    if (pgno > page_count || into.length !== page_size) throw new TaskdError("corrupt", `page ${pgno} was not there`);
+    file.seekSync((pgno - 1) * page_size, Deno.SeekMode.Start);
+    for (let filled = 0; filled < page_size;) {
+      const got = file.readSync(into.subarray(filled));
+      if (got === null) throw new TaskdError("corrupt", `page ${pgno} was not there`);
+      filled += got;
+    }
+  };
 }
 
 /** Pages that a segment must hold because the database grew, the lock page not among them. */

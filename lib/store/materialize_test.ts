@@ -1,5 +1,6 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
+import { crc32 } from "node:zlib";
 import { fails, withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { type FaultPlan, FaultyBackend } from "../backend/faulty.ts";
@@ -9,6 +10,7 @@ import { Chains } from "./chain.ts";
 import { segmentKey } from "./keys.ts";
 import { materialize } from "./materialize.ts";
 import { type Head, writeSegment, writeSnapshot } from "./objects.ts";
+import { PageChecksums } from "./page_checksums.ts";
 
 const PLACE = { lineage: "0123456789abcdef0123456789abcdef", epoch: 1 };
 
@@ -35,6 +37,12 @@ function evolve(bytes: Uint8Array, page_size: number, change: { size: number; to
   return { next, pages: [...pages].sort((a, b) => a - b), low_page_count: Math.min(before, change.size) };
 }
 
+/** Every page of an image, by its number. */
+function pagesOf(bytes: Uint8Array, page_size: number): Map<number, Uint8Array> {
+  const count = bytes.length / page_size;
+  return new Map(Array.from({ length: count }, (_, i) => [i + 1, bytes.subarray(i * page_size, (i + 1) * page_size)]));
+}
+
 /** A chain of one snapshot and its segments, and the image at each txid. */
 async function history(page_size: number, changes: { size: number; touched: number[]; seed: number }[]) {
   const backend = new MemoryBackend();
@@ -42,11 +50,16 @@ async function history(page_size: number, changes: { size: number; touched: numb
   const states: { head: Head; bytes: Uint8Array }[] = [];
   let head = (await writeSnapshot(backend, PLACE, { txid: 1, image: imageOf(bytes, page_size) })).head;
   states.push({ head, bytes });
+  const chain = await new Chains(backend).resolve(PLACE.lineage, head.txid);
+  const checksums = (await PageChecksums.load(backend, chain, head.digest))!;
   for (const change of changes) {
     const { next, pages, low_page_count } = evolve(bytes, page_size, change);
     const image = imageOf(next, page_size);
-    const taken = { pages, page_count: change.size, low_page_count, commits: 1 };
-    head = (await writeSegment(backend, PLACE, { prev: head, txid: head.txid + 1, changes: taken, image })).head;
+    const taken = { pages, page_count: change.size, low_page_count, commits: 1, before: pagesOf(bytes, page_size) };
+    const segment = { prev: head, txid: head.txid + 1, changes: taken, image, checksums };
+    const object = await writeSegment(backend, PLACE, segment);
+    head = object.head;
+    checksums.add(object.checksumOf, change.size);
     bytes = next;
     states.push({ head, bytes });
   }
@@ -124,6 +137,33 @@ Deno.test("what is not the object that was meant is refused, and leaves no file"
     await materialize(backend, chain, head.digest, target);
     await fails("already_exists", materialize(backend, chain, head.digest, target));
     assertEquals(Deno.statSync(target).size, states.at(-1)!.bytes.length);
+  }));
+
+Deno.test("the difference of a page that was not there before is damage, also when it was there long before", () =>
+  withDirectory(async (directory) => {
+    const backend = new MemoryBackend();
+    const old = new Uint8Array(3 * 512).fill(7, 2 * 512);
+    const stale = pagesOf(old, 512).get(3)!;
+    const snapshot = await writeSnapshot(backend, PLACE, { txid: 1, image: imageOf(old, 512) });
+    const shrunk = await writeSegment(backend, PLACE, {
+      prev: snapshot.head,
+      txid: 2,
+      changes: { pages: [1], page_count: 2, low_page_count: 2, commits: 1 },
+      image: imageOf(old.slice(0, 2 * 512), 512),
+    });
+    const grown = old.slice().fill(8, 2 * 512 + 500);
+    for (const known of [2, 3]) {
+      // At 3 the writer is told what is not so.
+      const checksums = PageChecksums.ofSnapshot(() => crc32(stale), known);
+      const changes = { pages: [3], page_count: 3, low_page_count: 2, commits: 1, before: new Map([[3, stale]]) };
+      const segment = { prev: shrunk.head, txid: 3, changes, image: imageOf(grown, 512), checksums };
+      const { head } = await writeSegment(backend, PLACE, segment);
+      const chain = await new Chains(backend).resolve(PLACE.lineage, 3);
+      const build = materialize(backend, chain, head.digest, `${directory}/x.db`);
+      if (known === 3) assertStringIncludes((await fails("corrupt", build)).message, "page 3 was not there");
+      else await build;
+      await Deno.remove(`${directory}/x.db`).catch(() => {});
+    }
   }));
 
 Deno.test("a store that stalls, fails or ends early is the error that it is, and leaves no file", () =>

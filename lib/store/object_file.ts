@@ -10,13 +10,20 @@
  */
 
 export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";
-export { assertGrowth, encodeObject, ObjectWriter, type ObjectWriterOptions } from "./_object_writer.ts";
+export {
+  assertGrowth,
+  encodeObject,
+  ObjectWriter,
+  type ObjectWriterOptions,
+  type PageBefore,
+} from "./_object_writer.ts";
 export {
   decodePages,
   type IndexedPage,
   type ObjectIndex,
   type PageRun,
   type RangeSource,
+  type ReadBefore,
   readIndex,
   readPage,
   verifyImage,

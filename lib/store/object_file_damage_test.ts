@@ -10,19 +10,40 @@ import {
   MAX_BLOCK_BYTES,
   objectDigest,
 } from "./_object_layout.ts";
-import { anyObject, chunksOf, decode, decodeByRange, page, pagesOf, segment, snapshot } from "./_object_testing.ts";
+import {
+  anyObject,
+  chunksOf,
+  decode,
+  decodeByRange,
+  page,
+  type Pages,
+  pagesOf,
+  segment,
+  snapshot,
+} from "./_object_testing.ts";
 import { PageTable } from "./_page_table.ts";
 import { decodePages, encodeObject, type ObjectHeader } from "./object_file.ts";
 
-async function assertDamaged(bytes: Uint8Array, what: string, code: ErrorCode = "corrupt"): Promise<void> {
-  for (const read of [decode, decodeByRange]) {
-    const error = await assertRejects(() => read(bytes), TaskdError, undefined, `${read.name} of ${what}`);
-    assertEquals(error.code, code, `${read.name} of ${what}: ${error.message}`);
+async function assertDamaged(
+  bytes: Uint8Array,
+  what: string,
+  code: ErrorCode = "corrupt",
+  before: Pages = new Map(),
+): Promise<void> {
+  const readers = { decode: () => decode(bytes, undefined, before), decodeByRange: () => decodeByRange(bytes, before) };
+  for (const [name, read] of Object.entries(readers)) {
+    const error = await assertRejects(read, TaskdError, undefined, `${name} of ${what}`);
+    assertEquals(error.code, code, `${name} of ${what}: ${error.message}`);
   }
 }
 
 Deno.test("every flipped bit of an object is found", async () => {
+  const before = pagesOf(512, 9, 1);
+  const changed: Pages = new Map([2, 3, 7].map((pgno) => [pgno, before.get(pgno)!.slice().fill(1, 9, 20)]));
   const samples = {
+    differences: encodeObject(segment(512, 9), changed, {
+      before: (pgno) => pgno === 3 ? undefined : before.get(pgno),
+    }),
     segment: encodeObject(segment(512, 9), [[2, page(512, 2, 0.1)], [3, page(512, 3, 0.1)], [7, page(512, 7, 0.1)]]),
     "raw segment": encodeObject(segment(512, 9), [[9, page(512, 9, 1)]]),
     "empty segment": encodeObject(segment(512, 9), []),
@@ -33,7 +54,7 @@ Deno.test("every flipped bit of an object is found", async () => {
     for (let bit = 0; bit < bytes.length * 8; bit++) {
       const bad = bytes.slice();
       bad[bit >> 3]! ^= 1 << (bit & 7);
-      await assertDamaged(bad, `${name} with bit ${bit} flipped`);
+      await assertDamaged(bad, `${name} with bit ${bit} flipped`, "corrupt", before);
     }
   }
 });
@@ -138,6 +159,27 @@ Deno.test("a well-formed block with other pages than the index lists is refused"
   const right = new PageTable();
   right.append(1, crc32(bytes));
   assertEquals((await decode(forge(segment(65536, 9), 1, [1, 0, 0], bytes, right))).pages.get(1), bytes);
+});
+
+Deno.test("differences of no page, of a page the block does not hold, or in a snapshot are refused", async () => {
+  const [before, after] = [page(65536, 1, 1), page(65536, 2, 1)];
+  const difference = after.map((byte, i) => byte ^ before[i]!);
+  const pages = new PageTable();
+  pages.append(2, crc32(after));
+  const forged = (header: ObjectHeader, runs: number[], table = pages) =>
+    forge(header, 3, runs, zstdCompressSync(difference), table);
+  const was: Pages = new Map([1, 2, 3].map((pgno) => [pgno, before]));
+  const held = [1, 1, 0]; // page 2
+  const good = forged(segment(65536, 9), [...held, 1, 1, 0]);
+  assertEquals((await decode(good, undefined, was)).pages.get(2), after);
+  for (
+    const [what, runs] of Object.entries({ none: [0], "page 1": [1, 0, 0], "page 3": [1, 2, 0], "2 and 3": [1, 1, 1] })
+  ) {
+    await assertDamaged(forged(segment(65536, 9), [...held, ...runs]), `the difference of ${what}`, "corrupt", was);
+  }
+  const first = new PageTable();
+  first.append(1, crc32(after));
+  await assertDamaged(forged(snapshot(65536, 1), [1, 0, 0, 1, 0, 0], first), "a snapshot of one", "corrupt", was);
 });
 
 Deno.test("a newer format version is named as such, a damaged version byte is damage", async () => {

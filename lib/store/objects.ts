@@ -6,6 +6,7 @@
  * @module
  */
 
+import { crc32 } from "node:zlib";
 import type { Backend } from "../backend/backend.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
 import { lockPage } from "../sqlite/header.ts";
@@ -13,7 +14,8 @@ import type { Changes, Image } from "../sqlite/wal_tail.ts";
 import { translated } from "./errors.ts";
 import { type Codec, imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
 import type { Txid } from "./names.ts";
-import { NO_PREV, type ObjectHeader, ObjectWriter } from "./object_file.ts";
+import { NO_PREV, type ObjectHeader, ObjectWriter, type PageBefore } from "./object_file.ts";
+import type { ChecksumOf, PageChecksums } from "./page_checksums.ts";
 import type { LongOptions, ObjectKind } from "./results.ts";
 
 /**
@@ -38,6 +40,8 @@ export interface Head {
 export interface StoredObject {
   head: Head;
   pages: number;
+  /** CRC-32 of each of its pages. */
+  checksumOf: ChecksumOf;
   stored_bytes: number;
 }
 
@@ -47,13 +51,16 @@ export interface Place {
   epoch: number;
 }
 
-/** Stores the pages of `changes` as one segment after `prev`. */
+/**
+ * Stores the pages of `changes` as one segment after `prev`. `checksums` are those of the pages at `prev`: a page that
+ * the changes know from before, and whose checksum says that it is what the store has, is written as a difference.
+ */
 export async function writeSegment(
   backend: Backend,
   place: Place,
-  segment: { prev: Head; txid: Txid; changes: Changes; image: Image },
+  segment: { prev: Head; txid: Txid; changes: Changes; image: Image; checksums?: PageChecksums | undefined },
 ): Promise<StoredObject> {
-  const { prev, txid, changes, image } = segment;
+  const { prev, txid, changes, image, checksums } = segment;
   const key = segmentKey(place.lineage, place.epoch, prev.txid, txid);
   const header: ObjectHeader = {
     kind: "segment",
@@ -63,6 +70,10 @@ export async function writeSegment(
     last_txid: txid,
     prev: prev.digest,
   };
+  const before = checksums && changes.before && ((pgno: number) => {
+    const page = changes.before!.get(pgno);
+    return page !== undefined && checksums.of(pgno) === crc32(page) ? page : undefined;
+  });
   return await store(
     backend,
     key,
@@ -70,6 +81,7 @@ export async function writeSegment(
     image,
     runsOf(changes.pages, image.page_size),
     "segment",
+    { before },
   );
 }
 
@@ -132,7 +144,7 @@ async function store(
   image: Image,
   runs: Iterable<Run>,
   kind: ObjectKind,
-  options: LongOptions = {},
+  options: LongOptions & { before?: PageBefore | undefined } = {},
 ): Promise<StoredObject> {
   const writer = new ObjectWriter(header, header.kind === "segment" ? {} : SNAPSHOT_WRITING);
   const buffer = new Uint8Array(Math.max(RUN_BYTES, image.page_size));
@@ -147,6 +159,7 @@ async function store(
         const chunk of writer.add(
           first,
           buffer.subarray(0, count * image.page_size),
+          options.before,
         )
       ) {
         stored_bytes += chunk.length;
@@ -164,6 +177,7 @@ async function store(
   return {
     head: { txid: header.last_txid, digest: writer.digest, kind },
     pages: writer.pages,
+    checksumOf: writer.checksumOf,
     stored_bytes,
   };
 }

@@ -98,10 +98,18 @@ export class Replica {
     this.#bytes = bytesOf(image);
   }
 
-  /** Applies what changed and holds the result against the whole image. */
-  follow(tail: WalTail): void {
+  /**
+   * Applies what changed and holds the result against the whole image, and what the tail kept of before against itself.
+   *
+   * @returns How many of the pages it kept.
+   */
+  follow(tail: WalTail): number {
     const image = tail.image();
-    const { pages, page_count } = tail.take();
+    const { pages, page_count, before = new Map() } = tail.take();
+    for (const [pgno, page] of before) {
+      const was = this.#bytes.subarray((pgno - 1) * image.page_size, pgno * image.page_size);
+      assertEquals(Buffer.compare(page, was), 0, `page ${pgno} was not what the tail kept as the page before`);
+    }
     const grown = new Uint8Array(page_count * image.page_size);
     grown.set(this.#bytes.subarray(0, grown.length));
     for (const pgno of pages) {
@@ -109,5 +117,6 @@ export class Replica {
     }
     this.#bytes = grown;
     assertEquals(Buffer.compare(grown, bytesOf(image)), 0, "what changed and the whole image differ");
+    return before.size;
   }
 }
