@@ -34,6 +34,9 @@ export interface HandlerContext {
   onShutdown: () => void;
 }
 
+/** The files that a new database is read from: SQLite opens them together. */
+const SOURCE_SUFFIXES = ["", "-wal", "-shm", "-journal"];
+
 /** The files an export writes or removes: its own, the one it is built in, and what SQLite may have left beside it. */
 const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
@@ -80,11 +83,11 @@ export function createHandlers(context: HandlerContext): Handlers {
   };
 
   return {
-    create: (args) => {
-      const address = { db: args.db, branch: DEFAULT_BRANCH };
-      const from = args.from === undefined ? {} : { from: args.from };
-      const outside = args.from === undefined ? undefined : { read: [args.from], write: [args.from] };
-      return locked([address], () => engine.store("create", [args.db, from], outside));
+    create: ({ db, from }) => {
+      const address = { db, branch: DEFAULT_BRANCH };
+      if (from === undefined) return locked([address], () => engine.store("create", [db, {}]));
+      const outside = { read: SOURCE_SUFFIXES.map((suffix) => from + suffix), write: [from] };
+      return locked([address], () => engine.store("create", [db, { from }], outside));
     },
 
     open: (args) => {
