@@ -10,7 +10,8 @@
 import { createHash } from "node:crypto";
 import { formatDuration } from "../lib/text/duration.ts";
 import { sanitizeLine } from "../lib/text/sanitize.ts";
-import type { RowDiff, TableDiff } from "../lib/store/results.ts";
+import type { ComparedTable } from "../lib/sqlite/row_diff.ts";
+import type { RowDiff } from "../lib/store/results.ts";
 import type { ChangeStatus, DiffFacts } from "./git/facts.ts";
 import type { PolicyVerdict, Violation } from "./policy/diff_policy.ts";
 import type { SpendFigures } from "./task/rows.ts";
@@ -71,7 +72,7 @@ export interface BriefDatabase {
   base: string;
   changed: boolean;
   /** At most a hundred, with their first rows. */
-  tables: readonly TableDiff[];
+  tables: readonly ComparedTable[];
   more_tables: number;
   /** Definitions of tables, indexes, views and triggers that are not what they were. */
   schema: readonly { type: string; name: string; change: "added" | "removed" | "changed" }[];
@@ -237,9 +238,10 @@ function databaseParts({ db, base, tables, schema, other_changes, ...more }: Bri
   ];
 }
 
-function tableText({ change, rows_added, rows_changed, rows_removed }: TableDiff): string {
-  const counts = `${rows_added} added, ${rows_changed} changed, ${rows_removed} removed`;
-  if (change === "schema") return "other columns: rows are not compared";
+function tableText({ change, rows_added, rows_changed, rows_removed, storage_rows }: ComparedTable): string {
+  const index = storage_rows === undefined ? "" : `; ${storage_rows} in the tables of its full-text index`;
+  const counts = `${rows_added} added, ${rows_changed} changed, ${rows_removed} removed${index}`;
+  if (change === "schema") return `other columns: rows are not compared${index}`;
   return change === "changed" ? `rows: ${counts}` : `table ${change}; rows: ${counts}`;
 }
 

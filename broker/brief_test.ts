@@ -105,6 +105,18 @@ Deno.test("whatever is absent is listed as missing, and never shown as if it wer
   assert(!text.includes("$0.00") && text.includes("spent        not known"), text);
 });
 
+Deno.test("a full-text table has one line, which counts what differs in its index", () => {
+  const table = { table: "docs", change: "changed", rows_added: 1, rows_removed: 0, rows_changed: 0 } as const;
+  const database = { db: "shop", base: "main", changed: true, more_tables: 0, more_schema: 0, other_changes: false };
+  const tables = [{ ...table, storage_rows: 7 }, { ...table, change: "schema" as const, storage_rows: 2 }, table];
+  const brief = buildBrief({ ...WHOLE, databases: [{ ...database, tables, schema: [] }] });
+  assertEquals(brief.flags.find(({ category }) => category === "database")?.paths.map(({ detail }) => detail), [
+    "rows: 1 added, 0 changed, 0 removed; 7 in the tables of its full-text index",
+    "other columns: rows are not compared; 2 in the tables of its full-text index",
+    "rows: 1 added, 0 changed, 0 removed",
+  ]);
+});
+
 Deno.test("half an answer is a gap, too", () => {
   const gaps = (input: Partial<BriefInput>) => buildBrief({ ...WHOLE, ...input }).missing_evidence.slice(0, -1);
   assertEquals(gaps({ spend: { ...WHOLE.spend!, unmetered_requests: 2, priced: false } }), [

@@ -163,6 +163,7 @@ const database = v.object({
     rows_added: count,
     rows_removed: count,
     rows_changed: count,
+    storage_rows: maybe(count),
     rows: maybe(v.array(databaseRow)),
   })),
   more_tables: count,

@@ -51,6 +51,7 @@ Deno.test("a brief comes whole to a client, with the rows of databases, blobs am
         rows_added: 0,
         rows_removed: 1,
         rows_changed: 1,
+        storage_rows: 7,
         rows: [
           { change: "changed", key: { id: 1 }, before: { cents: 5994, note: null }, after: { cents: 5997, note: "x" } },
           { change: "removed", key: { id: 2 }, before: { image: { hex: "00ff", bytes: 2 } } },

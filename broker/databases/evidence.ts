@@ -34,6 +34,8 @@ const TABLE_SCHEMA = v.object({
   rows_added: count,
   rows_removed: count,
   rows_changed: count,
+  /** Of a full-text table, in the tables that it is kept in. */
+  storage_rows: v.exactOptional(count),
 });
 
 /** A table, index, view or trigger whose definition is not what it was. */

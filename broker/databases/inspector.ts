@@ -77,6 +77,7 @@ const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
       rows_added: count,
       rows_removed: count,
       rows_changed: count,
+      storage_rows: v.exactOptional(count),
       rows: v.exactOptional(
         v.array(v.object({ change, key: values, before: v.exactOptional(values), after: v.exactOptional(values) })),
       ),

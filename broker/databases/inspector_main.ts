@@ -14,8 +14,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, parseDatabaseHeader } from "../../lib/sqlite/header.ts";
 import { integrityCheck } from "../../lib/sqlite/integrity.ts";
-import { diffRows } from "../../lib/sqlite/row_diff.ts";
-import type { TableDiff } from "../../lib/store/results.ts";
+import { type ComparedTable, diffRows } from "../../lib/sqlite/row_diff.ts";
 import {
   MAX_LISTED,
   MAX_NAME_LENGTH,
@@ -162,7 +161,7 @@ function definitions(path: string): Map<string, string> {
 }
 
 /** With names cut, and without rows once those before have taken the room. */
-function bounded(tables: TableDiff[]): TableDiff[] {
+function bounded(tables: ComparedTable[]): ComparedTable[] {
   let left = MAX_SAMPLE_LENGTH;
   return tables.map(({ rows, ...table }) => {
     const cut = { ...table, table: table.table.slice(0, MAX_NAME_LENGTH) };

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { TableDiff } from "../../lib/store/results.ts";
+import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 
 /** Tables and definitions that are listed. */
 export const MAX_LISTED = 100;
@@ -29,7 +29,7 @@ export type Report =
   | {
     ok: true;
     changed: boolean;
-    tables: TableDiff[];
+    tables: ComparedTable[];
     more_tables: number;
     schema: SchemaDifference[];
     more_schema: number;

@@ -14,7 +14,7 @@ import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
-import type { TableDiff } from "../../lib/store/results.ts";
+import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { Log } from "../log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
 import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
@@ -56,7 +56,7 @@ export interface CollectDatabases {
 /** What a task did to a database, with some of the rows. */
 export interface CollectedDatabase {
   change: DatabaseChange;
-  tables: TableDiff[];
+  tables: ComparedTable[];
 }
 
 /** The databases of all tasks. */

@@ -9,6 +9,7 @@
 import { systemClock } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
+import { fullTextStorage } from "./_full_text.ts";
 import { attempt, type Image, openImage, quoteName } from "./_image.ts";
 import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
 
@@ -21,10 +22,19 @@ export interface RowDiffOptions {
   tables?: string[];
   /** Rows to show of each table, default 0. */
   rows?: number;
-  /** Whether SQLite's own tables and those behind virtual tables are compared too; they come last. */
+  /**
+   * Whether SQLite's own tables and those behind virtual tables are compared too; they come last, but for the storage of a
+   * full-text table, which is counted in its line.
+   */
   internal?: boolean;
   /** Ends the comparison with the signal's reason. */
   signal?: AbortSignal;
+}
+
+/** What became of a table. */
+export interface ComparedTable extends TableDiff {
+  /** Of a full-text table, when asked for internal ones: rows that were added, removed or changed in what it is kept in. */
+  storage_rows?: number;
 }
 
 interface Column {
@@ -63,6 +73,8 @@ class Side {
   readonly tables: Map<string, Table>;
   /** Those that SQLite or a virtual table's module writes. */
   readonly internal: Set<string> = new Set();
+  /** Those of them that are the storage of a full-text table, with its name. */
+  readonly storage: Map<string, string> = new Map();
 
   constructor(path: string, options: { internal: boolean }) {
     this.path = path;
@@ -70,6 +82,7 @@ class Side {
     try {
       this.encoding = this.#query("PRAGMA encoding")[0]![0] as string;
       this.tables = new Map(this.#readTables(options).map((table) => [table.name, table]));
+      if (options.internal) this.#findStorage();
     } catch (error) {
       this.image.close();
       throw error;
@@ -110,6 +123,14 @@ class Side {
     return tables;
   }
 
+  #findStorage(): void {
+    const definitions = this.#query("SELECT name, CAST(sql AS TEXT) FROM main.sqlite_schema WHERE type = 'table'");
+    for (const [name, sql] of definitions.map((texts) => texts.map(String) as [string, string])) {
+      if (!this.tables.get(name)?.virtual) continue;
+      for (const table of fullTextStorage(name, sql)) if (this.internal.has(table)) this.storage.set(table, name);
+    }
+  }
+
   count(table: string): number {
     return Number(this.#query(`SELECT count(*) FROM main.${quoteName(table)}`)[0]![0]);
   }
@@ -144,14 +165,15 @@ class Side {
  *
  * Rows are paired by primary key, or by rowid where a table has none. A virtual table is compared by what it shows, and left
  * out where it cannot be read. Tables named `sqlite_*` and those in which virtual tables keep their data are left out unless
- * `internal` asks for them. Generated columns follow from the others and are not compared.
+ * `internal` asks for them; what a full-text table is kept in is then a count of its line (`storage_rows`), unless that
+ * table cannot be read. Generated columns follow from the others and are not compared.
  * If the text encodings differ, every table of both sides is `schema`.
  *
  * @returns The tables that differ, by name, internal ones last. Of a changed row, `before` and `after` hold the columns
  * that differ. Text is cut after 200 characters, blobs after 64 bytes.
  * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
  */
-export async function diffRows(path_a: string, path_b: string, options: RowDiffOptions = {}): Promise<TableDiff[]> {
+export async function diffRows(path_a: string, path_b: string, options: RowDiffOptions = {}): Promise<ComparedTable[]> {
   const { internal = false } = options;
   const a = new Side(path_a, { internal });
   try {
@@ -161,14 +183,17 @@ export async function diffRows(path_a: string, path_b: string, options: RowDiffO
       // Internal on one side alone is no reason to come last.
       const isInternal = (name: string) => [a, b].every((side) => !side.tables.has(name) || side.internal.has(name));
       const names = [...all.filter((name) => !isInternal(name)), ...all.filter(isInternal)];
-      const diffs: TableDiff[] = [];
+      const diffs = new Map<string, ComparedTable | undefined>();
       for (const name of names) {
         if (options.tables !== undefined && !options.tables.includes(name)) continue;
         options.signal?.throwIfAborted();
         const diff = await diffTable(name, a, b, options);
-        if (diff !== undefined) diffs.push(diff);
+        if (diff === "unreadable") continue;
+        const owner = diff && storageOf(diff, a, b);
+        if (owner === undefined || !diffs.has(owner)) diffs.set(name, diff);
+        else diffs.set(owner, withStorage(diffs.get(owner) ?? unchanged(owner), diff!));
       }
-      return diffs;
+      return [...diffs.values()].filter((diff) => diff !== undefined);
     } finally {
       b.image.close();
     }
@@ -177,10 +202,31 @@ export async function diffRows(path_a: string, path_b: string, options: RowDiffO
   }
 }
 
-async function diffTable(name: string, a: Side, b: Side, options: RowDiffOptions): Promise<TableDiff | undefined> {
+/** The full-text table that `diff` is of the storage of, on each side that has one of the two. */
+function storageOf({ table, change }: TableDiff, a: Side, b: Side): string | undefined {
+  const owner = a.storage.get(table) ?? b.storage.get(table);
+  if (owner === undefined || change === "schema") return undefined;
+  const isOn = ({ tables, storage }: Side) => tables.has(owner) ? storage.get(table) === owner : !tables.has(table);
+  return [a, b].every(isOn) ? owner : undefined;
+}
+
+function withStorage(diff: ComparedTable, { rows_added, rows_removed, rows_changed }: TableDiff): ComparedTable {
+  return { ...diff, storage_rows: (diff.storage_rows ?? 0) + rows_added + rows_removed + rows_changed };
+}
+
+function unchanged(table: string): TableDiff {
+  return { table, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0 };
+}
+
+async function diffTable(
+  name: string,
+  a: Side,
+  b: Side,
+  options: RowDiffOptions,
+): Promise<TableDiff | "unreadable" | undefined> {
   const before = a.tables.get(name);
   const after = b.tables.get(name);
-  const diff: TableDiff = { table: name, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0 };
+  const diff = unchanged(name);
   try {
     if (before === undefined) return { ...diff, change: "added", rows_added: b.count(name) };
     if (after === undefined) return { ...diff, change: "removed", rows_removed: a.count(name) };
@@ -191,7 +237,7 @@ async function diffTable(name: string, a: Side, b: Side, options: RowDiffOptions
     if (diff.rows_added + diff.rows_removed + diff.rows_changed === 0) return undefined;
     return shown.length > 0 ? { ...diff, rows: shown } : diff;
   } catch (error) {
-    if ((before ?? after)!.virtual && !options.signal?.aborted) return undefined; // cannot be read here
+    if ((before ?? after)!.virtual && !options.signal?.aborted) return "unreadable";
     throw error;
   }
 }

@@ -4,14 +4,15 @@ import { DatabaseSync } from "node:sqlite";
 import { TaskdError } from "../errors.ts";
 import type { TableDiff } from "../store/results.ts";
 import { integrityCheck } from "./integrity.ts";
-import { diffRows, type RowDiffOptions } from "./row_diff.ts";
+import { type ComparedTable, diffRows, type RowDiffOptions } from "./row_diff.ts";
 
 /** Makes two databases from a common start and compares them. */
-async function diff(start: string, a: string, b: string, options?: RowDiffOptions): Promise<TableDiff[]> {
+async function diff(start: string, a: string, b: string, options?: RowDiffOptions): Promise<ComparedTable[]> {
   const dir = await Deno.makeTempDir();
   try {
     for (const [name, sql] of [["a", a], ["b", b]] as const) {
-      const db = new DatabaseSync(`${dir}/${name}?.db`);
+      // Some promises are about what an application cannot write by accident.
+      const db = new DatabaseSync(`${dir}/${name}?.db`, { defensive: false } as object);
       db.exec(start);
       db.exec(sql);
       db.close();
@@ -22,7 +23,7 @@ async function diff(start: string, a: string, b: string, options?: RowDiffOption
   }
 }
 
-function changed(table: string, counts: Partial<TableDiff> = {}): TableDiff {
+function changed(table: string, counts: Partial<ComparedTable> = {}): ComparedTable {
   return { table, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0, ...counts };
 }
 
@@ -212,9 +213,49 @@ Deno.test("diffRows() tells of internal tables where that is asked for, after al
   const names = (diffs: TableDiff[]) => diffs.map(({ table }) => table);
   assertEquals(names(await diff(start, "", change)), ["r", "z"]);
   const diffs = await diff(start, "", change, { internal: true, rows: 1 });
-  assertEquals(names(diffs), ["r", "z", "f_config", "f_data", "r_node", "sqlite_sequence"]);
+  assertEquals(names(diffs), ["f", "r", "z", "f_config", "r_node", "sqlite_sequence"]);
   assertEquals(diffs.at(-1)?.rows, [{ change: "changed", key: { rowid: 1 }, before: { seq: 1 }, after: { seq: 900 } }]);
   assertEquals(await diff(start, "", "", { internal: true }), []);
+});
+
+Deno.test("diffRows() counts what a full-text table is kept in as a part of its line", async () => {
+  const start = "CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('one'), ('two'); CREATE TABLE z(x)";
+  const [added, ...others] = await diff(start, "", "INSERT INTO f VALUES ('three')", { internal: true, rows: 9 });
+  assertEquals(others, []);
+  assertEquals([added?.table, added?.rows_added, added?.rows?.length], ["f", 1, 1]);
+  assert(added!.storage_rows! >= 3, "the content, the index and the sizes");
+  // An index that leads elsewhere, over rows that are as they were.
+  const forged = "UPDATE f_data SET block = x'00' WHERE id = 1; INSERT INTO f_idx VALUES (9, x'61', 1); " +
+    "UPDATE f_docsize SET sz = x'05' WHERE id = 1";
+  assertEquals(await diff(start, "", forged, { internal: true, rows: 9 }), [changed("f", { storage_rows: 3 })]);
+  const dropped = await diff(start, "", "DROP TABLE f", { internal: true });
+  assertEquals(dropped.map(({ table, change, rows_removed }) => [table, change, rows_removed]), [
+    ["f", "removed", 2],
+    ["f_config", "removed", 1],
+  ]);
+  assert(dropped[0]!.storage_rows! >= 6);
+  assertEquals(await diff(start, "", forged), [], "not asked for");
+});
+
+Deno.test("diffRows() shows every row of a table that merely has the name of a full-text table's storage", async () => {
+  const cases = [
+    // The application's own, which the full-text table indexes.
+    "CREATE TABLE f_content(id INTEGER PRIMARY KEY, x, price); CREATE VIRTUAL TABLE f USING fts5(x, content=f_content)",
+    "CREATE TABLE f_content(id, price); CREATE VIRTUAL TABLE f USING fts5(x, content='')",
+    // There is no such full-text table, or the name is another one.
+    "CREATE TABLE f(x); CREATE TABLE f_content(id, price)",
+    "CREATE TABLE f_content(id, price); CREATE VIRTUAL TABLE g USING fts5(x)",
+    "CREATE VIRTUAL TABLE f USING rtree(id, x0, x1); CREATE TABLE f_content(id, price)",
+  ];
+  for (const start of cases) {
+    const diffs = await diff(start, "", "INSERT INTO f_content(id, price) VALUES (1, 2)", { internal: true, rows: 1 });
+    assertEquals(diffs.find(({ table }) => table === "f_content")?.rows?.length, 1, start);
+    assert(diffs.every(({ storage_rows }) => storage_rows === undefined), start);
+  }
+  // It was one on one side alone.
+  const own = "CREATE TABLE f_content(id INTEGER PRIMARY KEY, c0); INSERT INTO f_content VALUES (1, 'mine')";
+  const diffs = await diff("", own, "CREATE VIRTUAL TABLE f USING fts5(x)", { internal: true });
+  assert(diffs.some(({ table, rows_removed }) => table === "f_content" && rows_removed === 1));
 });
 
 Deno.test("diffRows() never puts a table last that was an ordinary one", async () => {

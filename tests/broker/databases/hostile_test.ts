@@ -263,12 +263,13 @@ Deno.test("a changed row does not hide what was changed in tables that SQLite ke
   assertEquals((await before.inspect()).report.tables.map(({ table }) => table), ["other"]);
   await using left = new Left(sql);
   left.change(`INSERT INTO other VALUES (1); UPDATE sqlite_sequence SET seq = 1000000;
-    UPDATE docs_config SET v = 5 WHERE k = 'version'`);
+    UPDATE docs_config SET v = 5 WHERE k = 'version'; INSERT INTO docs(docs, rank) VALUES ('crisismerge', 8)`);
   const { report } = await left.inspect();
-  assertEquals(report.tables.map(({ table, rows_changed }) => [table, rows_changed]), [
-    ["other", 0],
-    ["docs_config", 1],
-    ["sqlite_sequence", 1],
+  assertEquals(report.tables.map(({ table, rows_changed, storage_rows }) => [table, rows_changed, storage_rows]), [
+    ["docs", 0, 1],
+    ["other", 0, undefined],
+    ["docs_config", 1, undefined],
+    ["sqlite_sequence", 1, undefined],
   ]);
 });
 
