@@ -191,3 +191,18 @@ Deno.test("approval_timeout counts on while no broker runs", async () => {
   await bench.serve();
   assertEquals((await bench.reaches(id)).outcome, "denied");
 });
+
+Deno.test("a gate keeps the approval_timeout under which it came, whatever the next broker is configured with", async () => {
+  const clock = new VirtualClock();
+  await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  for (const config of ["approval_timeout: 1m\n", "approval_timeout: 30d\n", ""]) {
+    await bench.broker.stop();
+    bench.configure(config);
+    await bench.serve();
+    assertEquals(bench.engine.pending()[0]?.expires_in_ms, 7_200_000, config);
+  }
+  clock.advance(7_200_000);
+  assertEquals((await bench.reaches(id)).outcome, "denied");
+});
