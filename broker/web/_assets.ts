@@ -5,7 +5,6 @@
  */
 
 import shell from "./shell.html" with { type: "text" };
-import style from "./style.css" with { type: "text" };
 import api from "./pages/api.ts" with { type: "text" };
 import app from "./pages/app.ts" with { type: "text" };
 import code from "./pages/code.ts" with { type: "text" };
@@ -31,11 +30,36 @@ import stages from "./pages/stages.ts" with { type: "text" };
 import syntax from "./pages/syntax.ts" with { type: "text" };
 import task_page from "./pages/task_page.ts" with { type: "text" };
 import words from "./pages/words.ts" with { type: "text" };
+import bar_style from "./styles/bar.css" with { type: "text" };
+import base_style from "./styles/base.css" with { type: "text" };
+import diff_style from "./styles/diff.css" with { type: "text" };
+import facts_style from "./styles/facts.css" with { type: "text" };
+import hidden_style from "./styles/hidden.css" with { type: "text" };
+import history_style from "./styles/history.css" with { type: "text" };
+import lists_style from "./styles/lists.css" with { type: "text" };
+import media_style from "./styles/media.css" with { type: "text" };
+import overlay_style from "./styles/overlay.css" with { type: "text" };
+import page_style from "./styles/page.css" with { type: "text" };
+import side_style from "./styles/side.css" with { type: "text" };
+import task_style from "./styles/task.css" with { type: "text" };
 
 /** The document that every page begins as. */
 export const SHELL: string = shell;
-/** The style sheet. */
-export const STYLE: string = style;
+/** The style sheet: of two rules that are as specific, the later one holds, so the order is a part of it. */
+export const STYLE: string = [
+  base_style,
+  bar_style,
+  page_style,
+  facts_style,
+  hidden_style,
+  diff_style,
+  side_style,
+  lists_style,
+  task_style,
+  history_style,
+  overlay_style,
+  media_style,
+].join("\n");
 /** Sources of the pages' modules, by their name. */
 export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   api,

@@ -3,6 +3,7 @@ import { MODULES } from "./_assets.ts";
 import { CONTENT_SECURITY_POLICY, webResponse } from "./web.ts";
 
 const PAGES = new URL("./pages/", import.meta.url);
+const STYLES = new URL("./styles/", import.meta.url);
 
 async function get(path: string): Promise<{ type: string | null; body: string }> {
   const response = webResponse(path);
@@ -17,6 +18,15 @@ async function get(path: string): Promise<{ type: string | null; body: string }>
 Deno.test("every module of the pages is carried by the program", () => {
   const files = [...Deno.readDirSync(PAGES)].map(({ name }) => name).filter((name) => !name.endsWith("_test.ts"));
   assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), files.sort());
+});
+
+Deno.test("every part of the style sheet is carried by the program, and what holds for some screens comes last", async () => {
+  const { type, body } = await get("/ui/style.css");
+  assertEquals(type, "text/css; charset=utf-8");
+  const parts = Array.from(Deno.readDirSync(STYLES), ({ name }) => Deno.readTextFileSync(new URL(name, STYLES)));
+  assertEquals(parts.filter((part) => body.split(part).length !== 2), []);
+  assertEquals(body.length, parts.join("\n").length);
+  assert(body.endsWith(Deno.readTextFileSync(new URL("media.css", STYLES))));
 });
 
 Deno.test("webResponse() answers the pages with one shell", async () => {
