@@ -260,3 +260,11 @@ Deno.test("a gap in a lineage of very many objects is named like any other", asy
   const error = await assertRejects(() => new Chains(backend).resolve(lineageName(1), 300_002), TaskdError);
   assert(error.message.endsWith(`(${formatTxid(300_000)}..${formatTxid(300_002)}]`), error.message);
 });
+
+Deno.test("of two objects of one epoch that end at the same txid the snapshot counts", async () => {
+  const backend = new MemoryBackend();
+  const snapshots = [1, 3].map((txid) => snapshotKey(lineageName(1), 1, txid, "zst"));
+  const segments = [segmentKey(lineageName(1), 1, 1, 3), segmentKey(lineageName(1), 1, 3, 4)];
+  for (const key of [...snapshots, ...segments]) await backend.put(key, new Uint8Array(1));
+  assertEquals(keysOf(await new Chains(backend).resolve(lineageName(1), 4)), [snapshots[1]!, segments[1]!]);
+});

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
-import { at, fails, rows, sql, stored, type TestStore, withApp } from "../../tests/support/stores.ts";
+import { at, fails, openAt, rows, sql, stored, type TestStore, withApp } from "../../tests/support/stores.ts";
 import { BRANCH_STATES } from "./results.ts";
 import type { Sidecar } from "./workspace.ts";
 
@@ -237,6 +237,8 @@ onXfs(
         assertEquals(mode! & 0o777, 0o400);
       }
       assertEquals(Deno.statSync(`${directory}/checkouts-ro/app/~by-chain`).mode! & 0o777, 0o700);
+      const checkout = await store.path(at("app@c"));
+      assertEquals([checkout, `${checkout}.shadow`].map((path) => Deno.statSync(path).mode! & 0o777), [0o600, 0o400]);
       await edit("b", "mine");
       assertEquals(rows(await edit("main")), "1");
       await store.destroy(at("app@b"));
@@ -327,3 +329,27 @@ for (const [where, run] of [["in a plain directory", undefined], ["where blocks 
     },
   });
 }
+
+Deno.test("a checkout whose place cannot be cleared stays as it is, with its edits", () =>
+  withApp([1], async ({ store, directory, edit }) => {
+    const path = await edit("main", "mine");
+    Deno.mkdirSync(`${path}.last-used/strange`, { recursive: true });
+    await fails("unavailable", store.checkout(at("app"), { force: true }));
+    assertEquals(rows(path), "1,mine");
+    assertEquals([...Deno.readDirSync(`${directory}/checkouts/app`)].filter(({ name }) => name.includes(".tmp")), []);
+  }));
+
+Deno.test("a read-only checkout is of the checkpoint that there is, also when another host made the branch anew", () =>
+  withApp([1], async ({ store, directory }) => {
+    const { path } = await store.checkout(at("app@main@c1"));
+    assertEquals(rows(path), "1");
+    using other = await openAt(`${directory}/elsewhere`, {
+      backend: store.context.backend,
+      clock: store.context.clock,
+    });
+    await other.destroy(at("app"));
+    await other.create("app");
+    sql((await other.checkout(at("app"))).path, "CREATE TABLE t(v)", "INSERT INTO t VALUES('anew')");
+    await other.checkpoint(at("app"), "c1");
+    assertEquals(rows((await store.checkout(at("app@main@c1"))).path), "anew");
+  }));

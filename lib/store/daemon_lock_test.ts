@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../errors.ts";
-import { acquireDaemonLock, readDaemonInfo } from "./daemon_lock.ts";
+import { acquireDaemonLock, daemonLockPath, readDaemonInfo } from "./daemon_lock.ts";
 
 const MODULE = import.meta.resolve("./daemon_lock.ts");
 const CONFIG = new URL(import.meta.resolve("../../deno.json")).pathname;
@@ -196,4 +196,12 @@ Deno.test("a file that says nothing useful does not hide that the lock is held",
         .code,
       "daemon_running",
     );
+  }));
+
+Deno.test("clients that look at the same moment do not take each other for a daemon", () =>
+  inDirectory(async (directory) => {
+    (await acquireDaemonLock(directory)).release();
+    using looking = Deno.openSync(daemonLockPath(directory));
+    looking.lockSync(false);
+    assertEquals(await readDaemonInfo(directory), undefined);
   }));

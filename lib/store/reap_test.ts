@@ -158,3 +158,14 @@ Deno.test("a lost answer to the claim does not stop the reaper", async () => {
     assert(!await there());
   });
 });
+
+Deno.test("a destroy that is finished for somebody is not told of as reaped", async () => {
+  await withStore(async ({ store, clock, there, through }) => {
+    using dying = await through(diesAtDelete());
+    await assertRejects(() => dying.destroy(SIDE), TaskdError);
+    clock.advance(STALE_CLAIM_MS + 1);
+    await store.touch(MAIN);
+    assertEquals(await reapExpired(store.context), []);
+    assert(!await there());
+  });
+});

@@ -7,6 +7,7 @@
 
 import { join } from "@std/path/join";
 import { TaskdError } from "../../errors.ts";
+import { fileError } from "../../fs.ts";
 import { isoNow, type StoreContext } from "../context.ts";
 import { isLeased, refuseClaimed, STALE_CLAIM_MS } from "../lease.ts";
 import { type Address, formatAddress } from "../names.ts";
@@ -60,7 +61,7 @@ export async function destroy(
     removeReadOnly(context, db, branch);
   } catch (error) {
     await dropClaim(context, db, branch, nonce);
-    throw error;
+    throw fileError(error, attempted);
   }
   try {
     if (await context.refs.remove(db, branch, claimed.etag)) return { db, branch };

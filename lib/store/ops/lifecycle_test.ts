@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { at, fails, stored, withApp } from "../../../tests/support/stores.ts";
+import { nextTurn } from "../../clock.ts";
 import { STALE_CLAIM_MS } from "../lease.ts";
 
 // conformance: 2.files.shadow 8.storage_reclaim
@@ -77,6 +78,7 @@ Deno.test("a destroy that could not remove the ref can be repeated at once", asy
 
 Deno.test("while somebody's claim is fresh nothing touches the branch; once stale, destroy takes it over", () =>
   withApp([1], async ({ store, clock }) => {
+    await store.fork(at("app"), "other");
     const claim = { kind: "reap" as const, since: new Date(clock.now()).toISOString(), nonce: "elsewhere" };
     await store.context.refs.update("app", "main", (ref) => ({ ...ref, claim }));
     for (
@@ -88,6 +90,7 @@ Deno.test("while somebody's claim is fresh nothing touches the branch; once stal
         () => store.compact(at("app")),
         () => store.touch(at("app")),
         () => store.protect(at("app"), true),
+        () => store.promote(at("app"), at("app@other")),
         () => store.destroy(at("app")),
       ]
     ) {
@@ -115,4 +118,38 @@ Deno.test("touch() counts a branch as used, and sets, keeps or takes away its li
     assertEquals("ttl_ms" in await store.touch(at("app"), { ttl_ms: null }), false);
     assertEquals((await store.status(at("app"))).touched_at, new Date(clock.now()).toISOString());
     await fails("not_found", store.touch(at("app@none")));
+  }));
+
+Deno.test("a branch that somebody changes while it is destroyed stays, and so does their claim", () =>
+  withApp([1], async ({ store, clock, faults }) => {
+    const { refs } = store.context;
+    let changed: Promise<unknown> | undefined;
+    let state: "claiming" | "claimed" | "changed" = "claiming";
+    faults.plan = ({ method }) => {
+      if (state === "claimed") {
+        state = "changed";
+        // Whatever comes next finds the branch as another process has left it.
+        const claim = { kind: "reap" as const, since: new Date(clock.now()).toISOString(), nonce: "elsewhere" };
+        changed = refs.update("app", "main", (ref) => ({ ...ref, claim }));
+        return { kind: "delay", delay_ms: 1 };
+      }
+      if (method === "replace" && state === "claiming") state = "claimed";
+      return undefined;
+    };
+    const destroyed = fails("conflict", store.destroy(at("app")));
+    while (clock.sleepers === 0) await nextTurn();
+    await changed;
+    clock.advance(1);
+    await destroyed;
+    assertEquals((await refs.read("app", "main")).ref.claim?.nonce, "elsewhere");
+  }));
+
+Deno.test("a destroy that cannot remove the checkout leaves the branch as free as it was", () =>
+  withApp([1], async ({ store, edit }) => {
+    const path = await edit("main");
+    Deno.mkdirSync(`${path}.last-used/strange`, { recursive: true });
+    await fails("unavailable", store.destroy(at("app")));
+    await store.checkpoint(at("app"), "still");
+    Deno.removeSync(`${path}.last-used`, { recursive: true });
+    await store.destroy(at("app"));
   }));

@@ -39,6 +39,17 @@ Deno.test("a log left beside the file that an export replaces never meets the ne
     assertEquals(rows(file), "1");
   }));
 
+Deno.test("what an export that was cut off has left is named, and replaced by force", () =>
+  withApp([1], async ({ store, directory }) => {
+    const file = `${directory}/out.db`;
+    Deno.writeTextFileSync(`${file}.partial`, "half");
+    const error = await fails("already_exists", store.export(at("app"), file));
+    assert(error.message.includes("out.db.partial") && error.hint?.includes("cut off"), error.message);
+    assertEquals(Deno.readTextFileSync(`${file}.partial`), "half");
+    await store.export(at("app"), file, { force: true });
+    assertEquals(rows(file), "1");
+  }));
+
 Deno.test("an export that fails or is interrupted leaves the old file and nothing else", () =>
   withApp([1], async ({ store, directory, faults }) => {
     const file = `${directory}/out.db`;
@@ -187,4 +198,38 @@ Deno.test("branches() lists every branch, also those whose objects or ref cannot
     assertEquals(listed[1]!.checkout, `${directory}/checkouts/app/good.db`);
     await fails("not_found", store.branches("none"));
     await fails("invalid_name", store.branches("../.."));
+  }));
+
+Deno.test("an export keeps out of the way of a file that comes up meanwhile", () =>
+  withApp([1], async ({ store, directory, faults }) => {
+    const file = `${directory}/out.db`;
+    faults.plan = ({ method }) => {
+      if (method === "getStream") makeDatabase(file, "theirs");
+      return undefined;
+    };
+    await fails("already_exists", store.export(at("app"), file));
+    assertEquals(rows(file), "theirs");
+    assertEquals([...Deno.readDirSync(directory)].filter(({ name }) => name.includes("partial")), []);
+  }));
+
+Deno.test("verify() finds what SQLite finds wrong in content that is stored whole", () =>
+  withApp([], async ({ store, edit }) => {
+    const path = await edit("main");
+    sql(path, "INSERT INTO t VALUES(NULL)");
+    await store.checkpoint(at("app"), "whole");
+    assertEquals((await store.verify(at("app"))).ok, true);
+    // A constraint that the content breaks: Deno's own library does not let its schema be changed.
+    const broken = "UPDATE sqlite_schema SET sql='CREATE TABLE t(v NOT NULL)' WHERE name='t'";
+    const shell = new Deno.Command("sqlite3", { args: [path, `PRAGMA writable_schema=ON; ${broken}`] });
+    assertEquals((await shell.output()).code, 0);
+    await store.checkpoint(at("app"), "broken");
+    const { ok, problems } = await store.verify(at("app"));
+    assertEquals([ok, problems], [false, ["NULL value in t.v"]]);
+  }));
+
+Deno.test("what diff() and verify() build to look at is gone afterwards", () =>
+  withApp([1, 2], async ({ store, directory }) => {
+    await store.diff(at("app@main@c1"), at("app"));
+    await store.verify(at("app"));
+    assertEquals([...Deno.readDirSync(`${directory}/tmp`)], []);
   }));

@@ -1,3 +1,4 @@
+import { DatabaseSync } from "node:sqlite";
 import { assert, assertEquals } from "@std/assert";
 import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
 import { CaptureSession } from "../../capture/session.ts";
@@ -121,27 +122,35 @@ Deno.test("a branch that has no checkout leaves none behind when it moves", () =
   }));
 
 Deno.test("an edit that lands while a rollback or promote is under way is not overwritten", async (t) => {
-  for (const op of ["rollback", "promote"] as const) {
-    await t.step(op, () =>
-      withApp([1, 2], async ({ store, edit, faults }) => {
-        await store.fork(at("app@main@c1"), "other");
-        const path = await edit("main");
-        let landed = false;
-        // The checkout has been found clean; the new lineage is about to be begun.
-        faults.plan = ({ method, key }) => {
-          if (!landed && method === "create" && key.endsWith("base.json")) {
-            landed = true;
-            sql(path, "INSERT INTO t VALUES('landed')");
-          }
-          return undefined;
-        };
-        const { checkout_refreshed } = op === "rollback"
-          ? await store.rollback(at("app@main@c1"), { safety: false })
-          : await store.promote(at("app@other"), at("app"), { safety: false });
-        assert(landed);
-        assertEquals([checkout_refreshed, rows(path)], [false, "1,2,landed"]);
-        assertEquals((await store.status(at("app"))).state, "detached");
-      }));
+  const cases = (["rollback", "promote"] as const).flatMap((op) => [{ op, open: false }, { op, open: true }]);
+  for (const { op, open } of cases) {
+    await t.step(
+      `${op}, ${open ? "in the log of an open application" : "in the file"}`,
+      () =>
+        withApp([1, 2], async ({ store, edit, faults }) => {
+          await store.fork(at("app@main@c1"), "other");
+          const path = await edit("main");
+          let application: DatabaseSync | undefined;
+          let landed = false;
+          // The checkout has been found clean; the new lineage is about to be begun.
+          faults.plan = ({ method, key }) => {
+            if (!landed && method === "create" && key.endsWith("base.json")) {
+              landed = true;
+              if (open) application = new DatabaseSync(path);
+              if (application) application.exec("INSERT INTO t VALUES('landed')");
+              else sql(path, "INSERT INTO t VALUES('landed')");
+            }
+            return undefined;
+          };
+          const { checkout_refreshed } = op === "rollback"
+            ? await store.rollback(at("app@main@c1"), { safety: false })
+            : await store.promote(at("app@other"), at("app"), { safety: false });
+          application?.close();
+          assert(landed);
+          assertEquals([checkout_refreshed, rows(path)], [false, "1,2,landed"]);
+          assertEquals((await store.status(at("app"))).state, "detached");
+        }),
+    );
   }
 });
 
@@ -226,4 +235,28 @@ Deno.test("everything materializes at the depth floor, and shares below it", () 
     assertEquals((await rollback(at("app@main@d2"))).mode, "shared");
     assertEquals((await rollback(at("app@main@d2"), { materialize: true })).mode, "materialized");
     assertEquals(await stored(store, "app@f16"), Array.from({ length: 16 }, (_, i) => i + 1).join(","));
+  }));
+
+Deno.test("a head that cannot be kept is not left", () =>
+  withApp([1, 2], async ({ store, faults }) => {
+    faults.plan = ({ method, key }) =>
+      method === "create" && key.startsWith("refs/") ? { kind: "before", code: "unavailable" } : undefined;
+    await fails("unavailable", store.rollback(at("app@main@c1")));
+    faults.plan = () => undefined;
+    assertEquals(await stored(store, "app"), "1,2");
+  }));
+
+Deno.test("a shared branch that is given a full copy is materialized, and says so", () =>
+  withApp([1, 2], async ({ store }) => {
+    for (
+      const [branch, work] of [
+        ["compacted", () => store.compact(at("app@compacted"))],
+        ["promoted", () => store.promote(at("app@main@c1"), at("app@promoted"), { materialize: true })],
+      ] as const
+    ) {
+      await store.fork(at("app"), branch);
+      assertEquals((await store.status(at(`app@${branch}`))).storage, "shared");
+      await work();
+      assertEquals((await store.status(at(`app@${branch}`))).storage, "materialized");
+    }
   }));
