@@ -16,6 +16,7 @@ import { createHash } from "node:crypto";
 import * as v from "valibot";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
+import { parseJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
 import { formatTxid, type Txid } from "./names.ts";
@@ -65,7 +66,7 @@ export function encodeBase(base: Base): Uint8Array {
 export function decodeBase(bytes: Uint8Array, key: string): Base {
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    json = parseJson(bytes);
   } catch (cause) {
     throw new TaskdError("corrupt", `Cannot read ${key}: it is not JSON`, { cause });
   }

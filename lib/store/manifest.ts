@@ -11,6 +11,7 @@ import { type Backend, isBackendError } from "../backend/backend.ts";
 import type { RandomBytes } from "../clock.ts";
 import { randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
+import { parseJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { COPYING_KEY, MANIFEST_KEY } from "./keys.ts";
 
@@ -36,7 +37,7 @@ const encode = (manifest: Manifest) => new TextEncoder().encode(JSON.stringify(m
 function parse(bytes: Uint8Array, url: string): Manifest {
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    json = parseJson(bytes);
   } catch (cause) {
     throw new TaskdError(
       "not_a_store",

@@ -11,6 +11,7 @@ import { type Backend, isBackendError } from "../backend/backend.ts";
 import { randomHex } from "../clock.ts";
 import type { RandomBytes } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
+import { parseJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 
@@ -127,7 +128,7 @@ export function encodeRef(ref: Ref): Uint8Array {
 export function decodeRef(bytes: Uint8Array, address: string): Ref {
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    json = parseJson(bytes);
   } catch (cause) {
     throw new TaskdError(
       "corrupt",
