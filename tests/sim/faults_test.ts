@@ -24,6 +24,8 @@ const PATIENCE_MS = 120_000;
 const WRITES = ["create", "replace", "put", "delete", "copy"];
 /** What a fault may come out as; anything else hides it or blames the wrong thing. */
 const FAULT_CODES: ErrorCode[] = ["unavailable", "ambiguous", "stalled", "corrupt", "fenced"];
+/** What a try may meet of the one before it that was interrupted: its lease, its claim, or a ref that has changed. */
+const INTERRUPTED: ErrorCode[] = ["lease_held", "branch_deleting", "conflict"];
 
 /** Opens a store on a fresh copy of the template; faults begin after the opening. */
 async function setUp(template: Template, clock: VirtualClock, plan: (call: BackendCall) => Fault | undefined) {
@@ -196,7 +198,7 @@ Deno.test("random faults in every operation, from a seed, never show another con
             return fault?.kind === "delay" ? undefined : fault;
           });
           for (let tries = 0; tries < 3; tries++) {
-            await attempt(scenario, store, directory, [...FAULT_CODES, "lease_held", ...scenario.repeated ?? []]);
+            await attempt(scenario, store, directory, [...FAULT_CODES, ...INTERRUPTED, ...scenario.repeated ?? []]);
           }
           disarm();
           clock.advance(PATIENCE_MS);
