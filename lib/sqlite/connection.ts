@@ -36,6 +36,7 @@ const EXTENDED_CODES: Record<number, ErrorCode> = {
 // exec() and backup() give no result code, only its text: https://sqlite.org/c3ref/errcode.html.
 const MESSAGES: readonly (readonly [RegExp, ErrorCode])[] = [
   [/unable to open/, "not_found"],
+  [/disk I\/O error/, "unavailable"],
   [/database or disk is full/, "no_space"],
   [/(database|table) is locked/, "busy"],
   [/readonly database/, "denied"],
@@ -48,14 +49,23 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   not_a_database: "Name a file that SQLite can open; an encrypted one is not supported",
 };
 
-/** SQLite's failure as a {@linkcode TaskdError}. */
-export function sqliteError(error: unknown, attempted: string): TaskdError {
+/** What SQLite makes beside a database that is open already: it needs room, and a directory that may be written. */
+const BESIDE_HINT = "Check that the disk has room for another file and that its directory may be written";
+
+/**
+ * SQLite's failure as a {@linkcode TaskdError}.
+ *
+ * @param options.opened The database itself has been opened: what cannot be opened now is a file beside it.
+ */
+export function sqliteError(error: unknown, attempted: string, options: { opened?: boolean } = {}): TaskdError {
   if (error instanceof TaskdError) return error;
   const { errcode, message } = error as { errcode?: number; message?: string };
-  const code: ErrorCode =
+  const known: ErrorCode =
     (errcode === undefined ? undefined : EXTENDED_CODES[errcode] ?? RESULT_CODES[errcode & 0xff]) ??
       MESSAGES.find(([pattern]) => pattern.test(message ?? ""))?.[1] ?? "capture_failed";
-  const hint = HINTS[code];
+  const beside = options.opened === true && known === "not_found";
+  const code = beside ? "unavailable" : known;
+  const hint = beside ? BESIDE_HINT : HINTS[code];
   return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, {
     cause: error,
     ...(hint === undefined ? {} : { hint }),
@@ -96,7 +106,7 @@ export class Connection {
     try {
       return this.#db.prepare(sql).get() as Record<string, unknown> | undefined;
     } catch (error) {
-      throw sqliteError(error, `Cannot run ${sql} on ${this.#path}`);
+      throw sqliteError(error, `Cannot run ${sql} on ${this.#path}`, { opened: true });
     }
   }
 

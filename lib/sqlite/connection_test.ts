@@ -51,6 +51,13 @@ Deno.test("SQLite's failures have codes, and say what was attempted", () =>
         text.close();
       }
     });
+    sql(`${directory}/wal.db`, "PRAGMA journal_mode=WAL", "CREATE TABLE t(v)");
+    const opened = new Connection(`${directory}/wal.db`, { busy_timeout_ms: 0 });
+    Deno.mkdirSync(`${directory}/wal.db-wal`);
+    assert(refuses("unavailable", () => opened.get("SELECT * FROM t")).hint?.includes("another file"));
+    opened.close();
+    assertEquals(sqliteError(new Error("disk I/O error"), "Cannot copy").code, "unavailable");
+
     const known = new TaskdError("busy", "as it is");
     assertEquals(sqliteError(known, "Cannot"), known);
     assertEquals(sqliteError(new Error("something new"), "Cannot do it").message, "Cannot do it: something new");

@@ -110,11 +110,11 @@ export class Holder {
     }
   }
 
-  /** Takes the sign of life back. */
+  /** Takes the sign of life back, unless a lease could not be given back: without its lock it says that this one is dead. */
   close(): void {
     if (!this.#file) return;
     try {
-      Deno.removeSync(join(this.#directory, this.#id));
+      if (this.#retired.size === 0) Deno.removeSync(join(this.#directory, this.#id));
     } catch {
       // The workspace itself may be gone.
     }

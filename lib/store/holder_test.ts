@@ -57,6 +57,17 @@ Deno.test("a process that lives is never dead; killed, it is dead at once", () =
     assertEquals(holder.isDead(name), true);
   }));
 
+Deno.test("a process that could not give a lease back and ends is dead to all others", () =>
+  withDirectory((directory) => {
+    const [ended, other] = [holderIn(directory), holderIn(directory)];
+    const name = ended.next();
+    assertEquals(other.isDead(name), false);
+    ended.retire(name);
+    ended.close();
+    assertEquals(other.isDead(name), true);
+    return Promise.resolve();
+  }));
+
 Deno.test("a process that is dead is dead to all who look at the same moment", () =>
   withDirectory((directory) => {
     const holder = holderIn(directory);

@@ -40,10 +40,14 @@ export async function exportTo(
 ): Promise<ExportResult> {
   const point = await pointAt(context, address);
   const attempted = `Cannot export to ${file}`;
-  refuseTarget(file, attempted, options.force === true);
+  const force = options.force === true;
+  refuseTarget(file, attempted, { force, hint: "Add --force to replace it" });
   // Of a known name, so that a process may be granted these paths and no folder.
   const temporary = `${file}.partial`;
-  refuseTarget(temporary, `${attempted} by way of ${temporary}`, options.force === true);
+  refuseTarget(temporary, `${attempted} by way of ${temporary}`, {
+    force,
+    hint: "If an export that was cut off has left it, remove it or add --force",
+  });
   if (options.force) removeIfPresent(temporary);
   const built = await materialize(
     context.backend,
@@ -81,7 +85,7 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-function refuseTarget(file: string, attempted: string, force: boolean): void {
+function refuseTarget(file: string, attempted: string, { force, hint }: { force: boolean; hint: string }): void {
   let found: Deno.FileInfo;
   try {
     found = Deno.lstatSync(file);
@@ -93,9 +97,7 @@ function refuseTarget(file: string, attempted: string, force: boolean): void {
     throw new TaskdError("denied", `${attempted}: it is not a plain file`);
   }
   if (!force) {
-    throw new TaskdError("already_exists", `${attempted}: it exists already`, {
-      hint: "Add --force to replace it",
-    });
+    throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint });
   }
 }
 
