@@ -95,8 +95,10 @@ function fileEtag(info: BigIntStats): string {
   return [info.ino, info.size, info.mtimeNs, info.birthtimeNs].map((field) => field.toString(16)).join("-");
 }
 
-/** The etag of the object whose file is at `path`. */
-export function etagOfFile(path: string): string {
+/** The etag of the object whose file is at `path`; its `size`, where that was just seen, saves another look. */
+export function etagOfFile(path: string, size?: number): string {
+  // Objects are replaced whole: should another one have come meanwhile, this is the etag of its bytes, or of none.
+  if (size !== undefined && size <= SMALL_BYTES) return contentEtag(Deno.readFileSync(path));
   const info = statSync(path, { bigint: true });
   return info.size > SMALL_BYTES ? fileEtag(info) : contentEtag(Deno.readFileSync(path));
 }

@@ -201,8 +201,8 @@ export class LocalBackend implements Backend {
     } catch (error) {
       throw placed ? ambiguous(error, key) : error;
     } finally {
-      // Last, so that it adds nothing to what the disk must write before the answer.
-      discard(temporary);
+      // Last, so that it adds nothing to what the disk must write before the answer. A rename has taken it away already.
+      if (!placed || condition === "new") discard(temporary);
     }
   }
 
@@ -239,12 +239,13 @@ export class LocalBackend implements Backend {
     if (condition === "any") {
       lookAt(path, key);
     } else {
+      let size: number;
       try {
-        lookAtObject(this.#root, parts);
+        ({ size } = lookAtObject(this.#root, parts));
       } catch (error) {
         throw isBackendError(error, "not_found") ? mismatch(key) : error;
       }
-      if (etagOfFile(path) !== condition.if_match) throw mismatch(key);
+      if (etagOfFile(path, size) !== condition.if_match) throw mismatch(key);
     }
     Deno.renameSync(temporary, path);
   }
@@ -255,8 +256,11 @@ export class LocalBackend implements Backend {
     let path = this.#root;
     for (const part of parts.slice(0, -1)) {
       path += `/${part}`;
-      if (lookAt(path, key) === undefined) Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
-      const info = lookAt(path, key);
+      let info = lookAt(path, key);
+      if (info === undefined) {
+        Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
+        info = lookAt(path, key);
+      }
       // Another process's delete removes what it emptied: giving the object its name will show that, and try again.
       if (info === undefined) return;
       const { dev, ino, birthtime, isDirectory } = info;
