@@ -49,9 +49,7 @@ export class Pace {
   polled(saw: boolean, took_ms: number): void {
     const now = this.#clock.monotonic();
     if (saw) this.#last_commit_ms = now;
-    const wanted = now - this.#last_commit_ms < QUIET_MS
-      ? BUSY_DELAY_MS
-      : Math.min(IDLE_DELAY_MS, this.#delay_ms * 1.5);
+    const wanted = now - this.#last_commit_ms < QUIET_MS ? BUSY_DELAY_MS : idleDelay(this.#delay_ms * 1.5, now);
     this.#delay_ms = Math.max(wanted, took_ms * DUTY);
   }
 
@@ -78,4 +76,15 @@ export class Pace {
   lookedInPlace(): void {
     this.#in_place_ms = this.#clock.monotonic() + IN_PLACE_MS;
   }
+}
+
+/**
+ * The wait of an idle session that has grown to `grown_ms`. In the end all idle sessions of a thread look at the same
+ * moments: to wake the thread costs more than a look.
+ */
+function idleDelay(grown_ms: number, now_ms: number): number {
+  if (grown_ms < IDLE_DELAY_MS / 2) return grown_ms;
+  const left_ms = IDLE_DELAY_MS - now_ms % IDLE_DELAY_MS;
+  // Not a moment that is all but here: a timer may end a little early, and would then be set twice.
+  return left_ms < IDLE_DELAY_MS / 2 ? left_ms + IDLE_DELAY_MS : left_ms;
 }

@@ -19,6 +19,27 @@ Deno.test("looks are quick while commits come in, rare when none do, and quick a
   assert(looks(true, 1) < 50);
 });
 
+Deno.test("idle sessions of one thread come to look at the same moments, whenever they began", () => {
+  const clock = new VirtualClock();
+  const sessions = [0, 7, 23, 81, 288].map((later_ms) => {
+    clock.advance(later_ms);
+    return { pace: new Pace(clock), due_ms: clock.monotonic(), looks_ms: [] as number[] };
+  });
+  const settled_ms = clock.monotonic() + 6_000;
+  while (clock.monotonic() < settled_ms + 6_000) {
+    clock.advance(1);
+    const now_ms = clock.monotonic();
+    for (const session of sessions) {
+      if (session.due_ms > now_ms) continue;
+      session.pace.polled(false, 0);
+      session.due_ms = now_ms + session.pace.delay_ms;
+      if (now_ms > settled_ms) session.looks_ms.push(now_ms);
+    }
+  }
+  assertEquals(sessions[0]!.looks_ms.length, 15);
+  for (const { looks_ms } of sessions) assertEquals(looks_ms, sessions[0]!.looks_ms);
+});
+
 Deno.test("a look that takes long is paid for by a long pause", () => {
   const clock = new VirtualClock();
   const pace = new Pace(clock);
