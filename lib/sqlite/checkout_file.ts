@@ -13,6 +13,7 @@
  */
 
 import { hasCode, TaskdError } from "../errors.ts";
+import { fileError } from "../fs.ts";
 import { Connection } from "./connection.ts";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
 
@@ -106,6 +107,25 @@ export function requirePlainDatabase(path: string): Deno.FileInfo {
     }
   }
   return info;
+}
+
+/**
+ * Copies the main file of a database without SQLite, for one that nobody writes to. Opens and closes the file: no
+ * connection of this process may have it open.
+ *
+ * @throws {TaskdError} `busy` when somebody has written to it meanwhile, `denied`, `no_space` or `unavailable`.
+ */
+export async function copyStill(from: string, to: string): Promise<void> {
+  const attempted = `Cannot copy ${from}`;
+  const before = JSON.stringify(stampFile(from));
+  try {
+    await Deno.copyFile(from, to);
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+  if (hasWal(from) || JSON.stringify(stampFile(from)) !== before) {
+    throw new TaskdError("busy", `${attempted}: it changed while it was copied`, { hint: "Try again" });
+  }
 }
 
 /** An open checkout: raw reads beside SQLite connections, without ever losing a lock. */

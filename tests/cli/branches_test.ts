@@ -1,6 +1,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { mountReadOnlyView, whyNotMountable } from "../support/mounts.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
+
+const NO_MOUNTS = await whyNotMountable("tmpfs");
 
 function sql(path: string, statements: string): void {
   const db = new DatabaseSync(path);
@@ -41,6 +44,37 @@ Deno.test("create makes an empty database, or one with the content of a file, an
   assertMatch((await place.taskd("create", "third")).stdout, /^Created third@main \(.+ stored\)\n$/);
   assertEquals((await place.taskd("create", "fourth", "-quiet")).stdout, "");
   assertEquals((await place.json(["create", "x", "--from", "nowhere.db"], 1)).code, "not_found");
+});
+
+Deno.test({
+  name: `create takes a database out of a directory that cannot be written${NO_MOUNTS}`,
+  ignore: NO_MOUNTS !== "",
+  fn: async () => {
+    await using place = await makePlace();
+    const source = `${place.base}/source`;
+    await Deno.mkdir(source);
+    const table = "CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1,'a'),(2,'b')";
+    sql(`${source}/rollback.db`, table);
+    sql(`${source}/wal.db`, `PRAGMA journal_mode=WAL; ${table}`);
+    const writer = new DatabaseSync(`${place.base}/live.db`);
+    writer.exec(`PRAGMA journal_mode=WAL; ${table}`);
+    for (const suffix of ["", "-wal"]) {
+      await Deno.copyFile(`${place.base}/live.db${suffix}`, `${source}/logged.db${suffix}`);
+    }
+    writer.close();
+    await using view = await mountReadOnlyView(source);
+    for (const name of ["rollback", "wal"]) {
+      await place.json(["create", name, "--from", `${view.directory}/${name}.db`]);
+      await place.json(["export", name, `${name}.db`]);
+      assertEquals(names(`${place.base}/${name}.db`), ["a", "b"]);
+    }
+    const logged = await place.json(["create", "logged", "--from", `${view.directory}/logged.db`], 1);
+    assertEquals(logged.code, "denied");
+    assertStringIncludes(String(logged.error), "logged.db-wal");
+    const directory = await place.json(["create", "x", "--from", source], 1);
+    assertEquals([directory.code, directory.hint], ["denied", "Name a plain file"]);
+    assertEquals([...Deno.readDirSync(`${place.store}/tmp`)], []);
+  },
 });
 
 Deno.test("checkout and path print the file's path and nothing else", async () => {

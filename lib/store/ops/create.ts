@@ -6,9 +6,16 @@
 
 import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
-import { TaskdError } from "../../errors.ts";
+import { hasCode, TaskdError } from "../../errors.ts";
 import { createEmptyFile, removeIfPresent } from "../../fs.ts";
-import { hasWal, ImageFile, MIN_DATABASE_BYTES, requirePlainDatabase, stampFile } from "../../sqlite/checkout_file.ts";
+import {
+  copyStill,
+  hasWal,
+  ImageFile,
+  MIN_DATABASE_BYTES,
+  requirePlainDatabase,
+  stampFile,
+} from "../../sqlite/checkout_file.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
 import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
@@ -96,24 +103,39 @@ export async function create(
 /** Copies a database through SQLite, which sees what is committed and nothing else. */
 async function copyLive(from: string, to: string): Promise<void> {
   const attempted = `Cannot copy ${from}`;
-  const info = requirePlainDatabase(from);
+  const info = plainSource(from);
   // SQLite takes a file of a few bytes, of whatever kind, for an empty database.
   if (info.size < MIN_DATABASE_BYTES) {
     throw new TaskdError("not_a_database", `${attempted}: it has ${info.size} bytes, too few for a database`, {
       hint: "Leave --from out to begin with an empty database",
     });
   }
-  const source = openSource(from, attempted);
+  const still = `${to}.still`;
   try {
-    await backup(source, to, { rate: ALL_PAGES });
+    const source = await openSource(from, still, attempted);
+    try {
+      await backup(source, to, { rate: ALL_PAGES });
+    } finally {
+      source.close();
+    }
   } catch (error) {
     throw sqliteError(error, attempted);
   } finally {
-    source.close();
+    for (const file of [still, ...companions(still)]) removeIfPresent(file);
   }
 }
 
-function openSource(from: string, attempted: string): DatabaseSync {
+function plainSource(from: string): Deno.FileInfo {
+  try {
+    return requirePlainDatabase(from);
+  } catch (error) {
+    if (!hasCode(error, "denied")) throw error;
+    throw new TaskdError("denied", error.message, { cause: error, hint: "Name a plain file" });
+  }
+}
+
+/** Opens the source; `still` is the name for a copy of one that cannot be opened where it lies. */
+async function openSource(from: string, still: string, attempted: string): Promise<DatabaseSync> {
   const open = (path: string) => {
     const source = new DatabaseSync(path, {
       readOnly: true,
@@ -137,13 +159,16 @@ function openSource(from: string, attempted: string): DatabaseSync {
       });
     }
     const wrapped = sqliteError(error, attempted);
-    // In a directory that cannot be written a WAL-mode file is readable only as one that nobody changes.
-    if (wrapped.code !== "not_found" || hasWal(from)) throw wrapped;
-    try {
-      return open(openName(from, { immutable: true }));
-    } catch {
-      throw wrapped;
+    if (wrapped.code !== "not_found") throw wrapped;
+    // SQLite reads a database in WAL mode only where it can make a -shm beside it.
+    if (hasWal(from)) {
+      throw new TaskdError("denied", `${attempted}: ${from}-wal can be read only where its directory can be written`, {
+        cause: error,
+        hint: "Copy both files, while nobody writes to them, to a directory that you can write, and name the copy",
+      });
     }
+    await copyStill(from, still);
+    return open(openName(still, { mode: "ro" }));
   }
 }
 
