@@ -17,6 +17,11 @@ import type { Ref, Refs, VersionedRef } from "./ref.ts";
 export const LEASE_TTL_MS = 30_000;
 /** A holder renews this often. */
 export const LEASE_RENEW_MS = LEASE_TTL_MS / 3;
+/**
+ * Renewals are due at whole multiples of this on the holder's clock: those of hundreds of leases wake their thread, and
+ * make the disk write its journal, once for many of them.
+ */
+const LEASE_TOGETHER_MS = 1_000;
 /** A renewal that failed is tried again after this long. */
 const LEASE_RETRY_MS = 1_000;
 /** A holder that has less than this left on its own clock no longer writes. */
@@ -142,16 +147,16 @@ export class Lease {
   }
 
   /**
-   * Changes the ref under the lease and renews it in the same write; throws `fenced` when it is lost. Writes of one
-   * holder happen one after the other, so that {@linkcode ref} never goes back to what an earlier one left.
+   * Changes the ref under the lease and renews it in the same write, or only renews it; throws `fenced` when it is lost.
+   * Writes of one holder happen one after the other, so that {@linkcode ref} never goes back to what an earlier one left.
    */
-  write(change: (ref: Ref) => Ref | undefined = (ref) => ref): Promise<Ref> {
+  write(change?: (ref: Ref) => Ref | undefined): Promise<Ref> {
     const done = this.#last.then(() => this.#write(change));
     this.#last = done.catch(() => {});
     return done;
   }
 
-  async #write(change: (ref: Ref) => Ref | undefined): Promise<Ref> {
+  async #write(change?: (ref: Ref) => Ref | undefined): Promise<Ref> {
     this.assertHeld();
     const { refs, clock } = this.#context;
     const asked_ms = clock.monotonic();
@@ -162,7 +167,7 @@ export class Lease {
         this.address.branch,
         (ref) => {
           this.#refuseForeign(ref);
-          const next = change(ref);
+          const next = change === undefined ? ref : change(ref);
           renewed = next !== undefined;
           return next && {
             ...next,
@@ -172,6 +177,9 @@ export class Lease {
             },
           };
         },
+        // A renewal begins with what this holder knows and is no weaker for it: the swap is refused unless the ref is still
+        // that one, nonce and all, which names this holder and epoch. Refused, it reads, and sees whose the ref is.
+        change === undefined ? this.#current : undefined,
       );
     } catch (error) {
       if (hasCode(error, "not_found")) {
@@ -236,7 +244,7 @@ export function keepRenewed(
 ): Renewal {
   const stop = new AbortController();
   const renewing = (async () => {
-    for (let wait_ms = LEASE_RENEW_MS;;) {
+    for (let wait_ms = untilRenewal(context.clock);;) {
       try {
         await context.clock.sleep(wait_ms, stop.signal);
       } catch {
@@ -244,7 +252,7 @@ export function keepRenewed(
       }
       try {
         await lease.write();
-        wait_ms = LEASE_RENEW_MS;
+        wait_ms = untilRenewal(context.clock);
       } catch (error) {
         if (hasCode(error, "fenced")) return told.onLost?.(error);
         told.onFault?.(error as Error);
@@ -258,6 +266,11 @@ export function keepRenewed(
       return renewing;
     },
   };
+}
+
+/** Milliseconds until the next renewal: {@linkcode LEASE_RENEW_MS} or up to {@linkcode LEASE_TOGETHER_MS} less. */
+function untilRenewal(clock: Clock): number {
+  return LEASE_RENEW_MS - clock.monotonic() % LEASE_TOGETHER_MS;
 }
 
 /** Runs `work` under a lease that is renewed while it lasts and released at its end. */

@@ -7,7 +7,7 @@ import { MemoryBackend } from "../backend/memory.ts";
 import { type ErrorCode, TaskdError } from "../errors.ts";
 import { Holder } from "./holder.ts";
 import { isLeased, keepRenewed, Lease, LEASE_MARGIN_MS, LEASE_RENEW_MS, LEASE_TTL_MS, withLease } from "./lease.ts";
-import type { LeaseContext } from "./lease.ts";
+import type { LeaseContext, Renewal } from "./lease.ts";
 import { Refs } from "./ref.ts";
 
 const ADDRESS = { db: "db", branch: "main" };
@@ -343,4 +343,58 @@ Deno.test("after a fault that has passed, a lease is renewed at its usual pace a
     await settle();
     assertEquals([writes, process.clock.sleeping], [2, [LEASE_RENEW_MS]]);
     await renewal.stop();
+  }));
+
+Deno.test("a renewal asks the store for nothing; of a ref that somebody has changed it keeps the change", () =>
+  onBranch(async (scene) => {
+    const [process, other] = [scene.process(), scene.process()];
+    const lease = await Lease.acquire(process, ADDRESS);
+    const calls: string[] = [];
+    scene.plan = ({ method }) => void calls.push(method);
+    await lease.write();
+    await lease.write();
+    assertEquals(calls, ["replace", "replace"]);
+    await other.refs.update("db", "main", (ref) => ({ ...ref, protected: true }));
+    calls.length = 0;
+    process.clock.advance(8_000);
+    await lease.write();
+    assertEquals(calls, ["replace", "get", "replace"]);
+    const ref = await refOf(process);
+    assertEquals([ref.protected, ref.lease?.holder, lease.left_ms], [true, lease.holder, LEASE_TTL_MS]);
+  }));
+
+Deno.test("a renewal never goes over the head of a later holder", () =>
+  onBranch(async (scene) => {
+    const [paused, other] = [scene.process(), scene.process({ workspace: "elsewhere" })];
+    const lease = await Lease.acquire(paused, ADDRESS);
+    await lease.write();
+    // By the wall clock alone the lease is out: its holder still believes in it.
+    other.clock.advance(LEASE_TTL_MS + 1);
+    const taken = await Lease.acquire(other, ADDRESS);
+    await refuses("fenced", () => lease.write());
+    const ref = await refOf(other);
+    assertEquals([ref.lease?.holder, ref.epoch], [taken.holder, taken.epoch]);
+  }));
+
+Deno.test("leases of one clock are renewed at the same moments, none later than a third of its life", () =>
+  onBranch(async (scene) => {
+    const process = scene.process();
+    const { ref } = await process.refs.read("db", "main");
+    const renewals: Renewal[] = [];
+    for (const branch of ["one", "two", "three"]) {
+      await process.refs.create("db", branch, { ...ref, lineage: branch.length.toString().repeat(32) });
+      renewals.push(keepRenewed(process, await Lease.acquire(process, { db: "db", branch })));
+      process.clock.advance(290);
+    }
+    const sleeping = process.clock.sleeping;
+    assertEquals(sleeping, [LEASE_RENEW_MS - 580, LEASE_RENEW_MS - 290, LEASE_RENEW_MS]);
+    let writes = 0;
+    scene.plan = ({ method }) => void (method === "replace" && writes++);
+    process.clock.advance(LEASE_RENEW_MS - 3 * 290 - 1);
+    await settle();
+    assertEquals(writes, 0);
+    process.clock.advance(1);
+    await settle();
+    assertEquals(writes, 3);
+    await Promise.all(renewals.map((renewal) => renewal.stop()));
   }));

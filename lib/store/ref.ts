@@ -238,13 +238,17 @@ export class Refs {
    * the next one, or undefined to leave it. It is called again when somebody else
    * was faster, so everything it decides on must come from its argument. When an answer was lost and somebody
    * has changed the ref since, it may meet its own doing there: it has to know it, or not mind doing it twice.
+   *
+   * @param known The ref as the caller last wrote or read it, to begin with unread. Only for a `change` that neither leaves
+   * nor refuses it: then the swap shows whether the ref is still so, and one that is not is read.
    */
   async update(
     db: string,
     branch: string,
     change: (ref: Ref) => Ref | undefined,
+    known?: VersionedRef,
   ): Promise<VersionedRef> {
-    let current = await this.read(db, branch);
+    let current = known ?? await this.read(db, branch);
     const attempted = `Cannot update the ref of ${db}@${branch}`;
     for (let attempt = 0; attempt < 32; attempt++) {
       const changed = change(current.ref);
