@@ -177,9 +177,30 @@ export class Refs {
   async read(db: string, branch: string): Promise<VersionedRef> {
     const found = await this.find(db, branch);
     if (found) return found;
+    const guess = await this.#guess(db, branch);
     throw new TaskdError("not_found", `There is no branch ${db}@${branch}`, {
-      hint: "`taskd branches` lists what there is",
+      hint: `${guess}\`taskd branches\` lists what there is`,
     });
+  }
+
+  /** What was probably meant by a branch that is not there, as a question; empty where nothing is near. */
+  async #guess(db: string, branch: string): Promise<string> {
+    try {
+      const here = (await this.list(db)).map((each) => each.branch);
+      if (here.length === 0) return await this.guessDatabase(db);
+      const near = (await import("../text/nearest.ts")).nearest(branch, here);
+      return near === undefined ? "" : `Did you mean ${db}@${near}? `;
+    } catch {
+      // The error that this would be a part of is the one to tell.
+      return "";
+    }
+  }
+
+  /** What was probably meant by a database that is not there, as {@linkcode read} asks it. */
+  async guessDatabase(db: string): Promise<string> {
+    const names = new Set((await this.list()).map((each) => each.db));
+    const near = (await import("../text/nearest.ts")).nearest(db, [...names]);
+    return near === undefined ? "" : `Did you mean the database ${near}? `;
   }
 
   /** Reads a ref; undefined when there is none. */
@@ -307,6 +328,8 @@ export class Refs {
         if (name) found.push(name);
       }
     });
-    return found;
+    // Not as their keys sort: the end of a key is no part of a name.
+    const order = (a: string, b: string) => a < b ? -1 : a > b ? 1 : 0;
+    return found.sort((a, b) => order(a.db, b.db) || order(a.branch, b.branch));
   }
 }

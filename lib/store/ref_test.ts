@@ -272,3 +272,31 @@ Deno.test("a strange object among the refs is no branch", async () => {
   await memory.put(refKey("db", "bad"), new TextEncoder().encode("{}"));
   assertEquals((await assertRejects(() => refsOn(memory).read("db", "bad"), TaskdError)).code, "corrupt");
 });
+
+Deno.test("list() gives the branches in the order of their names, a branch before those whose names go on", async () => {
+  const refs = refsOn(new MemoryBackend());
+  for (const branch of ["main-pre-promote", "main", "b", "main.x"]) await refs.create("db", branch, newRef());
+  await refs.create("db-2", "a", newRef());
+  const names = (await refs.list()).map(({ db, branch }) => `${db}@${branch}`);
+  assertEquals(names, ["db@b", "db@main", "db@main-pre-promote", "db@main.x", "db-2@a"]);
+});
+
+Deno.test("a branch that is not there is told with the one that was probably meant", async () => {
+  const memory = new MemoryBackend();
+  const refs = refsOn(memory);
+  await refs.create("shop", "main", newRef());
+  await refs.create("shop", "try", newRef());
+  const hint = async (db: string, branch: string, on = refs) =>
+    (await assertRejects(() => on.read(db, branch), TaskdError, `There is no branch ${db}@${branch}`)).hint;
+  const listing = "`taskd branches` lists what there is";
+  assertEquals(await hint("shop", "tri"), `Did you mean shop@try? ${listing}`);
+  assertEquals(await hint("shpo", "main"), `Did you mean the database shop? ${listing}`);
+  assertEquals(await hint("shop", "elsewhere"), listing);
+  assertEquals(await hint("other", "main"), listing);
+  // A listing that fails hides nothing.
+  const faulty = new FaultyBackend(
+    memory,
+    ({ method }) => method === "list" ? { kind: "before", code: "denied" } : undefined,
+  );
+  assertEquals(await hint("shop", "tri", refsOn(faulty)), listing);
+});

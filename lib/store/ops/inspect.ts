@@ -54,7 +54,7 @@ export async function branches(
   const names = await context.refs.list(db);
   if (db !== undefined && names.length === 0) {
     throw new TaskdError("not_found", `There is no database ${db}`, {
-      hint: "`taskd databases` lists what there is",
+      hint: `${await context.refs.guessDatabase(db)}\`taskd databases\` lists what there is`,
     });
   }
   const infos: BranchInfo[] = [];
