@@ -87,7 +87,7 @@ Deno.test("a checkout is clean from the moment it is made, without waiting for t
     assertEquals((await test.store.checkout(at("app"))).source, "kept");
   }));
 
-Deno.test("edits are never overwritten, in whatever state the sidecars are", async (t) => {
+Deno.test("edits are never overwritten, in whatever state the sidecars are, and the advice to keep them is good", async (t) => {
   const spoils: [string, (path: string) => void][] = [
     ["as they were", () => {}],
     ["no sidecar", (path) => Deno.removeSync(`${path}.sum`)],
@@ -103,11 +103,15 @@ Deno.test("edits are never overwritten, in whatever state the sidecars are", asy
       withApp([1], async ({ store, edit }) => {
         const path = await edit("main", "mine");
         spoil(path);
-        await fails("dirty", store.checkout(at("app")));
+        const { hint } = await fails("dirty", store.checkout(at("app")));
         assertEquals(rows(path), "1,mine");
         assert(["dirty", "detached"].includes((await store.status(at("app"))).state));
+        const storable = name === "as they were" || name === "a spoilt session record";
+        assertEquals([hint?.includes("checkpoint"), hint?.includes(".backup")], [storable, !storable]);
+        if (storable) await store.checkpoint(at("app"), "kept");
+        else await fails("dirty", store.checkpoint(at("app"), "kept"));
         await store.checkout(at("app"), { force: true });
-        assertEquals(rows(path), "1");
+        assertEquals(rows(path), storable ? "1,mine" : "1");
       }));
   }
 });

@@ -9,6 +9,7 @@ import { hasCode, TaskdError } from "../../errors.ts";
 import { fileError, removeIfPresent } from "../../fs.ts";
 import { requirePlainFile } from "../../sqlite/checkout_file.ts";
 import { isEntry, sealEntry } from "../chain_cache.ts";
+import type { CheckoutView } from "../checkouts.ts";
 import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased, refuseClaimed, withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
@@ -65,7 +66,7 @@ async function refreshCheckout(
     if (!clean && await keepIfSame(context, point, view.path)) {
       return { ...answer, path: view.path, source: "kept" };
     }
-    if (!clean) throw unsaved(view.path, view.interrupted);
+    if (!clean) throw unsaved(view);
   }
   const restored = await context.checkouts.restore(target, { ...options, ...(options.force ? {} : { footprint }) });
   return { ...answer, ...restored };
@@ -93,16 +94,16 @@ async function keepIfSame(
   }
 }
 
-function unsaved(path: string, interrupted: boolean): TaskdError {
-  return new TaskdError(
-    "dirty",
-    `Cannot replace ${path}: it holds edits that are not in the store`,
-    {
-      hint: interrupted
-        ? "Open a session on the branch to recover them, or add --force to drop them"
-        : "Make a checkpoint or open a session to keep them, or add --force to drop them",
-    },
-  );
+function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
+  // Neither a checkpoint nor a session takes edits that continue another history, or nobody knows which.
+  const keep = identity !== "current"
+    ? "Save them with sqlite3 .backup"
+    : interrupted
+    ? "Open a session on the branch to recover them"
+    : "Make a checkpoint or open a session to keep them";
+  return new TaskdError("dirty", `Cannot replace ${path}: it holds edits that are not in the store`, {
+    hint: `${keep}, or add --force to drop them`,
+  });
 }
 
 /** Path of the writable checkout, which must exist. */
