@@ -24,15 +24,26 @@ export function reportFailure(error: unknown, io: Pick<Io, "json" | "signal" | "
     if (io.json) {
       const hint = failure.hint === undefined ? {} : { hint: failure.hint };
       io.outJson({ ok: false, code: failure.code, error: failure.message, ...hint });
-    } else {
-      io.error(`taskd: ${sanitizeLine(failure.message)}`);
-      for (const cause of causes(failure)) io.error(`  cause: ${sanitizeLine(cause)}`);
-      if (failure.hint !== undefined) io.error(`  ${sanitizeLine(failure.hint)}`);
-    }
+    } else tellPeople(failure, io);
   } catch (broken) {
-    if (!(broken instanceof Deno.errors.BrokenPipe)) throw broken;
+    if (!(broken instanceof Deno.errors.BrokenPipe)) tellAnybody(failure, io);
   }
   return exitCodeOf(failure);
+}
+
+function tellPeople(failure: TaskdError, io: Pick<Io, "error">): void {
+  io.error(`taskd: ${sanitizeLine(failure.message)}`);
+  for (const cause of causes(failure)) io.error(`  cause: ${sanitizeLine(cause)}`);
+  if (failure.hint !== undefined) io.error(`  ${sanitizeLine(failure.hint)}`);
+}
+
+/** Where stdout takes nothing, stderr may; where that takes nothing either, the exit status is all there is. */
+function tellAnybody(failure: TaskdError, io: Pick<Io, "error">): void {
+  try {
+    tellPeople(failure, io);
+  } catch {
+    return;
+  }
 }
 
 function exitCodeOf(failure: TaskdError): number {

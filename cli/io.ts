@@ -5,6 +5,7 @@
  * @module
  */
 
+import { fileError } from "../lib/fs.ts";
 import { escapeJson, sanitizeText } from "../lib/text/sanitize.ts";
 import type { OnProgress } from "../lib/store/results.ts";
 import { LiveLine } from "./live_line.ts";
@@ -53,19 +54,19 @@ export class Io {
   /** Writes a line, or lines, of results. Control characters in it are made visible. */
   out(text: string): void {
     this.clearProgress();
-    write(this.#options.stdout, `${sanitizeText(text)}\n`);
+    this.#result(`${sanitizeText(text)}\n`);
   }
 
   /** As {@linkcode out}, for text that has line ends of its own. */
   outText(text: string): void {
     this.clearProgress();
-    write(this.#options.stdout, sanitizeText(text));
+    this.#result(sanitizeText(text));
   }
 
   /** Writes one JSON value as a line. */
   outJson(value: object): void {
     this.clearProgress();
-    write(this.#options.stdout, `${escapeJson(JSON.stringify(value))}\n`);
+    this.#result(`${escapeJson(JSON.stringify(value))}\n`);
   }
 
   /** Writes a line of errors. */
@@ -97,7 +98,16 @@ export class Io {
   /** Writes a line of the program's own words, styled by {@linkcode heading}. */
   styled(text: string): void {
     this.clearProgress();
-    write(this.#options.stdout, `${text}\n`);
+    this.#result(`${text}\n`);
+  }
+
+  #result(text: string): void {
+    try {
+      write(this.#options.stdout, text);
+    } catch (error) {
+      // Whose reader has gone is no failure; whoever catches it knows.
+      throw error instanceof Deno.errors.BrokenPipe ? error : fileError(error, "Cannot write the result to stdout");
+    }
   }
 
   /** Columns of the terminal that stdout is, undefined off one: then nothing is cut. */

@@ -99,6 +99,29 @@ Deno.test("a reader that has seen enough is no failure", async () => {
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
 });
 
+Deno.test({
+  name: "a result that cannot be written is told on stderr, and the call fails",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using place = await makePlace();
+    const main = new URL("../../cli/main.ts", import.meta.url).pathname;
+    for (
+      const words of [["help"], ["databases"], ["databases", "--json"], ["help", "fork", "--json"], ["frok", "--json"]]
+    ) {
+      const { code, stderr } = await new Deno.Command("sh", {
+        args: ["-c", 'exec "$@" > /dev/full', "sh", Deno.execPath(), "run", ...launchFlags(), main, ...words],
+        env: { BSTORE_STORE: place.store },
+      }).output();
+      const text = new TextDecoder().decode(stderr);
+      const why = words[0] === "frok"
+        ? /^taskd: Unknown command "frok"\n/
+        : /^taskd: Cannot write the result to stdout: No space/;
+      assertMatch(text, why);
+      assertEquals([code, text.includes("defect")], [words[0] === "frok" ? 2 : 1, false]);
+    }
+  },
+});
+
 Deno.test("a defect in a command's thread is told as one, and fails", async () => {
   await using place = await makePlace();
   const main = new URL("./support/crash_main.ts", import.meta.url).pathname;
