@@ -43,6 +43,8 @@ export class RebaseNeeded extends Error {
 }
 
 const NEVER_HAPPENED = "the write-ahead log holds a commit that never happened";
+/** Its writer died; the next one uses the salts anew, and may put down the very same frames. */
+const BEGUN_ANEW = "the write-ahead log begins with a commit that never happened, or has happened since";
 
 /** A place in one generation of the log: everything before it is accounted for. */
 export interface WalMark extends WalPosition {
@@ -73,6 +75,8 @@ export class WalTail {
   #reset_allowed = false;
   /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
   #ghost: WalPosition | undefined;
+  /** SQLite takes the log for empty: what was read of it is in the main file, or never happened. */
+  #uncounted = false;
 
   private constructor(file: CheckoutFile) {
     this.file = file;
@@ -106,7 +110,7 @@ export class WalTail {
   /** Whether frames follow what was read: of a transaction that goes on, or of a commit that only SQLite can tell. */
   get in_doubt(): boolean {
     return this.#header !== undefined && this.#position !== undefined &&
-      this.#log.mayCountAt(this.#header, this.#position.offset);
+      (this.#uncounted || this.#log.mayCountAt(this.#header, this.#position.offset));
   }
 
   /** Bytes of the log that are read and not yet in the main file for certain. */
@@ -126,6 +130,7 @@ export class WalTail {
 
   /** Where the next frame is expected; undefined before the log's first frame. */
   get mark(): WalMark | undefined {
+    if (this.#uncounted) return this.generation;
     return this.#header && this.#position &&
       { ...this.#position, salt1: this.#header.salt1, salt2: this.#header.salt2 };
   }
@@ -151,6 +156,7 @@ export class WalTail {
     this.#pages.folded();
     this.#pages.forgetChanges();
     this.#ghost = undefined;
+    this.#uncounted = false;
     this.#reset_allowed = false;
     const header = this.#log.header();
     this.#header = header?.page_size === this.page_size ? header : undefined;
@@ -172,10 +178,11 @@ export class WalTail {
       if (end < Infinity) this.#merge(this.#log.commits(this.#header, this.#position, end, true));
       if (!resumed) this.#pages.forgetChanges();
       // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
-      if (end < Infinity) this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
+      this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
     }
     this.#reset_allowed = answer.log === 0;
     this.#settle(answer);
+    this.#uncounted = answer.log === 0 && this.#consumed() > 0;
     return resumed;
   }
 
@@ -202,9 +209,11 @@ export class WalTail {
       if (header.page_size !== this.page_size) throw new RebaseNeeded("the page size changed");
       this.#header = header;
       this.#position = walStart(header);
+      this.#uncounted = false;
     }
     this.#assertStillThere();
     if (!this.#frameFollows()) return false;
+    if (this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
     const commit = this.#commitsUpTo(end);
     if (commit) this.#pages.keepBefore(commit, this.page_size, (pgno, offset) => this.#pageAt(pgno, offset));
     this.#merge(commit);
@@ -311,6 +320,9 @@ export class WalTail {
     }
     // 0: the log counts as empty, and what was read of it is in the main file.
     if (log === 0) return;
+    // It may have been started over just now.
+    if (this.#uncounted) this.drain();
+    if (this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
     if (this.#consumed() < log) this.#ghost = undefined;
     // No further: what lies behind is not confirmed.
     this.#drain(WAL_HEADER_BYTES + log * (WAL_FRAME_HEADER_BYTES + this.page_size));
@@ -376,6 +388,7 @@ export class WalTail {
 
   #settle(answer: CheckpointAnswer): boolean {
     const consumed = this.#consumed();
+    if (answer.log > 0 && this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
     if (answer.log > 0 && answer.log !== consumed) {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }

@@ -134,6 +134,58 @@ Deno.test("a commit that never happened is not confirmed while another program w
   });
 });
 
+Deno.test("a commit that never happened at the start of the log, and then did in the very same bytes, is not missed", async (t) => {
+  const looks: Record<string, (tail: WalTail, application: DatabaseSync) => void> = {
+    "confirm": (tail) => tail.confirm(),
+    "takeover": (tail) => tail.takeover(),
+    "drain": (tail, application) => {
+      application.exec("INSERT INTO t VALUES('next')");
+      tail.drain();
+    },
+  };
+  for (const [name, look] of Object.entries(looks)) {
+    await t.step(name, () =>
+      followed(async ({ path, file, tail, directory }) => {
+        const application = new DatabaseSync(path);
+        application.exec("INSERT INTO t VALUES('folded')");
+        assert(tail.takeover());
+        application.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+        await uncounted(path, () => application.exec("INSERT INTO t VALUES('retried')"));
+        assert(tail.drain());
+        assertThrows(() => tail.confirm(), RebaseNeeded, "never happened");
+        tail.resync();
+        assertEquals(rowsIn(tail.image(), directory), "folded");
+        assertEquals(tail.drain(), false);
+        tail.confirm();
+        const { mark } = tail;
+        application.exec("INSERT INTO t VALUES('retried')");
+        assert(tail.in_doubt);
+        assertThrows(() => look(tail, application), RebaseNeeded, "has happened since");
+        // What goes on at the mark that was told finds it, too.
+        const again = WalTail.attach(file, mark);
+        assert(again.resumed && again.tail.dirty);
+        tail.resync();
+        assertEquals(rowsIn(tail.image(), directory), `folded,retried${name === "drain" ? ",next" : ""}`);
+        application.close();
+      }));
+  }
+});
+
+/** Does `commit` and has SQLite's index forget it, as if the writer had died before it counted. */
+async function uncounted(path: string, commit: () => void): Promise<void> {
+  // In other processes: to close the index in this one would drop its locks.
+  const dd = async (from: string, to: string) => {
+    const { success } = await new Deno.Command("dd", {
+      args: [`if=${from}`, `of=${to}`, "bs=136", "count=1", "conv=notrunc"],
+      stderr: "null",
+    }).output();
+    assert(success);
+  };
+  await dd(`${path}-shm`, `${path}-kept`);
+  commit();
+  await dd(`${path}-kept`, `${path}-shm`);
+}
+
 Deno.test("confirm() reads on to what counts and leaves what it cannot vouch for to the next look", async () => {
   await followed(({ path, tail }) => {
     const application = new DatabaseSync(path);
