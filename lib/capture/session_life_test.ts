@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fails, insert, inSession, onStore, unavailable } from "../../tests/support/session.ts";
 import { at, rows, sql, stored } from "../../tests/support/stores.ts";
 import { TaskdError } from "../errors.ts";
+import { LEASE_TTL_MS } from "../store/lease.ts";
 
 Deno.test("close() flushes, gives the lease back and leaves a checkout that is known to be clean", () =>
   onStore(async (scene) => {
@@ -35,7 +36,8 @@ Deno.test("a closed session answers that it is closed and tells nothing more", (
     await fails("no_session", session.flush());
     await fails("no_session", session.checkpoint("one"));
     assertEquals(session.status().durable_txid, session.txid);
-    assertEquals(scene.types, "session_opened session_closed");
+    await scene.pass(2 * LEASE_TTL_MS, 1_000);
+    assertEquals([scene.types, scene.clock.sleepers], ["session_opened session_closed", 0]);
   }));
 
 Deno.test("what an application commits after close() is found by the next session", () =>
@@ -241,5 +243,44 @@ Deno.test("a checkout that is removed or replaced ends the session in the error 
         await fails("session_failed", session.flush());
         assertEquals(await stored(scene.store, "app"), "kept");
       }));
+    await t.step(`${name}, of a session that has long been idle`, () =>
+      inSession(async (scene, session) => {
+        insert(session, "kept");
+        await session.flush();
+        await scene.pass(21_000);
+        attack(session.checkout);
+        await scene.pass(3_000);
+        assertEquals(session.status().error?.code, "capture_failed");
+      }));
   }
+  await t.step("moved away from a session that has long been idle", () =>
+    inSession(async (scene, session) => {
+      insert(session, "kept");
+      await session.flush();
+      await scene.pass(21_000);
+      Deno.renameSync(session.checkout, `${session.checkout}.away`);
+      await scene.pass(11_000);
+      assertEquals(session.status().error?.code, "capture_failed");
+    }));
 });
+
+Deno.test("what was committed before the log was folded is not lost with a session that is cut off before its flush", () =>
+  onStore(async (scene) => {
+    const { path } = await scene.store.checkout(at("app"));
+    const application = new DatabaseSync(path);
+    application.exec("CREATE TABLE t(v); CREATE TABLE u(v)");
+    await cutOff(
+      scene.directory,
+      `await session.flush();
+      const folded = () => Deno.statSync(session.checkout).mtime.getTime();
+      sql(session.checkout, "INSERT INTO t VALUES(1)");
+      // The session folds the log once traffic is over.
+      for (const before = folded(); folded() === before;) await new Promise((resolve) => setTimeout(resolve, 20));
+      sql(session.checkout, "INSERT INTO u VALUES(2)");
+      session.status();`,
+    );
+    const session = await scene.open();
+    await session.close();
+    application.close();
+    assertEquals([await stored(scene.store, "app"), await stored(scene.store, "app", "SELECT v FROM u")], ["1", "2"]);
+  }, { on_disk: true }));

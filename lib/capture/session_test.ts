@@ -6,6 +6,7 @@ import { Writer } from "../../tests/support/writers.ts";
 import type { FaultPlan } from "../backend/faulty.ts";
 import { TaskdError } from "../errors.ts";
 import { LEASE_TTL_MS } from "../store/lease.ts";
+import { formatTxid } from "../store/names.ts";
 import type { CaptureSession } from "./session.ts";
 
 Deno.test("a flush stores what was committed, counts its commits, and says what is durable", () =>
@@ -288,3 +289,21 @@ Deno.test("status() tells the lag of this moment and takes it as seen", () =>
     await session.flush();
     assertEquals(session.status().durable_age_seconds, 0);
   }));
+
+Deno.test("what a session stores lies under the epoch of its own lease, and counts as use of the branch", () =>
+  inSession(async (scene, session) => {
+    const { touched_at } = await scene.store.status(at("app"));
+    await scene.pass(5_000, 1_000);
+    insert(session, 1);
+    await session.flush();
+    assertEquals(scene.uploads.map((key) => key.split("/")[2]), [formatTxid(session.epoch)]);
+    assertEquals(Date.parse((await scene.store.status(at("app"))).touched_at) - Date.parse(touched_at), 5_000);
+  }));
+
+Deno.test("a full copy that is wanted is stored by the timer also when nothing more is committed", () =>
+  inSession(async (scene, session) => {
+    raiseDoubt(session);
+    await scene.pass(2_000);
+    assertEquals([scene.types, scene.uploads.length], ["flushed", 1]);
+    assertEquals(session.status().rebases, 1);
+  }, { flush_every_ms: 1_000 }));

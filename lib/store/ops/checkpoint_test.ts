@@ -127,3 +127,30 @@ Deno.test("changes of page size, journal mode and everything else an application
     assertEquals(await stored(store, "app", "PRAGMA page_size"), "8192");
     assertNotEquals(await stored(store, "app@main@n0"), await stored(store, "app@main@n2"));
   }));
+
+Deno.test("while a checkpoint stores edits nobody commits to the checkout; what comes right after is an edit again", () =>
+  withApp([1], async ({ store, edit, faults }) => {
+    const path = await edit("main", 2);
+    const application = new DatabaseSync(path, { timeout: 0 });
+    const commits: string[] = [];
+    faults.plan = ({ method }) => {
+      // The object is stored, and then the ref is written.
+      const here = commits.length === 0 ? method === "put" : commits.length === 1 && method === "replace";
+      if (!here) return undefined;
+      try {
+        application.exec("INSERT INTO t VALUES('between')");
+        commits.push("committed");
+      } catch (error) {
+        commits.push((error as Error).message);
+      }
+      return undefined;
+    };
+    await store.checkpoint(at("app"), "two");
+    faults.plan = () => undefined;
+    assertEquals(commits, ["database is locked", "database is locked"]);
+    application.exec("INSERT INTO t VALUES('after')");
+    application.close();
+    assertEquals((await store.status(at("app"))).state, "dirty");
+    await store.checkpoint(at("app"), "three");
+    assertEquals([await stored(store, "app@main@two"), await stored(store, "app")], ["1,2", "1,2,after"]);
+  }));
