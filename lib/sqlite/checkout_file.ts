@@ -198,6 +198,14 @@ export class CheckoutFile {
     return stampFile(`${this.path}-wal`)?.size ?? 0;
   }
 
+  /**
+   * Whether the checkout or its -wal was removed, or replaced by another file: what was open has lost its name. A cheap
+   * look, for it asks no path; that a file was moved away shows in {@linkcode assertInPlace} alone.
+   */
+  get is_nameless(): boolean {
+    return this.#main.statSync().nlink === 0 || this.#wal?.statSync().nlink === 0;
+  }
+
   /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
   assertInPlace(): void {
     const found = inode(this.path);

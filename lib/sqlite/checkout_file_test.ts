@@ -82,19 +82,24 @@ Deno.test("only a plain file that can hold a database is opened", () =>
 Deno.test("a checkout or log that goes away is noticed", async () => {
   await onFile((file, path) => {
     file.assertInPlace();
+    assertEquals(file.is_nameless, false);
     Deno.removeSync(path);
     refuses("capture_failed", () => file.assertInPlace());
+    assertEquals(file.is_nameless, true);
   });
   await onFile((file, path) => {
     Deno.copyFileSync(path, `${path}.copy`);
     Deno.renameSync(`${path}.copy`, path);
     assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("replaced"));
+    assertEquals(file.is_nameless, true);
   });
   await onFile((file, path) => {
     file.connect().run("INSERT INTO t VALUES(2)");
     file.readWal(0, new Uint8Array(32));
+    assertEquals(file.is_nameless, false);
     Deno.removeSync(`${path}-wal`);
     assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("-wal"));
+    assertEquals(file.is_nameless, true);
   });
 });
 
