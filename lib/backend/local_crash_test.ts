@@ -173,7 +173,14 @@ Deno.test({
         await backend.replace("dir/new/k", new Uint8Array(11), etag);
         mark("replaced");
         await backend.delete("dir/new/k");
-        mark("deleted");`;
+        mark("deleted");
+        async function* chunks() {
+          for (let n = 0; n < 2; n++) yield new Uint8Array(10);
+        }
+        await backend.put("dir/new/s", chunks());
+        mark("streamed");
+        await backend.copy("dir/new/s", "dir/new/c");
+        mark("copied");`;
       const traced_calls = "trace=fsync,fdatasync,link,linkat,rename,renameat,renameat2,unlink,unlinkat,rmdir,write";
       const { calls } = await traced(directory, body, "-e", traced_calls);
       const store = `${directory}/store`;
@@ -187,9 +194,14 @@ Deno.test({
       });
       const part = (from: string, to: string) => steps.slice(steps.indexOf(from) + 1, steps.indexOf(to));
       const temporary = `/.taskd/tmp/${"0".repeat(24)}`;
-      const created = part("none", "created").slice(-5);
-      assertEquals(created.slice(0, 2), [`fsync ${temporary}`, "link"]);
-      assertEquals(created.slice(2).sort(), ["fsync ", "fsync /dir", "fsync /dir/new"]);
+      const created = part("none", "created");
+      assert(created.includes(`fsync ${directory}`), "the new store's own name is fsynced");
+      // Directories that were removed with their last object are new ones.
+      for (const [how, made] of [["link", created.slice(-5)], ["rename", part("deleted", "streamed")]] as const) {
+        assertEquals(made.slice(0, 2), [`fsync ${temporary}`, how]);
+        assertEquals(made.slice(2).sort(), ["fsync ", "fsync /dir", "fsync /dir/new"]);
+      }
+      assertEquals(part("streamed", "copied"), [`fsync ${temporary}`, "rename", "fsync /dir/new"]);
       assertEquals(part("created", "replaced"), [`fsync ${temporary}`, "rename", "fsync /dir/new"]);
       assertEquals(part("replaced", "deleted").filter((step) => step !== "fsync "), ["unlink"]);
       assert(part("replaced", "deleted").includes("fsync "), "the directory that stays is fsynced");
@@ -210,14 +222,17 @@ Deno.test({
         console.log([
           await attempt(backend.create("dir/new", new Uint8Array(1))),
           await attempt(backend.replace("dir/k", new Uint8Array(6), etag)),
+          await attempt(backend.delete("dir/gone")),
         ].join());`;
+      await backend.put("dir/gone", new Uint8Array(1));
       const fault = ["-e", "trace=fsync", "-e", "inject=fsync:error=EIO"];
       const bytes = await traced(directory, body, "-P", `${store}/.taskd/tmp/${"0".repeat(24)}`, ...fault);
-      assertEquals(bytes.output, "unavailable,unavailable\n");
+      assertEquals(bytes.output, "unavailable,unavailable,ok\n");
+      await backend.put("dir/gone", new Uint8Array(1));
       assertEquals((await backend.head("dir/k")).size, 5);
       assertEquals((await assertRejects(() => backend.head("dir/new"), BackendError)).code, "not_found");
       const name = await traced(directory, body, "-P", `${store}/dir`, ...fault);
-      assertEquals(name.output, "ambiguous,ambiguous\n");
+      assertEquals(name.output, "ambiguous,ambiguous,ambiguous\n");
       assertEquals((await backend.head("dir/k")).size, 6);
       assertEquals((await backend.head("dir/new")).size, 1);
       assertEquals(Array.from(Deno.readDirSync(`${store}/.taskd/tmp`)), []);
