@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { GROUPS, type Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { launchFlags } from "./launch_flags.ts";
-import { commandHelp, commandsMarkdown, overview } from "./help.ts";
+import { commandHelp, commandsMarkdown, helpWidth, overview } from "./help.ts";
 import { parseCall } from "./parse.ts";
 import { branchNeeds, NO_PERMISSIONS, toDenoPermissions } from "./permissions.ts";
 
@@ -55,6 +55,19 @@ Deno.test("help tells of every command and every flag", () => {
       assert(help.includes(flag.negatable ? `--no-${flag.name}` : `--${flag.name}`), `${command.name} ${flag.name}`);
     }
     for (const line of help.split("\n")) assert(line.length <= 120, line);
+  }
+});
+
+Deno.test("help keeps within the columns of a terminal, and off one within 100", () => {
+  const plain = (text: string) => text;
+  assertEquals([20, 80, 200, undefined].map(helpWidth), [60, 80, 100, 100]);
+  const pages = (width: number) => [overview(plain, width), ...COMMANDS.map((each) => commandHelp(each, plain, width))];
+  for (const width of [80, 100]) {
+    for (const page of pages(width)) {
+      // Usage and examples are lines to copy.
+      const lines = page.replace(/Usage\n.*|Examples\n[^]*/g, "").split("\n").filter((line) => line.length > width);
+      assertEquals(lines, []);
+    }
   }
 });
 

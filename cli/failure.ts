@@ -81,6 +81,8 @@ function asTaskdError(error: unknown, signal: AbortSignal): TaskdError {
 
 /** Messages of the causes that say more than what is said already. */
 function causes(failure: TaskdError): string[] {
+  // What was under way when a person ended it is no cause.
+  if (failure.code === "interrupted") return [];
   const found: string[] = [];
   let said = failure.message;
   for (let cause = failure.cause; cause instanceof Error && found.length < 4; cause = cause.cause) {

@@ -51,6 +51,12 @@ Deno.test("reportFailure() lets no escape sequence through", () => {
   assertEquals(report(error).stderr, "taskd: No \\x1b[2Jbranch\\nx\n  \\x9b1m\n");
 });
 
+Deno.test("reportFailure() tells whoever ended a command nothing of what was under way", () => {
+  const cause = new Error("Cannot read x: it was cut");
+  const error = new TaskdError("interrupted", "The operation was interrupted", { cause });
+  assertEquals(report(error).stderr, "taskd: The operation was interrupted\n");
+});
+
 Deno.test("reportFailure() exits with the documented statuses", () => {
   assertEquals(report(new TaskdError("usage", "x")).code, 2);
   assertEquals(report(new TaskdError("invalid_name", "x")).code, 2);

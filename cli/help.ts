@@ -7,8 +7,14 @@
 import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "./commands.ts";
 
-/** Columns that help keeps within. */
+/** Columns that help keeps within, unless the terminal has fewer; and those below which lines would be slivers. */
 const WIDTH = 100;
+const MIN_WIDTH = 60;
+
+/** The columns of help on a terminal of that many; off one, where there is no number, as on a wide one. */
+export function helpWidth(terminal_columns: number | undefined): number {
+  return Math.max(MIN_WIDTH, Math.min(WIDTH, terminal_columns ?? WIDTH));
+}
 
 /** Makes a heading stand out. */
 export type Heading = (text: string) => string;
@@ -26,43 +32,49 @@ function positionalWord(positional: PositionalSpec): string {
 }
 
 /** The overview: commands by group, and the flags that every command accepts. */
-export function overview(heading: Heading): string {
-  const width = Math.max(...COMMANDS.map((command) => command.name.length));
+export function overview(heading: Heading, width: number = WIDTH): string {
+  const names = COMMANDS.map((command) => command.name);
   const sections = GROUPS.map((group) =>
     [
       heading(group),
-      ...COMMANDS.filter((command) => command.group === group)
-        .map((command) => `  ${command.name.padEnd(width)}  ${command.summary}`),
+      columns(
+        COMMANDS.filter((command) => command.group === group).map(({ name, summary }) => [name, summary]),
+        width,
+        names,
+      ),
     ].join("\n")
   );
   return [
-    "Branches of SQLite databases: fork in milliseconds, capture live writes, roll back, promote.\n" +
-    "Coding agents in sandboxes: what they spend and reach is bounded, and a person approves what leaves.",
+    [
+      "Branches of SQLite databases: fork in milliseconds, capture live writes, roll back, promote.",
+      "Coding agents in sandboxes: what they spend and reach is bounded, and a person approves what leaves.",
+    ].flatMap((line) => wrap(line, width)).join("\n"),
     `${heading("Usage")}\n  ${PROGRAM} <command> [arguments] [flags]`,
     ...sections,
-    `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS)}`,
+    `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`,
     `${PROGRAM} help <command> explains a command. Flags are written -flag or --flag.`,
   ].join("\n\n");
 }
 
 /** One command. */
-export function commandHelp(command: CommandSpec, heading: Heading): string {
+export function commandHelp(command: CommandSpec, heading: Heading, width: number = WIDTH): string {
   const sections = [`${command.summary}.`, `${heading("Usage")}\n  ${usageLine(command)}`];
-  if (command.details !== undefined) sections.splice(1, 0, wrap(command.details, WIDTH).join("\n"));
+  if (command.details !== undefined) sections.splice(1, 0, wrap(command.details, width).join("\n"));
   if (command.positionals.length > 0) {
-    sections.push(`${heading("Arguments")}\n${columns(command.positionals.map((each) => [each.name, each.help]))}`);
+    const rows = command.positionals.map((each) => [each.name, each.help] as const);
+    sections.push(`${heading("Arguments")}\n${columns(rows, width)}`);
   }
-  if (command.flags.length > 0) sections.push(`${heading("Flags")}\n${flagLines(command.flags)}`);
-  sections.push(`${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS)}`);
+  if (command.flags.length > 0) sections.push(`${heading("Flags")}\n${flagLines(command.flags, width)}`);
+  sections.push(`${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`);
   const examples = command.examples.map((example) => `  ${PROGRAM} ${example.words}\n      ${example.why}`);
   sections.push(`${heading("Examples")}\n${examples.join("\n")}`);
   return sections.join("\n\n");
 }
 
 /** The commands that share a first word. */
-export function groupHelp(word: string, heading: Heading): string {
+export function groupHelp(word: string, heading: Heading, width: number = WIDTH): string {
   const commands = COMMANDS.filter((command) => command.name.startsWith(`${word} `));
-  return `${heading("Usage")}\n${columns(commands.map((command) => [usageLine(command), command.summary]))}`;
+  return `${heading("Usage")}\n${columns(commands.map((command) => [usageLine(command), command.summary]), width)}`;
 }
 
 /** How a flag is written, without its dashes' variants: `--ttl DURATION`, `--no-safety`. */
@@ -88,14 +100,19 @@ export function commandsMarkdown(): string {
   return ["| Command | What it does |", "|---|---|", ...rows].join("\n");
 }
 
-function flagLines(flags: readonly FlagSpec[]): string {
-  return columns(flags.map((flag) => [flagWord(flag), flagHelp(flag)]));
+function flagLines(flags: readonly FlagSpec[], width: number): string {
+  return columns(flags.map((flag) => [flagWord(flag), flagHelp(flag)]), width);
 }
 
-function columns(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([name]) => name.length));
+/** Names and what is said of them, beside each other; `names` are those that the left column has room for. */
+function columns(
+  rows: readonly (readonly [string, string])[],
+  width: number,
+  names: readonly string[] = rows.map(([name]) => name),
+): string {
+  const left = Math.max(...names.map((name) => name.length));
   return rows.flatMap(([name, text]) =>
-    wrap(text, WIDTH - width - 4).map((line, index) => `  ${(index === 0 ? name : "").padEnd(width)}  ${line}`)
+    wrap(text, width - left - 4).map((line, index) => `  ${(index === 0 ? name : "").padEnd(left)}  ${line}`)
   ).join("\n");
 }
 

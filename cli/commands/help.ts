@@ -7,7 +7,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../args.ts";
 import { COMMANDS, findCommand } from "../commands.ts";
-import { commandHelp, groupHelp, type Heading, overview } from "../help.ts";
+import { commandHelp, groupHelp, type Heading, helpWidth, overview } from "../help.ts";
 import type { Io } from "../io.ts";
 
 /** The text. */
@@ -16,21 +16,22 @@ export interface HelpResult {
 }
 
 /** Explains the program, a command, or a group of commands. */
-export function run(args: Args, io: Io): Promise<undefined | HelpResult> {
+export async function run(args: Args, io: Io): Promise<undefined | HelpResult> {
   const words = ["command", "subcommand"].flatMap((name) => args.optional(name) ?? []);
-  if (io.json) return Promise.resolve({ help: explain(words, (text) => text) });
-  io.styled(explain(words, (text) => io.heading(text)));
-  return Promise.resolve(undefined);
+  if (io.json) return { help: await explain(words, (text) => text, helpWidth(undefined)) };
+  io.styled(await explain(words, (text) => io.heading(text), helpWidth(io.columns)));
 }
 
-function explain(words: readonly string[], heading: Heading): string {
+async function explain(words: readonly string[], heading: Heading, width: number): Promise<string> {
   const name = words.join(" ");
   const command = findCommand(name);
-  if (command !== undefined) return commandHelp(command, heading);
-  if (name === "") return overview(heading);
-  if (COMMANDS.some((each) => each.name.startsWith(`${name} `))) return groupHelp(name, heading);
+  if (command !== undefined) return commandHelp(command, heading, width);
+  if (name === "") return overview(heading, width);
+  if (COMMANDS.some((each) => each.name.startsWith(`${name} `))) return groupHelp(name, heading, width);
+  const { nearest } = await import("../../lib/text/nearest.ts");
+  const guess = nearest(name, COMMANDS.map((each) => each.name));
   throw new TaskdError("usage", `There is no command ${JSON.stringify(name.slice(0, 200))} to explain`, {
-    hint: "See taskd help",
+    hint: `${guess === undefined ? "" : `Did you mean ${guess}? `}See taskd help`,
   });
 }
 

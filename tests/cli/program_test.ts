@@ -29,6 +29,7 @@ Deno.test("help of a command, of a group and of nothing", async () => {
   assertEquals(await place.taskd("help", "fork"), await place.taskd("fork", "--help"));
   assertStringIncludes((await place.taskd("help", "session")).stdout, "taskd session open <branch>");
   assertEquals((await place.taskd("help", "nonsense")).code, 2);
+  assertStringIncludes((await place.taskd("help", "frok")).stderr, "Did you mean fork? See taskd help");
   assertEquals((await place.json(["help", "nonsense"], 2)).code, "usage");
 });
 
