@@ -23,12 +23,19 @@ export function parseName(
     throw new TaskdError(
       "invalid_name",
       `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`,
-      {
-        hint: "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..",
-      },
+      { hint: hintOf(text, what) },
     );
   }
   return text;
+}
+
+function hintOf(text: string, what: "database" | "branch" | "checkpoint"): string {
+  // An address where only its end is asked for, as in `promote shop@try --onto shop@main`.
+  const alone = text.slice(text.lastIndexOf("@") + 1);
+  if (what !== "database" && alone !== text && NAME.test(alone)) {
+    return `Write the name alone, ${alone}: the ${what} is in the same database`;
+  }
+  return "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..";
 }
 
 /** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { TaskdError } from "../errors.ts";
 import { parseObjectKey, parseRefKey, refKey, segmentKey, snapshotKey } from "./keys.ts";
@@ -111,5 +111,15 @@ Deno.test("an object's key says what the object is; any other key says nothing",
     ]
   ) {
     assertEquals(parseObjectKey(key), undefined, key);
+  }
+});
+
+Deno.test("parseName() says how to write the end of an address that stands where a name belongs", () => {
+  const hint = (text: string, what: "database" | "branch" | "checkpoint") =>
+    assertThrows(() => parseName(text, what), TaskdError).hint;
+  assertEquals(hint("shop@main", "branch"), "Write the name alone, main: the branch is in the same database");
+  assertEquals(hint("shop@main@v1", "checkpoint"), "Write the name alone, v1: the checkpoint is in the same database");
+  for (const [text, what] of [["shop@main", "database"], ["shop@\x1b", "branch"], ["Shop", "branch"]] as const) {
+    assertStringIncludes(hint(text, what)!, "Names are 1-128 characters");
   }
 });
