@@ -78,12 +78,25 @@ export function writeAllSync(file: Deno.FsFile, bytes: Uint8Array): void {
   for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
 }
 
-/** Removes a file that may be gone already. */
+/**
+ * Removes a file that may be gone already.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
 export function removeIfPresent(path: string): void {
   try {
     Deno.removeSync(path);
   } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw error;
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${path}`);
+  }
+}
+
+/** Removes a temporary file, if it can: the answer is what came of the work, and a sweep will find the file. */
+export function discard(path: string): void {
+  try {
+    removeIfPresent(path);
+  } catch {
+    // Said above.
   }
 }
 
@@ -153,11 +166,7 @@ export async function writeFileAtomic(path: string, bytes: Uint8Array, mode: num
     Deno.renameSync(temporary, path);
     await fsyncDirectory(dirname(path));
   } catch (error) {
-    try {
-      removeIfPresent(temporary);
-    } catch {
-      // What made the write fail is the error to report.
-    }
+    discard(temporary);
     throw fileError(error, `Cannot write ${path}`);
   }
 }
@@ -315,12 +324,6 @@ async function probeClone(directory: string, options: CloneOptions): Promise<boo
   } catch {
     return false;
   } finally {
-    for (const path of [target, source]) {
-      try {
-        removeIfPresent(path);
-      } catch {
-        // A directory that refuses removal refused the probe too.
-      }
-    }
+    for (const path of [target, source]) discard(path);
   }
 }

@@ -1,7 +1,16 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../tests/support/mounts.ts";
 import { TaskdError } from "./errors.ts";
-import { clonable, cloneFile, fileError, isThere, removeUnfinished, writeFileAtomic } from "./fs.ts";
+import {
+  clonable,
+  cloneFile,
+  discard,
+  fileError,
+  isThere,
+  removeIfPresent,
+  removeUnfinished,
+  writeFileAtomic,
+} from "./fs.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
 const NO_TMPFS = await whyNotMountable("tmpfs");
@@ -46,6 +55,18 @@ Deno.test("removeUnfinished() removes what killed writers have left, and nothing
     assertEquals(removeUnfinished(directory), ["f.json.0123456789abcdef.tmp"]);
     assertEquals(names(directory), ["d.0123456789abcdef.tmp", "f.json", "f.tmp", "notes.0123.tmp"]);
     assertEquals(removeUnfinished(`${directory}/none`), []);
+  }));
+
+Deno.test("what cannot be removed is an error of removeIfPresent() with a code, and none of discard()", () =>
+  inDirectory(async (directory) => {
+    await Deno.mkdir(`${directory}/d/e`, { recursive: true });
+    const error = assertThrows(() => removeIfPresent(`${directory}/d`), TaskdError, "Cannot remove");
+    assertEquals(error.code, "unavailable");
+    discard(`${directory}/d`);
+    removeIfPresent(`${directory}/d/e`);
+    removeIfPresent(`${directory}/d/e`);
+    discard(`${directory}/d`);
+    assertEquals(names(directory), []);
   }));
 
 Deno.test("isThere() sees files, directories and links that lead nowhere, and of what cannot be looked at nothing", () =>

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { fileErrorCode, removeIfPresent, writeAll, writeAllSync } from "../fs.ts";
+import { fileErrorCode, writeAll, writeAllSync } from "../fs.ts";
 import type { Body } from "./backend.ts";
 import { backendError, contentEtag, etagOfFile, hashEtag, SMALL_BYTES } from "./_local_files.ts";
 
@@ -56,15 +56,6 @@ export async function settleStaged(path: string): Promise<void> {
     await file.sync();
   } finally {
     file.close();
-  }
-}
-
-/** Removes a staged file after a failure, if it can. */
-export function discard(path: string): void {
-  try {
-    removeIfPresent(path);
-  } catch {
-    // The failure before this one is the one to report; a sweep will find the file.
   }
 }
 

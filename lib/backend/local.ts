@@ -18,13 +18,13 @@ import { dirname } from "@std/path/dirname";
 import { resolve } from "@std/path/resolve";
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { clonable, cloneFile, type CloneOptions, fileErrorCode, fsyncDirectory } from "../fs.ts";
+import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDirectory } from "../fs.ts";
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
 import { backendError, etagOfFile, lookAt, lookAtDirectories, lookAtObject } from "./_local_files.ts";
 import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
-import { discard, settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
+import { settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
 import { StripeLocks } from "./_stripe_locks.ts";
 
 /** Largest object {@linkcode Backend.get} reads when it is told nothing else. */

@@ -11,7 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "@std/path/join";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
-import { clonable, fileError, removeIfPresent } from "../fs.ts";
+import { clonable, discard, fileError, removeIfPresent } from "../fs.ts";
 import { backdate, hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
 import type { Image } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
@@ -92,7 +92,7 @@ export class ChainCache {
       await materialize(this.#backend, chain, digest, temporary, options);
       sealEntry(this.#workspace, temporary, path, { chain_id: chain.id, now_ms: this.#clock.now() });
     } catch (error) {
-      removeIfPresent(temporary);
+      discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
     this.#prune(directory, path);
@@ -144,7 +144,7 @@ export class ChainCache {
     return {
       path,
       [Symbol.dispose]: () => {
-        for (const file of [path, ...companions(path)]) removeIfPresent(file);
+        for (const file of [path, ...companions(path)]) discard(file);
       },
     };
   }

@@ -10,7 +10,7 @@
 
 import type { Clock } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { clonable, cloneFile, fileError, removeIfPresent } from "../fs.ts";
+import { clonable, cloneFile, discard, fileError, removeIfPresent } from "../fs.ts";
 import {
   backdate,
   CheckoutFile,
@@ -232,7 +232,7 @@ export class Checkouts {
       }
       this.#install(temporary, path, shadow !== null);
     } catch (error) {
-      removeIfPresent(temporary);
+      discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
     this.#writeStamp(path, chain, {

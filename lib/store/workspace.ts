@@ -14,7 +14,7 @@ import { join } from "@std/path/join";
 import * as v from "valibot";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, fileErrorCode, removeIfPresent, writeAllSync } from "../fs.ts";
+import { discard, fileError, fileErrorCode, writeAllSync } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { MANIFEST_KEY } from "./keys.ts";
 
@@ -136,7 +136,7 @@ export class Workspace {
         } catch (error) {
           if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
         } finally {
-          removeIfPresent(temporary);
+          discard(temporary);
         }
       }
     } catch (error) {
@@ -260,11 +260,7 @@ export class Workspace {
       Deno.writeTextFileSync(temporary, JSON.stringify(value), { mode: 0o600 });
       Deno.renameSync(temporary, path);
     } catch (error) {
-      try {
-        removeIfPresent(temporary);
-      } catch {
-        // What made the write fail is the error to report.
-      }
+      discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
   }

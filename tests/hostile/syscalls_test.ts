@@ -1,4 +1,5 @@
 import { assert } from "@std/assert";
+import type { ErrorCode } from "../../lib/errors.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { makeMemoryDirectory } from "../sim/memory_directory.ts";
 import { prepare, type Scenario, scenarioArgs, SCENARIOS } from "../sim/scenarios.ts";
@@ -124,6 +125,30 @@ async function killEverywhere(t: Deno.TestContext, directory: string): Promise<v
   });
 }
 
+/** Lets one call of the operation fail, and judges answer and store. */
+async function failAt(call: Call, errno: string, location: string, directory: string, scenario: Scenario) {
+  const { name, number } = call;
+  const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:error=${errno}:when=${number}`];
+  const answer = await runTraced(location, directory, scenario, ...inject);
+  const what = `${scenario.name}, ${errno} of ${name} ${number}`;
+  assert(answer !== undefined, `${what}: no answer`);
+  assert(answer.ok || (FAULTS[errno]! as string[]).includes(answer.code), `${what}: ${JSON.stringify(answer)}`);
+  try {
+    await judge(location, directory, scenario, answer.ok);
+  } catch (error) {
+    throw new Error(`${what}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** What a failing call may come out as. SQLite says of a failing fsync no more than that the disk failed. */
+const FAULTS: Record<string, ErrorCode[]> = {
+  ENOSPC: ["no_space", "ambiguous", "unavailable"],
+  EDQUOT: ["no_space", "ambiguous", "unavailable"],
+  EIO: ["unavailable", "ambiguous"],
+};
+/** A removal fails with none of these; what is made beside a file may. */
+const NEVER_FULL = /^(unlink|rmdir|utimensat|f?chmod)/;
+
 const no_strace = await whyNoStrace();
 const no_xfs = await whyNotMountable("xfs");
 
@@ -145,6 +170,58 @@ Deno.test({
   name: `the same of every operation where blocks can be cloned${no_strace || no_xfs}`,
   ignore: no_strace !== "" || no_xfs !== "",
   fn: (t) => withMount("xfs", MIN_XFS_MB, (directory) => killEverywhere(t, directory)),
+});
+
+Deno.test({
+  name: `a system call that fails is one clear error, and what it was for is done by the next run${no_strace}`,
+  ignore: no_strace !== "",
+  fn: async (t) => {
+    const directory = await makeMemoryDirectory("syscalls-");
+    try {
+      const random = new SeededRandom(SEED);
+      await withTemplate(directory, async (copy) => {
+        for (const scenario of [...SCENARIOS, COLLECTING]) {
+          const picks = random.fork();
+          await t.step(scenario.name, async () => {
+            const calls = await callsOf(await copy(), directory, scenario);
+            const chosen = KILLS === "all" ? calls : Array.from({ length: Number(KILLS) }, () => picks.pick(calls));
+            for (const call of chosen) {
+              const errno = NEVER_FULL.test(call.name) ? "EIO" : picks.pick(Object.keys(FAULTS));
+              await failAt(call, errno, await copy(), directory, scenario);
+            }
+          });
+        }
+      });
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  },
+});
+
+Deno.test({
+  name: `a temporary file that cannot be removed costs no answer${no_strace}`,
+  ignore: no_strace !== "",
+  fn: async (t) => {
+    const directory = await makeMemoryDirectory("syscalls-");
+    try {
+      await withTemplate(directory, async (copy) => {
+        for (
+          const scenario of SCENARIOS.filter(({ name }) => ["create", "checkpoint", "diff", "verify"].includes(name))
+        ) {
+          await t.step(scenario.name, async () => {
+            const calls = await callsOf(await copy(), directory, scenario);
+            const removals = calls.filter(({ name, text }) =>
+              name.startsWith("unlink") && text.includes("/store/tmp/.")
+            );
+            assert(removals.length > 0, "it removes none");
+            await failAt(removals[0]!, "EIO", await copy(), directory, scenario);
+          });
+        }
+      });
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  },
 });
 
 Deno.test({

@@ -6,7 +6,7 @@
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
-import { fileError, removeIfPresent } from "../../fs.ts";
+import { discard, fileError } from "../../fs.ts";
 import { requirePlainFile } from "../../sqlite/checkout_file.ts";
 import { isEntry, sealEntry } from "../chain_cache.ts";
 import type { CheckoutView } from "../checkouts.ts";
@@ -160,7 +160,7 @@ async function readOnly(
     }
     sealEntry(workspace, temporary, path, { chain_id: chain.id, now_ms: context.clock.now() });
   } catch (error) {
-    removeIfPresent(temporary);
+    discard(temporary);
     throw fileError(error, `Cannot write ${path}`);
   }
   return { ...answer, source: "materialized" };

@@ -7,7 +7,7 @@
 import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { hasCode, TaskdError } from "../../errors.ts";
-import { createEmptyFile, removeIfPresent } from "../../fs.ts";
+import { createEmptyFile, discard } from "../../fs.ts";
 import {
   copyStill,
   hasWal,
@@ -96,7 +96,7 @@ export async function create(
       image.close();
     }
   } finally {
-    for (const file of [path, ...companions(path)]) removeIfPresent(file);
+    for (const file of [path, ...companions(path)]) discard(file);
   }
 }
 
@@ -119,9 +119,9 @@ async function copyLive(from: string, to: string): Promise<void> {
       source.close();
     }
   } catch (error) {
-    throw sqliteError(error, attempted);
+    throw sqliteError(error, attempted, { opened: true });
   } finally {
-    for (const file of [still, ...companions(still)]) removeIfPresent(file);
+    for (const file of [still, ...companions(still)]) discard(file);
   }
 }
 

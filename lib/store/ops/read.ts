@@ -9,7 +9,7 @@ import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
-import { fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
+import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { integrityCheck } from "../../sqlite/integrity.ts";
 import { diffRows } from "../../sqlite/row_diff.ts";
@@ -70,7 +70,7 @@ export async function exportTo(
     }
     await syncFolder(dirname(file));
   } catch (error) {
-    removeIfPresent(temporary);
+    discard(temporary);
     throw fileError(error, attempted);
   }
   return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
@@ -220,7 +220,7 @@ export async function verify(
     }
     answer.problems = [(error as Error).message];
   } finally {
-    removeIfPresent(path);
+    discard(path);
   }
   answer.ok = answer.problems.length === 0;
   return answer;
