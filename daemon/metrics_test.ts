@@ -1,5 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SessionInfo } from "../lib/protocol/messages.ts";
+import { VirtualClock } from "../tests/support/clock.ts";
+import { counted } from "./counted.ts";
+import type { Handlers } from "./dispatch.ts";
 import { BUCKETS_SECONDS, Metrics } from "./metrics.ts";
 
 /** The 21 names of the contract's table, in its order. */
@@ -132,6 +135,50 @@ Deno.test("what happens is counted where the contract says", async () => {
       "ro_cache_evictions_total 7",
       'janitor_runs_total{result="ok"} 1',
       'janitor_runs_total{result="error"} 1',
+    ]
+  ) assert(text.includes(`bstore_${line}\n`), line);
+});
+
+Deno.test("forks and checkpoints are timed in seconds from request to answer, and those that fail not at all", async () => {
+  const clock = new VirtualClock();
+  const metrics = new Metrics("dev");
+  let failing = false;
+  const after = <T>(ms: number, answer: T) => () => {
+    clock.advance(ms);
+    return failing ? Promise.reject(new Error("no")) : Promise.resolve(answer);
+  };
+  const handlers: Pick<Handlers, "fork" | "checkpoint"> = {
+    fork: after(2_000, { db: "a", branch: "b", txid: 1, mode: "shared", path: "fast" }),
+    checkpoint: after(3_000, {
+      db: "a",
+      branch: "main",
+      checkpoint: "c",
+      txid: 1,
+      kind: "segment",
+      pages: 1,
+      stored_bytes: 1,
+      overwrite_detected: true,
+    }),
+  };
+  const { fork, checkpoint } = counted(handlers as Handlers, {
+    metrics,
+    clock,
+    isLive: ({ branch }) => branch === "live",
+  });
+  await fork({ db: "a", new_branch: "b" });
+  for (const branch of ["main", "live", "other"]) await checkpoint({ db: "a", branch, name: "c" });
+  failing = true;
+  for (const work of [fork({ db: "a", new_branch: "b" }), checkpoint({ db: "a", name: "c" })]) {
+    await work.catch(() => {});
+  }
+  const text = await metrics.render([]);
+  for (
+    const line of [
+      "fork_duration_seconds_sum 2",
+      "fork_duration_seconds_count 1",
+      "checkpoint_duration_seconds_sum 6",
+      "checkpoint_duration_seconds_count 2",
+      "checkpoint_overwrite_detected_total 2",
     ]
   ) assert(text.includes(`bstore_${line}\n`), line);
 });

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
-import { MIN_XFS_MB, whyNotMountable, withMount } from "../../../tests/support/mounts.ts";
-import { at, fails, makeDatabase, rows, sql, withApp } from "../../../tests/support/stores.ts";
+import { MIN_XFS_MB, mountReadOnlyView, whyNotMountable, withMount } from "../../../tests/support/mounts.ts";
+import { at, fails, makeDatabase, openAt, rows, sql, withApp } from "../../../tests/support/stores.ts";
 import { imageIndexKey } from "../keys.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
@@ -233,3 +233,22 @@ Deno.test("what diff() and verify() build to look at is gone afterwards", () =>
     await store.verify(at("app"));
     assertEquals([...Deno.readDirSync(`${directory}/tmp`)], []);
   }));
+
+Deno.test({
+  name: `branches() of a store that may only be read says which checkouts it could not look into${NO_XFS}`,
+  ignore: NO_XFS !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, (parent) =>
+      withApp([1], async ({ store, directory, edit }) => {
+        await edit("main", "unsaved");
+        await store.fork(at("app"), "other");
+        // What the checkout is held against is known from now on, so that it is opened.
+        assertEquals((await store.status(at("app"))).state, "dirty");
+        await using view = await mountReadOnlyView(directory);
+        using reader = await openAt(view.directory);
+        const listed = await reader.branches("app");
+        assertEquals(listed.map(({ branch, state }) => [branch, state]), [["main", "idle"], ["other", "idle"]]);
+        assert(listed[0]!.problem?.includes("/checkouts/app/main.db"), listed[0]!.problem);
+        assertEquals(listed[1]!.problem, undefined);
+      }, { parent })),
+});
