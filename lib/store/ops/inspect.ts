@@ -82,6 +82,17 @@ const UNREADABLE: Omit<BranchInfo, "db" | "branch"> = {
   touched_at: new Date(0).toISOString(),
 };
 
+/** What a branch may be listed in spite of: its checkout or its stored content could not be looked into. */
+const NOT_SEEN = [
+  "chain_gap",
+  "corrupt",
+  "unsupported_format",
+  "not_found",
+  "denied",
+  "no_space",
+  "unavailable",
+] as const;
+
 /** All databases. */
 export async function databases(
   context: StoreContext,
@@ -163,7 +174,7 @@ async function branchInfo(
     info.state = await stateAtRest(context, { db, branch }, ref);
   } catch (error) {
     // A chain with a gap must not hide the other branches, and a read-only store can at least be listed.
-    if (!hasCode(error, "chain_gap", "corrupt", "unsupported_format", "not_found", "denied")) throw error;
+    if (!hasCode(error, ...NOT_SEEN)) throw error;
     info.problem = error.message;
   }
   return info;

@@ -2,9 +2,11 @@ import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, mountReadOnlyView, whyNotMountable, withMount } from "../../../tests/support/mounts.ts";
 import { at, fails, makeDatabase, openAt, rows, sql, withApp } from "../../../tests/support/stores.ts";
+import { whyNoStrace } from "../../../tests/support/strace.ts";
 import { imageIndexKey } from "../keys.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
+const NO_STRACE = await whyNoStrace();
 
 Deno.test("export() writes what is stored, and replaces a file only when told to", () =>
   withApp([1, 2], async ({ store, directory, edit }) => {
@@ -251,4 +253,44 @@ Deno.test({
         assert(listed[0]!.problem?.includes("/checkouts/app/main.db"), listed[0]!.problem);
         assertEquals(listed[1]!.problem, undefined);
       }, { parent })),
+});
+
+Deno.test({
+  name: `an export is on the disk before it has its name, and its name before the answer${NO_STRACE}`,
+  ignore: NO_STRACE !== "",
+  fn: () =>
+    withApp([1], async ({ directory }) => {
+      const base = new URL("../../../", import.meta.url);
+      const file = `${directory}/out.db`;
+      const program = `
+        import { openStore } from ${JSON.stringify(new URL("lib/store/open.ts", base).href)};
+        const store = await openStore(${JSON.stringify(directory)});
+        console.log("mark begun");
+        await store.export({ db: "app", branch: "main" }, ${JSON.stringify(file)});
+        console.log("mark done");`;
+      await Deno.writeTextFile(`${directory}/script.ts`, program);
+      const config = new URL("deno.json", base).pathname;
+      const deno = [
+        Deno.execPath(),
+        "run",
+        "-A",
+        "--no-prompt",
+        "--no-check",
+        "--config",
+        config,
+        `${directory}/script.ts`,
+      ];
+      const what = "trace=fsync,fdatasync,link,linkat,write";
+      const args = ["-f", "-y", "-qq", "-o", `${directory}/trace`, "-e", what, ...deno];
+      const { success, stderr } = await new Deno.Command("strace", { args }).output();
+      assert(success, new TextDecoder().decode(stderr));
+      const steps = (await Deno.readTextFile(`${directory}/trace`)).split("\n").flatMap((line) => {
+        const synced = /f(?:data)?sync\(\d+<([^>]*)>/.exec(line)?.[1];
+        if (synced !== undefined) return [synced];
+        if (/ link(at)?\(/.test(line)) return ["link"];
+        return /"mark (\w+)/.exec(line)?.[1] ?? [];
+      });
+      const between = steps.slice(steps.indexOf("begun") + 1, steps.indexOf("done"));
+      assertEquals(between, [`${file}.partial`, "link", directory]);
+    }, { on_disk: true }),
 });
