@@ -69,9 +69,7 @@ export class Janitor {
 
   async #tick(): Promise<void> {
     const pass: JanitorPass = { result: "ok", reaped: 0, gc_failed: false };
-    await this.#part("reap", pass, async () => {
-      pass.reaped = await this.#reap();
-    });
+    await this.#part("reap", pass, () => this.#reap(pass));
     await this.#part("gc", pass, async () => {
       pass.gc_failed = true;
       pass.gc = await this.#options.engine.store("collectGarbage", [{ grace_ms: this.#options.gc_grace_ms }]);
@@ -83,16 +81,17 @@ export class Janitor {
     this.#options.metrics.janitorPassed(pass);
   }
 
-  async #reap(): Promise<number> {
+  async #reap(pass: JanitorPass): Promise<void> {
     const { engine, publisher, log } = this.#options;
     const { reaped, failed } = await engine.store("reapExpired", []);
+    // Also when others could not be.
+    pass.reaped = reaped.length;
     for (const { db, branch, txid, ttl_seconds } of reaped) {
       log(`janitor: reap: destroyed ${formatAddress({ db, branch })}`);
       publisher.publish("reaped", { db, branch }, { txid, ttl_seconds });
     }
     for (const { db, branch, error } of failed) log(`janitor: reap: ${formatAddress({ db, branch })}: ${error}`);
     if (failed.length > 0) throw new Error(`${failed.length} of the branches could not be destroyed`);
-    return reaped.length;
   }
 
   async #trimCache(): Promise<{ bytes: number; evicted: number }> {
