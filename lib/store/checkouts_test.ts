@@ -357,3 +357,36 @@ Deno.test("a read-only checkout is of the checkpoint that there is, also when an
     await other.checkpoint(at("app"), "c1");
     assertEquals(rows((await store.checkout(at("app@main@c1"))).path), "anew");
   }));
+
+Deno.test("a branch that somebody holds is not checked out, though its checkout is clean", () =>
+  withApp([1], async ({ store, edit, clock }) => {
+    await edit("main");
+    const expires_at = new Date(clock.now() + 1000).toISOString();
+    const lease = { holder: "other:0123456789abcdef:01234567", expires_at };
+    await store.context.refs.update("app", "main", (ref) => ({ ...ref, lease }));
+    await fails("lease_held", store.checkout(at("app")));
+    clock.advance(1000);
+    assertEquals((await store.checkout(at("app"))).source, "kept");
+  }));
+
+Deno.test("a session record speaks for a checkout only if it names the head that the branch has", () =>
+  withApp([1], async (test) => {
+    const path = await test.edit("main");
+    const { lineage, txid, digest } = (await test.store.context.refs.read("app", "main")).ref;
+    const [head, elsewhere] = [{ txid, digest, mark: null }, "f".repeat(32)];
+    const cases = [
+      [{ lineage, heads: [head] }, "current"],
+      [{ lineage, heads: [{ ...head, txid: txid - 1 }, head] }, "current"],
+      [{ lineage: elsewhere, heads: [{ ...head, lineage }] }, "current"],
+      [{ lineage: elsewhere, heads: [head] }, "foreign"],
+      [{ lineage, heads: [{ ...head, lineage: elsewhere }] }, "foreign"],
+      [{ lineage, heads: [{ ...head, digest: "0".repeat(16) }] }, "foreign"],
+      [{ lineage, heads: [{ ...head, txid: txid + 1 }] }, "foreign"],
+      [{ lineage, heads: [] }, "foreign"],
+    ] as const;
+    for (const [record, identity] of cases) {
+      test.store.context.workspace.writeSessionRecord(path, { ...record, heads: [...record.heads] });
+      const { identity: found, interrupted, stat_clean } = (await look(test))!;
+      assertEquals([found, interrupted, stat_clean], [identity, true, false], JSON.stringify(record));
+    }
+  }));

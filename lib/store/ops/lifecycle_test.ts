@@ -77,7 +77,8 @@ Deno.test("a destroy that could not remove the ref can be repeated at once", asy
 });
 
 Deno.test("while somebody's claim is fresh nothing touches the branch; once stale, destroy takes it over", () =>
-  withApp([1], async ({ store, clock }) => {
+  withApp([1], async ({ store, clock, edit }) => {
+    await edit("main");
     await store.fork(at("app"), "other");
     const claim = { kind: "reap" as const, since: new Date(clock.now()).toISOString(), nonce: "elsewhere" };
     await store.context.refs.update("app", "main", (ref) => ({ ...ref, claim }));
