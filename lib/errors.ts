@@ -94,3 +94,12 @@ export class TaskdError extends Error {
 export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdError {
   return error instanceof TaskdError && codes.includes(error.code);
 }
+
+/** Throws `interrupted` once `signal` is aborted, whatever the reason it was given. */
+export function throwIfInterrupted(signal: AbortSignal | undefined): void {
+  if (!signal?.aborted) return;
+  const { reason } = signal;
+  throw hasCode(reason, "interrupted")
+    ? reason
+    : new TaskdError("interrupted", "The operation was interrupted", { cause: reason });
+}

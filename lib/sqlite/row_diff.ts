@@ -7,7 +7,7 @@
  */
 
 import { systemClock } from "../clock.ts";
-import { TaskdError } from "../errors.ts";
+import { TaskdError, throwIfInterrupted } from "../errors.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
 import { fullTextStorage } from "./_full_text.ts";
 import { attempt, type Image, openImage, quoteName } from "./_image.ts";
@@ -186,7 +186,7 @@ export async function diffRows(path_a: string, path_b: string, options: RowDiffO
       const diffs = new Map<string, ComparedTable | undefined>();
       for (const name of names) {
         if (options.tables !== undefined && !options.tables.includes(name)) continue;
-        options.signal?.throwIfAborted();
+        throwIfInterrupted(options.signal);
         const diff = await diffTable(name, a, b, options);
         if (diff === "unreadable") continue;
         const owner = diff && storageOf(diff, a, b);

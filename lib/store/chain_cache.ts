@@ -11,6 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "@std/path/join";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
+import { throwIfInterrupted } from "../errors.ts";
 import { clonable, discard, fileError, removeIfPresent } from "../fs.ts";
 import { backdate, hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
 import type { Image } from "../sqlite/wal_tail.ts";
@@ -47,7 +48,7 @@ export async function imageSha256(
     );
     // Other sessions and lease renewals run on the same event loop.
     await nextTurn();
-    options.signal?.throwIfAborted();
+    throwIfInterrupted(options.signal);
   }
   return hash.digest("hex");
 }

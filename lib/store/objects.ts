@@ -9,6 +9,7 @@
 import { crc32 } from "node:zlib";
 import type { Backend } from "../backend/backend.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
+import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Changes, Image } from "../sqlite/wal_tail.ts";
 import { translated } from "./errors.ts";
@@ -153,7 +154,7 @@ async function store(
   let done = 0;
   const chunks = async function* () {
     for (const { first, count } of runs) {
-      options.signal?.throwIfAborted();
+      throwIfInterrupted(options.signal);
       image.readPages(first, count, buffer);
       for (
         const chunk of writer.add(

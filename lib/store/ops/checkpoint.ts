@@ -7,7 +7,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { hasCode, TaskdError } from "../../errors.ts";
+import { hasCode, TaskdError, throwIfInterrupted } from "../../errors.ts";
 import { nextTurn } from "../../clock.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { lockPage } from "../../sqlite/header.ts";
@@ -236,7 +236,7 @@ async function changedPages(
         image.page_count * page_size,
       );
       await nextTurn();
-      options.signal?.throwIfAborted();
+      throwIfInterrupted(options.signal);
     }
     // A database that only shrank has no changed page of its own but page 1, which holds its size.
     return changed;
