@@ -19,38 +19,16 @@
 import { hasCode } from "../errors.ts";
 import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
 import { lockPage } from "./header.ts";
+import { LogCursor, NEVER_HAPPENED, RebaseNeeded, type WalMark } from "./_log_cursor.ts";
 import { LogPin } from "./_log_pin.ts";
-import { LogReader } from "./_log_reader.ts";
 import { type Changes, PageChanges } from "./_page_changes.ts";
-import {
-  WAL_FRAME_HEADER_BYTES,
-  WAL_HEADER_BYTES,
-  type WalCommit,
-  walFrameBytes,
-  type WalHeader,
-  type WalPosition,
-  walStart,
-} from "./wal.ts";
+import type { WalCommit } from "./wal.ts";
 
+export { RebaseNeeded, type WalMark } from "./_log_cursor.ts";
 export type { Changes } from "./_page_changes.ts";
 
 /** A log of more than this is folded in two steps: fsync of as much takes longer than a writer should wait. */
 const MOVE_PIN_BYTES = 1 << 20;
-
-/** The captured changes may have a hole; only a full copy is safe. */
-export class RebaseNeeded extends Error {
-  override name = "RebaseNeeded";
-}
-
-const NEVER_HAPPENED = "the write-ahead log holds a commit that never happened";
-/** Its writer died; the next one uses the salts anew, and may put down the very same frames. */
-const BEGUN_ANEW = "the write-ahead log begins with a commit that never happened, or has happened since";
-
-/** A place in one generation of the log: everything before it is accounted for. */
-export interface WalMark extends WalPosition {
-  salt1: number;
-  salt2: number;
-}
 
 /** A consistent database image, readable until the tail's next takeover. */
 export interface Image {
@@ -67,23 +45,17 @@ export class WalTail {
   /** Whether the journal mode had to be changed to WAL: the file then differs from what was stored. */
   readonly converted: boolean;
   readonly #pin: LogPin;
-  readonly #log: LogReader;
+  readonly #cursor: LogCursor;
   readonly #pages = new PageChanges();
-  #header: WalHeader | undefined;
-  #position: WalPosition | undefined;
   /** Every frame is in the main file and our pin is on it alone: the next writer may start the log over. */
   #reset_allowed = false;
-  /** First frame of a commit that never happened; it stays until the next writer overwrites it. */
-  #ghost: WalPosition | undefined;
-  /** SQLite takes the log for empty: what was read of it is in the main file, or never happened. */
-  #uncounted = false;
 
   private constructor(file: CheckoutFile) {
     this.file = file;
-    this.#log = new LogReader(file);
     this.#pin = new LogPin(file);
     this.converted = this.#pin.converted;
     this.page_size = file.header().page_size;
+    this.#cursor = new LogCursor(file, this.page_size);
   }
 
   /**
@@ -109,13 +81,12 @@ export class WalTail {
 
   /** Whether frames follow what was read: of a transaction that goes on, or of a commit that only SQLite can tell. */
   get in_doubt(): boolean {
-    return this.#header !== undefined && this.#position !== undefined &&
-      (this.#uncounted || this.#log.mayCountAt(this.#header, this.#position.offset));
+    return this.#cursor.in_doubt;
   }
 
   /** Bytes of the log that are read and not yet in the main file for certain. */
   get log_bytes(): number {
-    return this.#reset_allowed || !this.#position ? 0 : this.#position.offset;
+    return this.#reset_allowed ? 0 : this.#cursor.offset;
   }
 
   /** Whether the main file alone is the database as it was at the last commit that was read. */
@@ -125,19 +96,17 @@ export class WalTail {
 
   /** Frames read of the log's present generation. */
   get log_frames(): number {
-    return this.#consumed();
+    return this.#cursor.frames;
   }
 
   /** Where the next frame is expected; undefined before the log's first frame. */
   get mark(): WalMark | undefined {
-    if (this.#uncounted) return this.generation;
-    return this.#header && this.#position &&
-      { ...this.#position, salt1: this.#header.salt1, salt2: this.#header.salt2 };
+    return this.#cursor.mark;
   }
 
   /** Where the present generation of the log begins; undefined before the log's first frame. */
   get generation(): WalMark | undefined {
-    return this.#header && { ...walStart(this.#header), salt1: this.#header.salt1, salt2: this.#header.salt2 };
+    return this.#cursor.generation;
   }
 
   /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
@@ -155,34 +124,27 @@ export class WalTail {
   #readAnew(resume: WalMark | undefined): boolean {
     this.#pages.folded();
     this.#pages.forgetChanges();
-    this.#ghost = undefined;
-    this.#uncounted = false;
+    this.#cursor.rewind();
     this.#reset_allowed = false;
-    const header = this.#log.header();
-    this.#header = header?.page_size === this.page_size ? header : undefined;
-    this.#position = this.#header && walStart(this.#header);
     const answer = this.#pin.checkpointUnpinned();
     let resumed = false;
-    if (this.#header && this.#position) {
+    if (this.#cursor.header) {
       // SQLite says how many frames count: past them may lie a commit that never happened. Of a log that it takes for
       // empty every frame is in the main file already, and reading on starts behind them all.
-      const end = answer.log > 0 ? WAL_HEADER_BYTES + answer.log * walFrameBytes(this.#header) : Infinity;
-      const known = resume?.salt1 === this.#header.salt1 && resume.salt2 === this.#header.salt2;
-      if (known) this.#merge(this.#commitsUpTo(Math.min(end, resume.offset)));
-      resumed = known && this.#position.offset === resume.offset &&
-        this.#position.checksum1 === resume.checksum1 && this.#position.checksum2 === resume.checksum2;
+      const end = answer.log > 0 ? this.#cursor.endOf(answer.log) : Infinity;
+      if (resume && this.#cursor.isOf(resume)) this.#merge(this.#cursor.read(Math.min(end, resume.offset)));
+      resumed = resume !== undefined && this.#cursor.isAt(resume);
       this.#pages.forgetChanges();
-      this.#merge(this.#commitsUpTo(end));
+      this.#merge(this.#cursor.read(end));
       // Older libraries leave frames of a commit without salts and checksums where pages had spilled before a rollback to
       // a savepoint, 3.40 among them. SQLite goes by its index alone, and so can we: behind the barrier it told the end.
-      if (end < Infinity) this.#merge(this.#log.commits(this.#header, this.#position, end, true));
+      if (end < Infinity) this.#merge(this.#cursor.read(end, true));
       if (!resumed) this.#pages.forgetChanges();
-      // Behind the barrier no writer is at work: a frame that follows is of a commit that never happened.
-      this.#ghost = this.#log.frameAt(this.#header, this.#position.offset);
+      this.#cursor.markGhost();
     }
     this.#reset_allowed = answer.log === 0;
     this.#settle(answer);
-    this.#uncounted = answer.log === 0 && this.#consumed() > 0;
+    if (answer.log === 0) this.#cursor.markUncounted();
     return resumed;
   }
 
@@ -199,22 +161,8 @@ export class WalTail {
   #drain(end: number): boolean {
     // Whatever was committed since may have been folded and overwritten.
     if (!this.#pin.is_on) throw new RebaseNeeded("the write-ahead log could not be pinned");
-    const header = this.#log.header();
-    if (!header) {
-      if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
-      return false;
-    }
-    if (!this.#header || header.salt1 !== this.#header.salt1 || header.salt2 !== this.#header.salt2) {
-      if (this.#header && !this.#reset_allowed) throw new RebaseNeeded("the write-ahead log was started over");
-      if (header.page_size !== this.page_size) throw new RebaseNeeded("the page size changed");
-      this.#header = header;
-      this.#position = walStart(header);
-      this.#uncounted = false;
-    }
-    this.#assertStillThere();
-    if (!this.#frameFollows()) return false;
-    if (this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
-    const commit = this.#commitsUpTo(end);
+    if (!this.#cursor.follows(this.#reset_allowed)) return false;
+    const commit = this.#cursor.read(end);
     if (commit) this.#pages.keepBefore(commit, this.page_size, (pgno, offset) => this.#pageAt(pgno, offset));
     this.#merge(commit);
     if (commit) this.#reset_allowed = false;
@@ -235,10 +183,9 @@ export class WalTail {
 
   /** Committed bytes that {@linkcode drain} would read now; reads them. */
   lagBytes(): number {
-    const before = this.#position?.offset ?? 0;
-    const header = this.#header;
+    const { offset, header } = this.#cursor;
     this.drain();
-    return (this.#position?.offset ?? 0) - (this.#header === header ? before : 0);
+    return this.#cursor.offset - (this.#cursor.header === header ? offset : 0);
   }
 
   /**
@@ -309,24 +256,24 @@ export class WalTail {
     // Nobody has committed since hold() did the same; and a connection in a transaction cannot checkpoint.
     if (this.#pin.held) return;
     this.drain();
-    const before = this.#consumed();
+    const before = this.#cursor.frames;
     let log = this.#pin.counted();
     if (log < before && !this.#reset_allowed) {
       // A living writer puts a commit down, syncs it and only then counts it. Whoever gets the write lock after it sees
       // it counted, or knows that it is dead.
-      this.#pin.behindBarrier(() => this.#assertStillThere());
+      this.#pin.behindBarrier(() => this.#cursor.assertStillThere());
       log = this.#pin.counted();
       if (log < before) throw new RebaseNeeded(NEVER_HAPPENED);
     }
     // 0: the log counts as empty, and what was read of it is in the main file.
     if (log === 0) return;
     // It may have been started over just now.
-    if (this.#uncounted) this.drain();
-    if (this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
-    if (this.#consumed() < log) this.#ghost = undefined;
+    if (this.#cursor.uncounted) this.drain();
+    this.#cursor.assertCounted();
+    if (this.#cursor.frames < log) this.#cursor.forgetGhost();
     // No further: what lies behind is not confirmed.
-    this.#drain(WAL_HEADER_BYTES + log * (WAL_FRAME_HEADER_BYTES + this.page_size));
-    if (this.#consumed() < log) throw new RebaseNeeded("the write-ahead log cannot be read to its end");
+    this.#drain(this.#cursor.endOf(log));
+    if (this.#cursor.frames < log) throw new RebaseNeeded("the write-ahead log cannot be read to its end");
   }
 
   /** Hands over what has changed; give it to {@linkcode giveBack} if it could not be stored. */
@@ -369,11 +316,7 @@ export class WalTail {
    * header down before its frames, so what was read from the log before this check is sound.
    */
   assertNotReset(): void {
-    if (!this.#pages.inLog) return;
-    const header = this.#log.header();
-    if (header?.salt1 !== this.#header?.salt1 || header?.salt2 !== this.#header?.salt2) {
-      throw new RebaseNeeded("the write-ahead log was started over while it was read");
-    }
+    if (this.#pages.inLog) this.#cursor.assertNotReset();
   }
 
   /** Behind the barrier: lets go, checkpoints, pins again. Returns whether the main file now has every frame. */
@@ -387,8 +330,8 @@ export class WalTail {
   }
 
   #settle(answer: CheckpointAnswer): boolean {
-    const consumed = this.#consumed();
-    if (answer.log > 0 && this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
+    const consumed = this.#cursor.frames;
+    if (answer.log > 0) this.#cursor.assertCounted();
     if (answer.log > 0 && answer.log !== consumed) {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
@@ -405,12 +348,6 @@ export class WalTail {
     return complete;
   }
 
-  /** Frames read of the current generation. */
-  #consumed(): number {
-    if (!this.#header || !this.#position) return 0;
-    return (this.#position.offset - WAL_HEADER_BYTES) / walFrameBytes(this.#header);
-  }
-
   #mainPageCount(): number {
     const header = this.file.header();
     const whole = Math.floor(this.file.mainSize() / this.page_size);
@@ -421,27 +358,6 @@ export class WalTail {
   #merge(commit: WalCommit | undefined): void {
     if (!commit) return;
     this.#pages.merge(commit);
-    this.#position = commit.end;
-  }
-
-  #commitsUpTo(end: number): WalCommit | undefined {
-    return this.#log.commits(this.#header!, this.#position!, end);
-  }
-
-  /** The last frame that was read must still be there: a commit that never happened is overwritten by the next one. */
-  #assertStillThere(): void {
-    const [header, position] = [this.#header!, this.#position!];
-    if (this.#log.endsAt(header, position)) return;
-    // A writer may be starting the log over at this moment: that shows in the header, at the latest next time.
-    const now = this.#log.header();
-    if (now?.salt1 === header.salt1 && now.salt2 === header.salt2) throw new RebaseNeeded(NEVER_HAPPENED);
-  }
-
-  /** A cheap look: an idle log, or one with a stale or dead tail, ends here at 24 bytes. */
-  #frameFollows(): boolean {
-    const next = this.#log.frameAt(this.#header!, this.#position!.offset);
-    if (!next) return false;
-    return !(this.#ghost?.offset === next.offset && this.#ghost.checksum1 === next.checksum1 &&
-      this.#ghost.checksum2 === next.checksum2);
+    this.#cursor.advance(commit);
   }
 }
