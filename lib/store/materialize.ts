@@ -96,7 +96,12 @@ async function build(
   };
   const cloned = snapshot!.codec === "raw" && backend.clone !== undefined;
   if (cloned) {
-    await backend.clone!.cloneOut(snapshot!.key, target);
+    try {
+      await backend.clone!.cloneOut(snapshot!.key, target);
+    } catch (error) {
+      // A directory that is missing is the target's, and said as it is where blocks cannot be shared.
+      throw isBackendError(error, "unavailable") && error.cause instanceof Deno.errors.NotFound ? error.cause : error;
+    }
     options.onMade();
   }
   using file = await Deno.open(target, {

@@ -8,6 +8,7 @@
 
 import { crc32 } from "node:zlib";
 import type { Backend } from "../backend/backend.ts";
+import { nextTurn } from "../clock.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
@@ -27,6 +28,9 @@ const SNAPSHOT_WRITING = { level: 3, block_bytes: 1 << 20 };
 
 /** Pages are read from an image in runs of about this many bytes. */
 const RUN_BYTES = 256 << 10;
+
+/** After about this many bytes everything else has its turn. */
+const TURN_BYTES = 4 << 20;
 
 /** Where a history ends: what a ref, a checkpoint or a session says of it. */
 export interface Head {
@@ -166,8 +170,11 @@ async function store(
         stored_bytes += chunk.length;
         yield chunk;
       }
+      const turns = Math.floor(done / TURN_BYTES);
       done += count * image.page_size;
       options.onProgress?.(done, total);
+      // Leases, sessions and signals wait on the same event loop, and an index alone gives the backend nothing to wait for.
+      if (Math.floor(done / TURN_BYTES) > turns) await nextTurn();
     }
     for (const chunk of writer.finish()) {
       stored_bytes += chunk.length;

@@ -30,6 +30,9 @@ async function exportAnywhere(place: Place, disk: string, address: string, count
     await place.json(["export", address, file, "--force"]);
     assertEquals(rows(file), count, file);
     await Deno.remove(file);
+    const { code, stderr } = await place.taskd("export", address, `${directory}/missing/out.db`);
+    assertEquals(code, 1);
+    assertMatch(stderr, /^taskd: Cannot write .*missing.out\.db.partial: No such file or directory/);
   }
 }
 

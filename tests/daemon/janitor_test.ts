@@ -121,6 +121,12 @@ Deno.test("over its budget the cache loses the least recently used first: stderr
     await Deno.writeTextFile(sidecar, "");
     await Deno.utime(sidecar, hour(hours), hour(hours));
   }
+  // Where files share blocks, what they were cloned from counts as well: longest unused of all.
+  for (const file of filesBelow(join(place.store, "checkouts-ro"))) {
+    if (!file.includes("~by-chain") || !file.endsWith(".db")) continue;
+    await Deno.writeTextFile(`${file}.last-used`, "");
+    await Deno.utime(`${file}.last-used`, hour(4), hour(4));
+  }
   const before = [...filesBelow(join(place.store, "checkouts"))].sort();
   const sizes = new Map<string, number>();
   for (const file of filesBelow(join(place.store, "checkouts-ro"))) sizes.set(file, Deno.lstatSync(file).size);
@@ -140,7 +146,8 @@ Deno.test("over its budget the cache loses the least recently used first: stderr
   assertEquals(metrics.value("ro_cache_evictions_total"), evicted.length);
   assert(metrics.value("ro_cache_bytes")! <= 300_000);
   assertEquals([...filesBelow(join(place.store, "checkouts"))].sort(), before);
-  assertMatch(lines[0]!, /^taskd: janitor: ro-cache: evicted app@main@two \(\d+ bytes\)$/);
+  const line = lines.find((line) => line.includes("@main@"));
+  assertMatch(line!, /^taskd: janitor: ro-cache: evicted app@main@two \(\d+ bytes\)$/);
 });
 
 const why = await whyNotMountable("xfs");
