@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
 import { MemoryBackend } from "../../lib/backend/memory.ts";
-import { S3Backend } from "../../lib/backend/s3.ts";
+import { S3Backend, type S3BackendOptions } from "../../lib/backend/s3.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { copyStore } from "../../lib/store/copy_store.ts";
 import { collectGarbage } from "../../lib/store/gc.ts";
@@ -11,6 +11,7 @@ import { FaultProxy, type ProxiedRequest, type ProxyFault } from "../support/fau
 import { startMinio } from "../support/minio.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { backendOptions, emptyS3, type S3Server } from "../support/s3_server.ts";
+import { codeOf, type Proxied, proxied as proxiedAt } from "./_proxied.ts";
 
 const MIB = 1024 * 1024;
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -25,45 +26,14 @@ Deno.test.afterAll(async () => {
   await minio[Symbol.asyncDispose]();
 });
 
-/** A backend behind a proxy, and the same place without one. */
-interface Proxied extends AsyncDisposable {
-  backend: S3Backend;
-  direct: S3Backend;
-  proxy: FaultProxy;
-  /** Lets each fault befall one request that `which` accepts, in order. Returns how many are left. */
-  script(which: (request: ProxiedRequest) => boolean, ...faults: ProxyFault[]): () => number;
-}
-
-async function proxied(
-  options: { at?: S3Server; part_bytes?: number; atomic_delete?: boolean } = {},
-): Promise<Proxied> {
+/** A store behind a proxy, at versitygw unless told otherwise. */
+function proxied(options: Partial<S3BackendOptions> & { at?: S3Server } = {}): Promise<Proxied> {
   const { at = server, ...backend_options } = options;
-  const inner = await emptyS3(at);
-  const proxy = new FaultProxy(at.endpoint);
-  const place = { ...at, endpoint: proxy.endpoint };
-  const backend = await S3Backend.open({ ...backendOptions(place, inner.prefix), ...backend_options });
-  return {
-    backend,
-    direct: inner.backend,
-    proxy,
-    script: (which, ...faults) => {
-      proxy.plan = (request) => which(request) ? faults.shift() : undefined;
-      return () => faults.length;
-    },
-    [Symbol.asyncDispose]: async () => {
-      backend.close();
-      await proxy[Symbol.asyncDispose]();
-      await inner[Symbol.asyncDispose]();
-    },
-  };
+  return proxiedAt(at, backend_options);
 }
 
 const isPut = ({ method }: ProxiedRequest): boolean => method === "PUT";
 const isGet = ({ method }: ProxiedRequest): boolean => method === "GET";
-
-async function codeOf(promise: Promise<unknown>): Promise<string> {
-  return await promise.then(() => "done", (error) => error instanceof BackendError ? error.code : String(error));
-}
 
 /** What may befall a write that is repeated or found to stand. */
 const SURVIVED: Record<string, ProxyFault[]> = {
@@ -372,11 +342,32 @@ const DEFECTS: Record<string, { which: (request: ProxiedRequest) => boolean; ans
     which: ({ method, target }) => method === "HEAD" && target.includes("/one"),
     answer: (answer) => answer.replace(/^x-amz-meta-[^\r]*\r\n/gim, ""),
   },
+  "parallel creates of one object succeeded": {
+    which: ({ method, target }) => method === "PUT" && target.includes("/rivals"),
+    answer: (answer) => answer.startsWith("HTTP/1.1 412") ? WRITTEN : answer,
+  },
+  "lost to a rival": {
+    which: ({ method, target }) => method === "HEAD" && target.includes("/rivals"),
+    answer: (answer) => answer.replace(/^(x-amz-meta-[^:]*: ).*\r$/gim, "$1somebody-else\r"),
+  },
+  "old etag (If-Match) replaced": {
+    which: ({ headers, target }) => headers["if-match"] !== undefined && target.includes("/one"),
+    answer: laxOnceReplaced(),
+  },
   "not in a listing": {
     which: ({ target }) => target.includes("list-type=2"),
     answer: (answer) => answer.replace(/\/one<\/Key>/, "/two</Key>"),
   },
 };
+/** The answers of a server that takes any etag once an object has been replaced. */
+function laxOnceReplaced(): (answer: string) => string {
+  let replaced = false;
+  return (answer) => {
+    if (replaced && answer.startsWith("HTTP/1.1 412")) return WRITTEN;
+    replaced ||= answer.startsWith("HTTP/1.1 200");
+    return answer;
+  };
+}
 const WRITTEN = 'HTTP/1.1 200 OK\r\nETag: "11111111111111111111111111111111"\r\nContent-Length: 0\r\n' +
   "Connection: close\r\n\r\n";
 

@@ -1,0 +1,162 @@
+import { assertEquals } from "@std/assert";
+import type { ProxiedRequest, ProxyFault } from "../support/fault_proxy.ts";
+import { startMinio } from "../support/minio.ts";
+import type { S3Server } from "../support/s3_server.ts";
+import { startVersitygw } from "../support/second_s3.ts";
+import { codeOf, proxied } from "./_proxied.ts";
+
+const MIB = 1024 * 1024;
+const text = (value: string): Uint8Array => new TextEncoder().encode(value);
+
+let versitygw: S3Server;
+let minio: S3Server;
+Deno.test.beforeAll(async () => {
+  [versitygw, minio] = await Promise.all([startVersitygw(), startMinio()]);
+});
+Deno.test.afterAll(async () => {
+  await versitygw[Symbol.asyncDispose]();
+  await minio[Symbol.asyncDispose]();
+});
+
+const REFUSED: ProxyFault = { kind: "answer", status: 412, code: "PreconditionFailed" };
+const CONFLICT: ProxyFault = { kind: "answer", status: 409, code: "ConditionalRequestConflict" };
+const BROKEN: ProxyFault = { kind: "answer", status: 500, code: "InternalError" };
+const BUSY: ProxyFault = { kind: "answer", status: 503, code: "SlowDown" };
+/** More than a write is attempted. */
+const ALWAYS = 100;
+
+const isPut = ({ method }: ProxiedRequest): boolean => method === "PUT";
+const isDelete = ({ method }: ProxiedRequest): boolean => method === "DELETE";
+const isHead = ({ method }: ProxiedRequest): boolean => method === "HEAD";
+
+/** A HEAD's answer with another etag. */
+function tells(etag: string): ProxyFault {
+  return { kind: "rewrite", answer: (answer) => answer.replace(/^etag: .*\r$/im, `ETag: "${etag}"\r`) };
+}
+
+/** What the server and the network say of a write that did nothing, and what it comes to. */
+const UNDECIDED: Record<string, { faults: ProxyFault[]; code: string }> = {
+  "cut off and then refused": { faults: [{ kind: "cut" }, REFUSED], code: "ambiguous" },
+  "answered 500 and then refused": { faults: [BROKEN, REFUSED], code: "ambiguous" },
+  "answered 500 every time": { faults: Array(ALWAYS).fill(BROKEN), code: "ambiguous" },
+  "answered 409 every time": { faults: Array(ALWAYS).fill(CONFLICT), code: "ambiguous" },
+  "told to slow down every time": { faults: Array(ALWAYS).fill(BUSY), code: "unavailable" },
+};
+
+for (const [what, { faults, code }] of Object.entries(UNDECIDED)) {
+  Deno.test(`a write ${what} is ${code}`, async () => {
+    await using stage = await proxied(versitygw);
+    const before = await stage.direct.create("old", text("old"));
+    for (
+      const write of [
+        () => stage.backend.create("new", text("mine")),
+        () => stage.backend.replace("old", text("mine"), before),
+      ]
+    ) {
+      stage.script(isPut, ...faults);
+      assertEquals(await codeOf(write()), code);
+    }
+    assertEquals(await codeOf(stage.direct.get("new")), "not_found");
+    assertEquals((await stage.direct.get("old")).etag, before);
+  });
+}
+
+Deno.test("a delete of another version than the one that is there asks the server for no change", async () => {
+  for (const atomic_delete of [true, false]) {
+    await using stage = await proxied(versitygw, { atomic_delete });
+    const old = await stage.direct.create("k", text("old"));
+    const etag = await stage.direct.replace("k", text("new"), old);
+    const from = stage.proxy.requests.length;
+    assertEquals(await codeOf(stage.backend.delete("k", { if_match: old })), "precondition_failed");
+    assertEquals(stage.proxy.requests.slice(from).filter((request) => !isHead(request)), []);
+    assertEquals(await stage.direct.get("k"), { bytes: text("new"), etag });
+  }
+});
+
+Deno.test("an object that is replaced between the look and the delete stays", async () => {
+  for (const atomic_delete of [true, false]) {
+    await using stage = await proxied(versitygw, { atomic_delete });
+    const old = await stage.direct.create("k", text("old"));
+    const etag = await stage.direct.replace("k", text("new"), old);
+    // The look as it was before the rival came.
+    const from = stage.proxy.requests.length;
+    const left = stage.script(isHead, tells(old));
+    assertEquals(await codeOf(stage.backend.delete("k", { if_match: old })), "precondition_failed");
+    assertEquals(left(), 0);
+    const changes = stage.proxy.requests.slice(from).filter((request) => !isHead(request));
+    assertEquals(changes.map(({ method }) => method), [atomic_delete ? "DELETE" : "PUT"]);
+    assertEquals(changes[0]?.headers["if-match"], `"${old}"`);
+    assertEquals(await stage.direct.get("k"), { bytes: text("new"), etag });
+  }
+});
+
+Deno.test("a delete whose answer is lost is ambiguous when another version is there afterwards", async () => {
+  await using stage = await proxied(versitygw, { atomic_delete: true });
+  const etag = await stage.direct.create("k", text("x"));
+  let asked = false;
+  stage.proxy.plan = (request) => {
+    if (isDelete(request)) {
+      asked = true;
+      return { kind: "cut" };
+    }
+    return asked && isHead(request) ? tells("0".repeat(32)) : undefined;
+  };
+  assertEquals(await codeOf(stage.backend.delete("k", { if_match: etag })), "ambiguous");
+});
+
+Deno.test("MinIO, which ignores the condition of a delete, is sent none, whatever the options say of it", async () => {
+  await using stage = await proxied(minio, { atomic_delete: true });
+  const etag = await stage.direct.create("k", text("x"));
+  const from = stage.proxy.requests.length;
+  await stage.backend.delete("k", { if_match: etag });
+  const changes = stage.proxy.requests.slice(from).filter((request) => !isHead(request));
+  assertEquals(changes.map(({ method, headers }) => [method, headers["if-match"]]), [
+    ["PUT", `"${etag}"`],
+    ["DELETE", undefined],
+  ]);
+});
+
+Deno.test("a copy whose source is replaced meanwhile fails, and nothing is copied", async () => {
+  for (const at of [versitygw, minio]) {
+    await using stage = await proxied(at, { single_copy_bytes: 5 * MIB });
+    for (const size of [10, 6 * MIB]) {
+      await stage.direct.put("from", new Uint8Array(size).fill(2));
+      const left = stage.script(isHead, tells("0".repeat(32)));
+      assertEquals(await codeOf(stage.backend.copy("from", "to")), "precondition_failed");
+      assertEquals(left(), 0);
+      assertEquals(await codeOf(stage.direct.head("to")), "not_found");
+    }
+  }
+});
+
+Deno.test("a listing that ends in the middle is an error, never a short listing", async () => {
+  await using stage = await proxied(versitygw);
+  await stage.direct.create("a/1", text("x"));
+  stage.proxy.plan = ({ target }) =>
+    target.includes("list-type=2")
+      ? {
+        kind: "rewrite",
+        answer: (answer) => answer.replace("<IsTruncated>false</IsTruncated>", "<IsTruncated>true</IsTruncated> "),
+      }
+      : undefined;
+  assertEquals(await codeOf(Array.fromAsync(stage.backend.list("a/"))), "unavailable");
+});
+
+Deno.test("a multipart upload that began before a rival's create does not replace it", async () => {
+  for (const at of [versitygw, minio]) {
+    await using stage = await proxied(at, { part_bytes: 5 * MIB });
+    let rival = "";
+    const body = halves(6 * MIB, async () => {
+      rival = await stage.direct.create("k", text("rival"));
+    });
+    assertEquals(await codeOf(stage.backend.create("k", body)), "precondition_failed");
+    assertEquals(await stage.direct.get("k"), { bytes: text("rival"), etag: rival });
+  }
+});
+
+/** Twice `size` bytes, and something that happens between them. */
+async function* halves(size: number, between: () => Promise<void>): AsyncGenerator<Uint8Array> {
+  yield new Uint8Array(size);
+  await between();
+  yield new Uint8Array(size);
+}
