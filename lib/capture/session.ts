@@ -9,7 +9,7 @@
  * @module
  */
 
-import { hasCode, TaskdError } from "../errors.ts";
+import { hasCode, type TaskdError } from "../errors.ts";
 import type { CheckoutFile } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
 import { pointIn, type StoreContext } from "../store/context.ts";
@@ -21,22 +21,16 @@ import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
 import { DurableHead } from "./_durable_head.ts";
+import { Flusher } from "./_flusher.ts";
 import { Pace } from "./_pace.ts";
 import { patiently } from "./_patience.ts";
 import { Pending } from "./_pending.ts";
 import { Serial } from "./_serial.ts";
+import type { FlushKind, SessionEvent } from "./_session_event.ts";
+import { brokenError, closedError, endingError } from "./_trouble.ts";
 import { prepareCheckout, type Prepared } from "./prepare.ts";
 
-/** Which flush: of the timer, or asked for. */
-export type FlushKind = "auto" | "manual";
-
-/** What a session tells, in order. The daemon publishes them as events. */
-export type SessionEvent =
-  | { type: "session_opened"; detail: { holder: string; epoch: number } }
-  | { type: "flushed"; detail: { kind: FlushKind; txid: Txid; duration_seconds: number } }
-  | { type: "flush_failed"; detail: { kind: FlushKind; code: string; error: string; duration_seconds: number } }
-  | { type: "fenced"; detail: { cause: string } }
-  | { type: "session_closed"; detail: { error?: string } };
+export type { FlushKind, SessionEvent } from "./_session_event.ts";
 
 /** How a session works. */
 export interface SessionOptions {
@@ -74,15 +68,13 @@ export class CaptureSession {
   readonly #stop = new AbortController();
   readonly #durable: DurableHead;
   readonly #pending: Pending;
-  #durable_at_ms: number;
-  #next_flush_ms: number;
+  readonly #flusher: Flusher;
   #error: TaskdError | undefined;
   #closing: Promise<void> | undefined;
   #closed = false;
   #running: Promise<void>;
 
   private constructor(context: StoreContext, lease: Lease, prepared: Prepared, begin: Begin) {
-    const now = context.clock.monotonic();
     this.address = { db: lease.address.db, branch: lease.address.branch };
     this.checkout = prepared.file.path;
     this.#context = context;
@@ -95,8 +87,6 @@ export class CaptureSession {
     const { tail } = prepared;
     const { head, chain } = begin;
     this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, chain });
-    this.#durable_at_ms = now;
-    this.#next_flush_ms = now + begin.options.flush_every_ms;
     this.#pending = new Pending({
       file: prepared.file,
       tail,
@@ -104,6 +94,13 @@ export class CaptureSession {
       durable: this.#durable,
       snapshot_every: begin.options.snapshot_every,
       onRebase: (reason) => this.#rebaseWanted(reason),
+    });
+    this.#flusher = new Flusher({
+      clock: context.clock,
+      pending: this.#pending,
+      durable: this.#durable,
+      every_ms: begin.options.flush_every_ms,
+      onEvent: (event) => begin.options.onEvent?.(event),
     });
     if (prepared.rebase !== undefined) this.#pending.wantRebase(prepared.rebase);
     if (prepared.resumed) {
@@ -151,12 +148,7 @@ export class CaptureSession {
     }
   }
 
-  static #begin(
-    context: StoreContext,
-    lease: Lease,
-    prepared: Prepared,
-    begin: Begin,
-  ): CaptureSession {
+  static #begin(context: StoreContext, lease: Lease, prepared: Prepared, begin: Begin): CaptureSession {
     try {
       return new CaptureSession(context, lease, prepared, begin);
     } catch (error) {
@@ -229,7 +221,7 @@ export class CaptureSession {
       holder: this.holder,
       epoch: this.epoch,
       durable_txid: this.txid,
-      durable_age_seconds: (this.#context.clock.monotonic() - this.#durable_at_ms) / 1000,
+      durable_age_seconds: this.#flusher.durable_age_seconds,
       capture_lag_bytes: lag_bytes,
       wal_bytes: this.#file.walSize(),
       rebases: this.#pending.rebases,
@@ -283,11 +275,7 @@ export class CaptureSession {
   }
 
   #choreDue(): boolean {
-    return this.#pace.inPlaceDue() || this.#tail.pin_in_the_way || this.#flushDue() || this.#takeoverDue();
-  }
-
-  #flushDue(): boolean {
-    return this.#options.flush_every_ms > 0 && this.#context.clock.monotonic() >= this.#next_flush_ms;
+    return this.#pace.inPlaceDue() || this.#tail.pin_in_the_way || this.#flusher.due || this.#takeoverDue();
   }
 
   #takeoverDue(): boolean {
@@ -298,8 +286,8 @@ export class CaptureSession {
   async #chores(): Promise<void> {
     if (this.#pace.inPlaceDue() && (this.#pace.lookInPlace() || this.#file.is_nameless)) this.#file.assertInPlace();
     this.#tail.leaveIdlePin();
-    if (this.#flushDue()) {
-      this.#next_flush_ms = this.#context.clock.monotonic() + this.#options.flush_every_ms;
+    if (this.#flusher.due) {
+      this.#flusher.restartTimer();
       if (this.#pending.maybe) await this.#flush("auto").catch(() => {});
     }
     if (this.#takeoverDue()) this.#takeOver();
@@ -322,32 +310,11 @@ export class CaptureSession {
   }
 
   async #flush(kind: FlushKind, explicit = false): Promise<FlushResult> {
-    if (this.#closed) {
-      throw new TaskdError("no_session", `The session of ${this.#name} is closed`, { hint: "Open a new one" });
-    }
-    if (this.#error) {
-      throw new TaskdError("session_failed", `The session of ${this.#name} is broken: ${this.#error.message}`, {
-        cause: this.#error,
-        hint: "Close it and open a new one",
-      });
-    }
-    const { clock } = this.#context;
-    const started = clock.monotonic();
-    const seconds = () => (clock.monotonic() - started) / 1000;
+    if (this.#closed) throw closedError(this.#name);
+    if (this.#error) throw brokenError(this.#name, this.#error);
     try {
-      const stored = await patiently(clock, () => this.#pending.store());
-      this.#durable_at_ms = clock.monotonic();
-      const { txid } = this;
-      if (stored || explicit) {
-        this.#options.onEvent?.({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
-      }
-      return { txid, kind: stored?.head.kind ?? "none", pages: stored?.pages ?? 0, bytes: stored?.stored_bytes ?? 0 };
+      return await this.#flusher.flush(kind, explicit);
     } catch (error) {
-      const { code, message } = error as { code?: string; message: string };
-      this.#options.onEvent?.({
-        type: "flush_failed",
-        detail: { kind, code: code ?? "internal", error: message, duration_seconds: seconds() },
-      });
       this.#trouble(error);
       throw error;
     }
@@ -397,22 +364,18 @@ export class CaptureSession {
   #rebaseWanted(reason: string): void {
     this.#say(`starting over from a full copy: ${reason}`);
     // At once, if there is a timer at all: until then the log cannot be folded.
-    this.#next_flush_ms = this.#context.clock.monotonic();
+    this.#flusher.hasten();
   }
 
   /** Decides what an error means for the session: a rebase, its end, or nothing that a later try would not mend. */
   #trouble(error: unknown): void {
     if (error instanceof RebaseNeeded) return this.#pending.wantRebase(error.message);
-    if (!hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") && error instanceof TaskdError) {
-      return;
-    }
-    if (this.#error) return;
-    this.#error = error instanceof TaskdError
-      ? error
-      : new TaskdError("internal", `A defect ended the session: ${(error as Error).message}`, { cause: error });
+    const ending = endingError(error);
+    if (!ending || this.#error) return;
+    this.#error = ending;
     this.#stop.abort();
     if (hasCode(error, "fenced")) this.#options.onEvent?.({ type: "fenced", detail: { cause: error.message } });
-    this.#say(`broken: ${this.#error.message}`);
+    this.#say(`broken: ${ending.message}`);
   }
 
   get #name(): string {

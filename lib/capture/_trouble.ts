@@ -1,0 +1,28 @@
+/**
+ * What errors mean for a session: which of them end it, and how it refuses work afterwards.
+ *
+ * @module
+ */
+
+import { hasCode, TaskdError } from "../errors.ts";
+
+/** The error that a session ends with, if `error` ends it; undefined for what a later try may mend. */
+export function endingError(error: unknown): TaskdError | undefined {
+  if (!(error instanceof TaskdError)) {
+    return new TaskdError("internal", `A defect ended the session: ${(error as Error).message}`, { cause: error });
+  }
+  return hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") ? error : undefined;
+}
+
+/** The answer of a session that was closed. */
+export function closedError(name: string): TaskdError {
+  return new TaskdError("no_session", `The session of ${name} is closed`, { hint: "Open a new one" });
+}
+
+/** The answer of a session that `error` has ended. */
+export function brokenError(name: string, error: TaskdError): TaskdError {
+  return new TaskdError("session_failed", `The session of ${name} is broken: ${error.message}`, {
+    cause: error,
+    hint: "Close it and open a new one",
+  });
+}
