@@ -10,6 +10,7 @@ import { crc32, zstdDecompressSync } from "node:zlib";
 import { TaskdError } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import { ByteReader, corrupt } from "./_bytes.ts";
+import { ChunkReader } from "./_chunk_reader.ts";
 import {
   BlockTable,
   decodeFooter,
@@ -276,61 +277,6 @@ export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array)
     const entry = index.page(page);
     if (entry === undefined) throw corrupt(`the image has page ${page}, which its index does not list`);
     if (entry.crc !== crc32(bytes.subarray(at, at + page_size))) throw corrupt(`page ${page} of the image is damaged`);
-  }
-}
-
-/** Takes exact numbers of bytes from a stream of chunks. */
-class ChunkReader {
-  readonly #chunks: AsyncIterator<Uint8Array>;
-  #chunk: Uint8Array = new Uint8Array(0);
-  /** Bytes taken so far. */
-  offset = 0;
-
-  constructor(chunks: AsyncIterable<Uint8Array>) {
-    this.#chunks = chunks[Symbol.asyncIterator]();
-  }
-
-  async #more(): Promise<Uint8Array | undefined> {
-    for (;;) {
-      const next = await this.#chunks.next();
-      if (next.done) return undefined;
-      if (next.value.length > 0) return next.value;
-    }
-  }
-
-  /** The next `length` bytes, valid until the next call; what is kept grows only with what has arrived. */
-  async take(length: number): Promise<Uint8Array> {
-    const parts: Uint8Array[] = [];
-    let missing = length;
-    for (;;) {
-      const part = this.#chunk.subarray(0, missing);
-      this.#chunk = this.#chunk.subarray(part.length);
-      missing -= part.length;
-      if (part.length > 0) parts.push(part);
-      if (missing === 0) break;
-      const more = await this.#more();
-      if (more === undefined) throw corrupt(`it ends after ${this.offset + length - missing} bytes`);
-      this.#chunk = more;
-    }
-    this.offset += length;
-    if (parts.length === 1) return parts[0]!;
-    const joined = new Uint8Array(length);
-    let at = 0;
-    for (const part of parts) {
-      joined.set(part, at);
-      at += part.length;
-    }
-    return joined;
-  }
-
-  /** Whether nothing is left. */
-  async ended(): Promise<boolean> {
-    return this.#chunk.length === 0 && await this.#more() === undefined;
-  }
-
-  /** Releases the source. */
-  async close(): Promise<void> {
-    await this.#chunks.return?.();
   }
 }
 

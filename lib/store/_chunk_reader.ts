@@ -1,0 +1,64 @@
+/**
+ * Takes exact numbers of bytes from a stream of chunks. What is kept grows only with what has arrived, whatever number
+ * is asked for; a stream that ends too early is `corrupt`.
+ *
+ * @module
+ */
+
+import { corrupt } from "./_bytes.ts";
+
+/** Reads one stream. */
+export class ChunkReader {
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  #chunk: Uint8Array = new Uint8Array(0);
+  /** Bytes taken so far. */
+  offset = 0;
+
+  /** Reads `chunks` from its beginning. */
+  constructor(chunks: AsyncIterable<Uint8Array>) {
+    this.#chunks = chunks[Symbol.asyncIterator]();
+  }
+
+  async #more(): Promise<Uint8Array | undefined> {
+    for (;;) {
+      const next = await this.#chunks.next();
+      if (next.done) return undefined;
+      if (next.value.length > 0) return next.value;
+    }
+  }
+
+  /** The next `length` bytes, valid until the next call. */
+  async take(length: number): Promise<Uint8Array> {
+    const parts: Uint8Array[] = [];
+    let missing = length;
+    for (;;) {
+      const part = this.#chunk.subarray(0, missing);
+      this.#chunk = this.#chunk.subarray(part.length);
+      missing -= part.length;
+      if (part.length > 0) parts.push(part);
+      if (missing === 0) break;
+      const more = await this.#more();
+      if (more === undefined) throw corrupt(`it ends after ${this.offset + length - missing} bytes`);
+      this.#chunk = more;
+    }
+    this.offset += length;
+    if (parts.length === 1) return parts[0]!;
+    const joined = new Uint8Array(length);
+    let at = 0;
+    for (const part of parts) {
+      joined.set(part, at);
+      at += part.length;
+    }
+    return joined;
+  }
+
+  /** Whether nothing is left. */
+  async ended(): Promise<boolean> {
+    return this.#chunk.length === 0 && await this.#more() === undefined;
+  }
+
+  /** Releases the source. */
+  async close(): Promise<void> {
+    await this.#chunks.return?.();
+  }
+}
