@@ -136,8 +136,8 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /^stored, /,
-    "A flush stores whole pages, compressed. Storing a page as its difference from the one before would be a tenth of " +
-    "it, at the price of reading the chain to read a page.",
+    "A page whose rows moved within it is stored whole, compressed: as its difference it would be no smaller. One that " +
+    "changed where it stood costs a hundred bytes.",
   ],
   [
     /share kept|transactions committed/,
@@ -146,7 +146,8 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /^one core, |idle/,
-    "Nearly all that idle sessions cost is renewing leases: 50 durable compare-and-swaps a second for 500 of them.",
+    "Over half of what idle sessions cost is renewing leases, 50 durable compare-and-swaps a second for 500 of them; " +
+    "the rest is looking at their logs.",
   ],
   [
     /^added to the p(50|99)$|through the gateway$|^added to the first token$/,
