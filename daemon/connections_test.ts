@@ -174,6 +174,18 @@ Deno.test("a subscriber that never reads is dropped and closed; one that reads s
   await reading;
 });
 
+Deno.test("a subscriber that is gone before its ack leaves no subscription", async () => {
+  await using server = await testServer({ databases });
+  using client = await RawClient.connect(server.path);
+  await client.ask('{"op":"databases"}');
+  // Written and hung up in one turn: the daemon finds the request and nobody to answer.
+  const writing = client.send('{"op":"subscribe"}\n');
+  client[Symbol.dispose]();
+  await writing.catch(() => {});
+  while (server.connections.size > 0) await new Promise((resolve) => setTimeout(resolve, 0));
+  assertEquals(server.publisher.subscribers, 0);
+});
+
 Deno.test("a thousand subscribers see the same events in the same order", async () => {
   await using server = await testServer({});
   const clients = await Promise.all(Array.from({ length: 1000 }, () => RawClient.connect(server.path)));

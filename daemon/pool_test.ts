@@ -1,14 +1,20 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
+import { join } from "@std/path/join";
 import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
+import type { OutsidePaths } from "./engine.ts";
 import { WorkerPool } from "./pool.ts";
 import { Sessions } from "./sessions.ts";
 
 const ADDRESS = { db: "app", branch: "main" };
 
-async function faultyPool(log: string[] = [], events: string[] = []): Promise<WorkerPool> {
-  const directory = await Deno.makeTempDir();
-  await Deno.remove(directory);
+interface Seen {
+  log?: string[];
+  events?: string[];
+}
+
+/** A pool of two workers of a test's own, which never touch the directory unless they try to. */
+async function poolOf(worker: string, directory: string, { log = [], events = [] }: Seen = {}): Promise<WorkerPool> {
   return await WorkerPool.start({
     setup: { store: directory, workspace: directory, flush_every_ms: 0, snapshot_every: 1 },
     directories: [directory],
@@ -16,8 +22,31 @@ async function faultyPool(log: string[] = [], events: string[] = []): Promise<Wo
     clock: systemClock,
     log: (entry) => log.push(entry),
     onEvent: ({ db, branch }, { type }) => events.push(`${type} ${db}@${branch}`),
-    module: import.meta.resolve("../tests/daemon/faulty_worker.ts"),
+    module: import.meta.resolve(`../tests/daemon/${worker}`),
   });
+}
+
+async function faultyPool(log: string[] = [], events: string[] = []): Promise<WorkerPool> {
+  const directory = await Deno.makeTempDir();
+  await Deno.remove(directory);
+  return await poolOf("faulty_worker.ts", directory, { log, events });
+}
+
+/** A pool whose workers say their names and try what they may not, with a secret beside its workspace. */
+async function pryingPool(seen: Seen = {}): Promise<AsyncDisposable & { pool: WorkerPool; secret: string }> {
+  const directory = await Deno.makeTempDir({ prefix: "pool-" });
+  const secret = join(directory, "secret");
+  await Deno.mkdir(join(directory, "workspace"));
+  await Deno.writeTextFile(secret, "hidden");
+  const pool = await poolOf("prying_worker.ts", join(directory, "workspace"), seen);
+  return {
+    pool,
+    secret,
+    [Symbol.asyncDispose]: async () => {
+      await pool.close();
+      await Deno.remove(directory, { recursive: true });
+    },
+  };
 }
 
 Deno.test("a worker that dies fails its calls, loses its sessions, and is replaced", async () => {
@@ -44,6 +73,76 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
   await sessions.open(ADDRESS);
   assertEquals(await sessions.require(ADDRESS).flush() as unknown, undefined);
   await pool.close();
+});
+
+Deno.test("a session's loss is told once, however many workers die, and of one that never opened nothing is", async () => {
+  const events: string[] = [];
+  const pool = await faultyPool([], events);
+  await assertRejects(() => pool.openSession({ db: "refused", branch: "main" }), TaskdError);
+  await pool.openSession(ADDRESS);
+  for (let round = 0; round < 2; round++) {
+    const crashes = await Promise.allSettled([pool.store("lease", [ADDRESS]), pool.store("lease", [ADDRESS])]);
+    assertEquals(crashes.map(({ status }) => status), ["rejected", "rejected"]);
+  }
+  assertEquals(events, ["session_closed app@main"]);
+  await pool.close();
+});
+
+Deno.test("a call with files of its own fails when its worker dies", async () => {
+  const pool = await faultyPool();
+  const outside = { read: ["/nonexistent"] };
+  const error = await assertRejects(() => pool.store("lease", [ADDRESS], outside), TaskdError);
+  assertEquals(error.code, "internal");
+  assertEquals(await pool.store("touch", [ADDRESS, {}], outside) as unknown, undefined);
+  await pool.close();
+});
+
+const REFUSED = {
+  "read outside": "refused",
+  "write outside": "refused",
+  "see the environment": "refused",
+  "reach the network": "refused",
+  "load a program from the network": "refused",
+  "run a shell": "refused",
+  "load a library": "refused",
+  "ask about the system": "refused",
+  "write inside": "done",
+  "read inside": "done",
+};
+
+Deno.test("a worker can use the workspace and nothing else; for one call, the files of that call", async () => {
+  await using stage = await pryingPool();
+  const { pool, secret } = stage;
+  const tries = async (outside?: OutsidePaths) => await pool.store("databases", [], outside) as unknown;
+  assertEquals(await tries(), REFUSED);
+  assertEquals(await tries({ read: [secret] }), { ...REFUSED, "read outside": "done" });
+  assertEquals(await Deno.readTextFile(secret), "hidden");
+  assertEquals(await tries({ write: [secret] }), { ...REFUSED, "read outside": "done", "write outside": "done" });
+  assertEquals(await tries(), REFUSED);
+});
+
+Deno.test("a worker that was started for one call ends with it", async () => {
+  const log: string[] = [];
+  await using stage = await pryingPool({ log });
+  const name = await stage.pool.store("export", [ADDRESS, stage.secret], { write: [stage.secret] }) as unknown;
+  assertEquals(log, [`ended ${name}`]);
+});
+
+Deno.test("what may take long never runs beside sessions", async () => {
+  await using stage = await pryingPool();
+  const session = await stage.pool.openSession(ADDRESS);
+  const beside = await session.flush() as unknown;
+  const long = await Promise.all(Array.from({ length: 4 }, () => stage.pool.store("verify", [ADDRESS]))) as unknown[];
+  for (const worker of long) assertNotEquals(worker, beside);
+  const short = await Promise.all(Array.from({ length: 4 }, () => stage.pool.store("touch", [ADDRESS, {}])));
+  assert((short as unknown[]).includes(beside));
+});
+
+Deno.test("close() ends a worker that is stuck in a call", async () => {
+  await using stage = await pryingPool();
+  const stuck = assertRejects(() => stage.pool.store("compact", [ADDRESS]), TaskdError);
+  await stage.pool.close();
+  assertEquals((await stuck).code, "stopping");
 });
 
 Deno.test("close() leaves no call waiting", async () => {

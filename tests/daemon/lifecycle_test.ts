@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { join } from "@std/path/join";
 import { subscribe } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
 Deno.test("the daemon says what it serves, answers, and leaves nothing behind on SIGTERM", async () => {
@@ -14,6 +15,15 @@ Deno.test("the daemon says what it serves, answers, and leaves nothing behind on
   assert(/^3\.\d+\.\d+$/.test(status.sqlite_version));
   assertEquals(await daemon.stop(), 0);
   await assertRejects(() => Deno.lstat(place.socket), Deno.errors.NotFound);
+});
+
+Deno.test("the store that a daemon makes is its user's alone, and tells clients where the daemon is", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place);
+  assertEquals((await Deno.lstat(place.store)).mode! & 0o777, 0o700);
+  assertEquals((await Deno.lstat(place.socket)).mode! & 0o777, 0o600);
+  const info = await readDaemonInfo(place.store);
+  assertEquals([info?.pid, info?.socket], [daemon.pid, place.socket]);
 });
 
 // conformance: 1.single_daemon
