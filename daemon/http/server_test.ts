@@ -21,7 +21,11 @@ interface Harness extends AsyncDisposable {
 
 function start(
   timeouts: Partial<HttpTimeouts> = {},
-  { write_deadline_ms, clock = systemClock }: { write_deadline_ms?: number; clock?: Clock } = {},
+  { write_deadline_ms, clock = systemClock, sessions = 3 }: {
+    write_deadline_ms?: number;
+    clock?: Clock;
+    sessions?: number;
+  } = {},
 ): Harness {
   const publisher = new Publisher({
     clock,
@@ -38,7 +42,7 @@ function start(
     metrics: new Metrics("test"),
     sessions: () => Promise.resolve([]),
     threads: { sample: () => Promise.resolve(() => Promise.resolve([])) },
-    sessionCount: () => 3,
+    sessionCount: () => sessions,
     clock,
     random: systemRandom,
     log: () => {},
@@ -219,12 +223,14 @@ Deno.test("a client that goes away ends its subscription", async () => {
 });
 
 Deno.test("the internal port refuses whoever did not come through the guard", async () => {
-  await using http = start();
-  // The one other listening socket of this process.
+  // By its count this server is told from others on the machine.
+  const sessions = 1 + crypto.getRandomValues(new Uint32Array(1))[0]!;
+  await using http = start({}, { sessions });
+  assertEquals(await (await fetch(`${http.url}/healthz`)).json(), { ok: true, sessions });
   const lines = (await Deno.readTextFile("/proc/net/tcp")).split("\n").slice(1);
   const listening = lines.map((line) => line.trim().split(/\s+/)).filter((fields) => fields[3] === "0A");
   const ports = listening.map((fields) => parseInt(fields[1]!.split(":")[1]!, 16)).filter((port) => port !== http.port);
-  const statuses = await Promise.all(ports.map(async (port) => {
+  const answers = await Promise.all(ports.map(async (port) => {
     try {
       const response = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(1000) });
       return `${response.status} ${await response.text()}`;
@@ -232,7 +238,8 @@ Deno.test("the internal port refuses whoever did not come through the guard", as
       return "";
     }
   }));
-  assert(statuses.some((text) => text.startsWith("403 ") && text.includes("public address")));
+  assert(answers.some((text) => text.startsWith("403 ") && text.includes("public address")));
+  assertEquals(answers.filter((text) => text.includes(`${sessions}`)), []);
 });
 
 Deno.test("GET /debug/pprof/profile and heap are files that go tool pprof reads", async () => {
