@@ -173,11 +173,6 @@ export class Marker {
     return head !== undefined && object !== undefined && object.epoch >= head.epoch && object.last >= head.txid;
   }
 
-  /** Whether a branch writes into a lineage. */
-  isLive(lineage: string): boolean {
-    return this.#heads.has(lineage) || this.pinned.has(lineage);
-  }
-
   /** Marks the chain that ends at `root`, all of it or nothing. */
   async #walk(root: Base): Promise<void> {
     const keys: string[] = [];

@@ -72,15 +72,11 @@ class Planner {
   /** Decides about one lineage, of which `stored` is there. */
   addLineage(lineage: string, stored: StoredKey[]): void {
     const garbage: Garbage[] = [];
-    let reached = false;
     for (const entry of stored) {
       if (!this.#marker.keeps(lineage, entry)) garbage.push({ ...entry, name: shortName(entry.key) });
-      else {
-        reached = true;
-        if (!this.#marker.marked.has(entry.key)) this.plan.kept++;
-      }
+      else if (!this.#marker.marked.has(entry.key)) this.plan.kept++;
     }
-    const whole = !reached && !this.#marker.isLive(lineage);
+    const whole = garbage.length === stored.length;
     const uncovered = new Map(garbage.map((entry) => [entry.name, entry]));
     const tombstones = this.#index.of(lineage);
     // The doomed first: what they cover is not kept by a younger tombstone.
