@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
 import { DatabaseSync } from "node:sqlite";
 import { TaskdError } from "../errors.ts";
@@ -306,13 +306,19 @@ Deno.test("diffRows() agrees with the obvious comparison on random tables", asyn
 Deno.test("diffRows() ends when its signal does", async () => {
   const many =
     "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n LIMIT 60000) INSERT INTO t SELECT v FROM n";
-  const stop = new AbortController();
-  const done = diff(`CREATE TABLE t(x); ${many}`, "", "", { signal: stop.signal });
-  stop.abort(new Error("enough"));
-  await assertRejects(() => done, Error, "enough");
-  const later = new AbortController();
-  setTimeout(() => later.abort(new Error("later")));
-  await assertRejects(() => diff(`CREATE TABLE t(x); ${many}`, "", "", { signal: later.signal }), Error, "later");
+  const interrupted = async (done: Promise<unknown>, reason: Error) => {
+    const { code, cause } = await assertRejects(() => done, TaskdError);
+    assertEquals(code, "interrupted");
+    assertStrictEquals(cause, reason);
+  };
+  const run = (signal: AbortSignal) => diff(`CREATE TABLE t(x); ${many}`, "", "", { signal });
+  const [stop, enough] = [new AbortController(), new Error("enough")];
+  const done = run(stop.signal);
+  stop.abort(enough);
+  await interrupted(done, enough);
+  const [later, late] = [new AbortController(), new Error("later")];
+  setTimeout(() => later.abort(late));
+  await interrupted(run(later.signal), late);
 });
 
 Deno.test("diffRows() and integrityCheck() name what a file is that they cannot read", async () => {
