@@ -278,6 +278,9 @@ export class Checkouts {
     if (quiet.complete && await clonable(this.#context.workspace.root)) {
       const temporary = this.#context.workspace.beside(path);
       await cloneFile(path, temporary);
+      // A file may have more behind its last page: pages that the database grows by later are not to be compared with it.
+      const bytes = quiet.image.page_count * quiet.image.page_size;
+      if (stampFile(temporary)?.size !== bytes) Deno.truncateSync(temporary, bytes);
       shadow = this.#putShadow(
         path,
         (shadow_path) => Deno.renameSync(temporary, shadow_path),

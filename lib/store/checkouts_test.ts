@@ -222,6 +222,23 @@ onXfs(
     }, { parent: root }),
 );
 
+onXfs(
+  "what a checkout's file has behind its last page is not in the shadow: pages that the database grows by are stored",
+  (root) =>
+    withApp([], async ({ store, edit }) => {
+      const path = await edit("main");
+      sql(path, "CREATE TABLE big(v)", pages);
+      await store.checkpoint(at("app"), "big");
+      const { size } = Deno.statSync(path);
+      Deno.truncateSync(path, size + 64 * 4096);
+      assertEquals((await store.checkpoint(at("app"), "padded")).pages, 0);
+      // The last page of such a value is all zeros, as the padding was.
+      sql(path, "INSERT INTO big VALUES(zeroblob(40000))");
+      assertEquals((await store.checkpoint(at("app"), "grown")).kind, "segment");
+      assertEquals((await store.verify(at("app"))).problems, []);
+    }, { parent: root }),
+);
+
 // conformance: 2.files.by_chain 8.by_chain_entries
 onXfs(
   "a checkout is a clone of an immutable entry, shared by all branches with the same chain",
