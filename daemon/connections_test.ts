@@ -50,6 +50,8 @@ Deno.test("what is no request is answered with why, and the connection stays usa
   assertEquals((await refused('{"op":"toString","id":"a"}', "unknown_op", "toString")).id, "a");
   assertEquals((await refused('{"op":"databases","x":1,"id":0}', "invalid_request", '"x"')).id, 0);
   await refused('{"op":"databases","__proto__":1}', "invalid_request", "__proto__");
+  const longest = "x".repeat(256);
+  assertEquals((await client.ask(`{"op":"databases","id":"${longest}"}`)).id, longest);
   assertEquals(await client.ask('{"op":"databases"}\r'), { ok: true, databases: [{ db: "app", branches: 1 }] });
 });
 

@@ -27,6 +27,7 @@ const ALWAYS = 100;
 
 const isPut = ({ method }: ProxiedRequest): boolean => method === "PUT";
 const isDelete = ({ method }: ProxiedRequest): boolean => method === "DELETE";
+const isGet = ({ method }: ProxiedRequest): boolean => method === "GET";
 const isHead = ({ method }: ProxiedRequest): boolean => method === "HEAD";
 
 /** A HEAD's answer with another etag. */
@@ -140,6 +141,50 @@ Deno.test("a listing that ends in the middle is an error, never a short listing"
       }
       : undefined;
   assertEquals(await codeOf(Array.fromAsync(stage.backend.list("a/"))), "unavailable");
+});
+
+const CONTENT = "right".repeat(4000);
+
+/** Answers that are not what was asked for; wherever they are believed, it shows. */
+function wrongly(header: RegExp, instead: string): ProxyFault {
+  return { kind: "rewrite", answer: (answer) => answer.replace(header, instead).replaceAll("right", "wrong") };
+}
+
+Deno.test("a download goes on with nothing but the rest of its object", async () => {
+  await using stage = await proxied(versitygw);
+  await stage.direct.put("k", text(CONTENT));
+  const left = stage.script(
+    isGet,
+    { kind: "truncate", body_bytes: 1000 },
+    wrongly(/^etag: .*\r$/im, `ETag: "${"0".repeat(32)}"\r`),
+    wrongly(/^content-range: bytes 1000-/im, "Content-Range: bytes 995-"),
+    wrongly(/^(content-range: .*)\/20000\r$/im, "$1/20005\r"),
+  );
+  const { chunks } = await stage.backend.getStream("k");
+  assertEquals(await new Response(ReadableStream.from(chunks)).text(), CONTENT);
+  assertEquals(left(), 0);
+});
+
+Deno.test("a range is neither of other bytes than were asked for nor padded", async () => {
+  await using stage = await proxied(versitygw);
+  await stage.direct.put("k", text(CONTENT));
+  const left = stage.script(
+    isGet,
+    wrongly(/^content-range: bytes 5000-/im, "Content-Range: bytes 5005-"),
+    {
+      kind: "rewrite",
+      answer: (answer) => answer.replace(/^content-length: 100\r$/im, "Content-Length: 90\r").slice(0, -10),
+    },
+  );
+  assertEquals(await stage.backend.getRange("k", 5000, 100), text(CONTENT.slice(0, 100)));
+  assertEquals(left(), 0);
+});
+
+Deno.test("an object over the size that is asked for is not read", async () => {
+  await using stage = await proxied(versitygw);
+  await stage.direct.put("k", text("12345"));
+  assertEquals(await codeOf(stage.backend.get("k", { max_bytes: 4 })), "unavailable");
+  assertEquals((await stage.backend.get("k", { max_bytes: 5 })).bytes, text("12345"));
 });
 
 Deno.test("a multipart upload that began before a rival's create does not replace it", async () => {
