@@ -14,6 +14,12 @@ import { openName } from "./open_name.ts";
 /** How often, and in how many milliseconds, the write lock is asked for before SQLite's own wait begins. */
 const WRITE_LOCK = { tries: 200, pause_ms: 0.05 };
 
+/**
+ * The race for the shared index was lost again and again: https://sqlite.org/rescode.html#protocol. Busy, but for ten
+ * seconds already: so long SQLite itself tries before it gives up, with the thread standing still.
+ */
+const SQLITE_PROTOCOL = 15;
+
 // Primary result codes, https://sqlite.org/rescode.html.
 const RESULT_CODES: Record<number, ErrorCode> = {
   3: "denied", // SQLITE_PERM
@@ -24,6 +30,7 @@ const RESULT_CODES: Record<number, ErrorCode> = {
   11: "corrupt", // SQLITE_CORRUPT
   13: "no_space", // SQLITE_FULL
   14: "not_found", // SQLITE_CANTOPEN
+  [SQLITE_PROTOCOL]: "busy",
   26: "not_a_database", // SQLITE_NOTADB
 };
 
@@ -38,7 +45,7 @@ const MESSAGES: readonly (readonly [RegExp, ErrorCode])[] = [
   [/unable to open/, "not_found"],
   [/disk I\/O error/, "unavailable"],
   [/database or disk is full/, "no_space"],
-  [/(database|table) is locked/, "busy"],
+  [/(database|table) is locked|locking protocol/, "busy"],
   [/readonly database/, "denied"],
   [/not a database/, "not_a_database"],
   [/malformed/, "corrupt"],
@@ -156,8 +163,8 @@ export class Connection {
       this.run("BEGIN IMMEDIATE");
       return true;
     } catch (error) {
-      if (hasCode(error, "busy")) return false;
-      throw error;
+      if (!hasCode(error, "busy") || hasWaitedLong(error)) throw error;
+      return false;
     }
   }
 
@@ -165,6 +172,10 @@ export class Connection {
   close(): void {
     this.#db.close();
   }
+}
+
+function hasWaitedLong({ cause }: TaskdError): boolean {
+  return (cause as { errcode?: number } | undefined)?.errcode === SQLITE_PROTOCOL;
 }
 
 /** Version of the SQLite library in this process. */

@@ -58,10 +58,47 @@ Deno.test("SQLite's failures have codes, and say what was attempted", () =>
     opened.close();
     assertEquals(sqliteError(new Error("disk I/O error"), "Cannot copy").code, "unavailable");
 
+    assertEquals(sqliteError(new Error("locking protocol"), "Cannot copy").code, "busy");
+
     const known = new TaskdError("busy", "as it is");
     assertEquals(sqliteError(known, "Cannot"), known);
     assertEquals(sqliteError(new Error("something new"), "Cannot do it").message, "Cannot do it: something new");
     return Promise.resolve();
+  }));
+
+/** Keeps every reader of the database from marking its place in the log, until stdin ends or a minute is over. */
+const KEEP_READ_MARKS = `
+import fcntl, select, sys
+with open(sys.argv[1] + "-shm", "r+b") as shm:
+    fcntl.lockf(shm, fcntl.LOCK_EX, 4, 124)
+    print("kept", flush=True)
+    select.select([sys.stdin], [], [], 60)
+`;
+
+Deno.test("a lost race for the log's index is busy, and not asked for again after SQLite's own long wait", () =>
+  withDirectory(async (directory) => {
+    const path = `${directory}/x.db`;
+    using held = new DatabaseSync(path);
+    held.exec("PRAGMA journal_mode=WAL; CREATE TABLE t(v)");
+    const connection = new Connection(path, { busy_timeout_ms: 0 });
+    const rival = new Deno.Command("python3", {
+      args: ["-c", KEEP_READ_MARKS, path],
+      stdin: "piped",
+      stdout: "piped",
+    }).spawn();
+    try {
+      const out = rival.stdout.getReader();
+      await out.read();
+      const error = refuses("busy", () => connection.beginImmediate());
+      assertMatch(error.message, /^Cannot run BEGIN IMMEDIATE on .*x\.db: locking protocol$/);
+      assert(error.hint !== undefined);
+      await out.cancel();
+    } finally {
+      await rival.stdin.close();
+      await rival.status;
+    }
+    connection.beginImmediate();
+    connection.close();
   }));
 
 Deno.test("pin() takes its snapshot at once, and rollback() ends it", () =>
