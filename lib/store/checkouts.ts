@@ -274,20 +274,8 @@ export class Checkouts {
   /** Records that a checkout, which is quiet now, holds exactly the target's content. */
   async stamp(quiet: QuietCheckout, { ref, chain }: Target): Promise<void> {
     const { path } = quiet;
-    let shadow: FileStamp | null = null;
-    if (quiet.complete && await clonable(this.#context.workspace.root)) {
-      const temporary = this.#context.workspace.beside(path);
-      await cloneFile(path, temporary);
-      // A file may have more behind its last page: pages that the database grows by later are not to be compared with it.
-      const bytes = quiet.image.page_count * quiet.image.page_size;
-      if (stampFile(temporary)?.size !== bytes) Deno.truncateSync(temporary, bytes);
-      shadow = this.#putShadow(
-        path,
-        (shadow_path) => Deno.renameSync(temporary, shadow_path),
-      );
-    } else {
-      removeIfPresent(`${path}.shadow`);
-    }
+    const shadow = quiet.complete && await clonable(this.#context.workspace.root) ? await this.#shadowOf(quiet) : null;
+    if (!shadow) removeIfPresent(`${path}.shadow`);
     if (quiet.complete) {
       this.#writeStamp(path, chain, {
         shadow,
@@ -344,6 +332,21 @@ export class Checkouts {
     const path = this.#context.workspace.checkout(db, branch);
     this.#context.workspace.requireInside(path);
     for (const file of [path, ...companions(path)]) removeIfPresent(file);
+  }
+
+  /** Clones a shadow; null where the workspace clones and this very file cannot be. */
+  async #shadowOf({ path, image }: QuietCheckout): Promise<FileStamp | null> {
+    const temporary = this.#context.workspace.beside(path);
+    try {
+      await cloneFile(path, temporary);
+    } catch (error) {
+      if (hasCode(error, "unavailable")) return null;
+      throw error;
+    }
+    // A file may have more behind its last page: pages that the database grows by later are not to be compared with it.
+    const bytes = image.page_count * image.page_size;
+    if (stampFile(temporary)?.size !== bytes) Deno.truncateSync(temporary, bytes);
+    return this.#putShadow(path, (shadow_path) => Deno.renameSync(temporary, shadow_path));
   }
 
   #putShadow(path: string, make: (shadow_path: string) => void): FileStamp {

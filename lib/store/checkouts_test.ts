@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
-import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
+import { MIN_XFS_MB, mountOver, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { at, fails, openAt, rows, sql, stored, type TestStore, withApp } from "../../tests/support/stores.ts";
+import { CaptureSession } from "../capture/session.ts";
 import { BRANCH_STATES } from "./results.ts";
 import type { Sidecar } from "./workspace.ts";
 
@@ -236,6 +237,29 @@ onXfs(
       sql(path, "INSERT INTO big VALUES(zeroblob(40000))");
       assertEquals((await store.checkpoint(at("app"), "grown")).kind, "segment");
       assertEquals((await store.verify(at("app"))).problems, []);
+    }, { parent: root }),
+);
+
+onXfs(
+  "a checkout that cannot be cloned, though the store's directory clones, is stored by its bytes",
+  (root) =>
+    withApp([], async ({ store, directory, edit }) => {
+      Deno.mkdirSync(`${directory}/checkouts`, { mode: 0o700 });
+      await using _other = await mountOver(`${directory}/checkouts`, 16);
+      const path = await edit("main", "mine");
+      assertEquals((await store.checkpoint(at("app"), "c")).kind, "snapshot");
+      assertEquals((await store.checkout(at("app"))).source, "kept");
+      sql(path, "INSERT INTO t VALUES('more')");
+      await store.checkpoint(at("app"), "d");
+      const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 1 });
+      for (const kind of ["segment", "snapshot"] as const) {
+        sql(path, "INSERT INTO t VALUES('live')");
+        assertEquals((await session.flush()).kind, kind);
+      }
+      await session.close();
+      assertEquals((await store.verify(at("app"))).problems, []);
+      assertEquals(await stored(store, "app@main@c"), "mine");
+      assertEquals(await stored(store, "app"), "mine,more,live,live");
     }, { parent: root }),
 );
 

@@ -7,14 +7,14 @@
  */
 
 import { crc32 } from "node:zlib";
-import type { Backend } from "../backend/backend.ts";
+import { type Backend, type CloneSupport, isBackendError } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Changes, Image } from "../sqlite/wal_tail.ts";
-import { translated } from "./errors.ts";
-import { type Codec, imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
+import { storeError, translated } from "./errors.ts";
+import { imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
 import type { Txid } from "./names.ts";
 import { NO_PREV, type ObjectHeader, ObjectWriter, type PageBefore } from "./object_file.ts";
 import type { ChecksumOf, PageChecksums } from "./page_checksums.ts";
@@ -102,38 +102,38 @@ export async function writeSnapshot(
   const { txid, image, clone_path } = snapshot;
   // A file may have more behind its last page: SQLite does not mind, and a clone would have it, too.
   const clonable = clone_path !== undefined && stampFile(clone_path)?.size === image.page_count * image.page_size;
-  const codec: Codec = backend.clone && clonable ? "raw" : "zst";
-  const key = snapshotKey(place.lineage, place.epoch, txid, codec);
-  const header: ObjectHeader = {
-    kind: codec === "raw" ? "image-index" : "snapshot",
-    page_size: image.page_size,
-    page_count: image.page_count,
-    first_txid: 0,
-    last_txid: txid,
-    prev: NO_PREV,
-  };
-  const runs = allRuns(image);
-  if (codec === "zst") {
-    return await store(backend, key, header, image, runs, "snapshot", snapshot);
-  }
+  const cloned = backend.clone && clonable && await cloneSnapshot(backend, backend.clone, place, snapshot, clone_path);
+  if (cloned) return cloned;
+  const key = snapshotKey(place.lineage, place.epoch, txid, "zst");
+  const header = snapshotHeader("snapshot", image, txid);
+  return await store(backend, key, header, image, allRuns(image), "snapshot", snapshot);
+}
+
+/** Stores a snapshot as a clone; undefined where the store's directory clones and this very file cannot be. */
+async function cloneSnapshot(
+  backend: Backend,
+  clone: CloneSupport,
+  place: Place,
+  snapshot: { txid: Txid; image: Image } & LongOptions,
+  clone_path: string,
+): Promise<StoredObject | undefined> {
+  const { txid, image } = snapshot;
+  const key = snapshotKey(place.lineage, place.epoch, txid, "raw");
+  const header = snapshotHeader("image-index", image, txid);
   // The checksums first: a plain image without them would be of no use.
-  const index = await store(
-    backend,
-    imageIndexKey(key),
-    header,
-    image,
-    runs,
-    "snapshot",
-    snapshot,
-  );
-  await translated(
-    "Cannot store a snapshot",
-    () => backend.clone!.cloneIn(clone_path!, key),
-  );
-  return {
-    ...index,
-    stored_bytes: index.stored_bytes + image.page_count * image.page_size,
-  };
+  const index = await store(backend, imageIndexKey(key), header, image, allRuns(image), "snapshot", snapshot);
+  try {
+    await clone.cloneIn(clone_path, key);
+  } catch (error) {
+    // On a file system of its own, or kept from sharing by its attributes. The index alone is garbage.
+    if (isBackendError(error, "unavailable")) return undefined;
+    throw storeError(error, "Cannot store a snapshot");
+  }
+  return { ...index, stored_bytes: index.stored_bytes + image.page_count * image.page_size };
+}
+
+function snapshotHeader(kind: "snapshot" | "image-index", { page_size, page_count }: Image, txid: Txid): ObjectHeader {
+  return { kind, page_size, page_count, first_txid: 0, last_txid: txid, prev: NO_PREV };
 }
 
 /** Consecutive pages. */

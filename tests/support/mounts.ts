@@ -78,6 +78,12 @@ export function mountReadOnlyView(directory: string): Promise<Mounted> {
   return mountAt(() => Promise.resolve(["--bind", "-o", "ro", directory]));
 }
 
+/** Mounts an empty tmpfs of `size_mb` MiB over the directory at `path`: another file system in the middle of one. */
+export async function mountOver(path: string, size_mb: number): Promise<AsyncDisposable> {
+  await run("mount", "-t", "tmpfs", "-o", `size=${size_mb}m`, "tmpfs", path);
+  return { [Symbol.asyncDispose]: () => unmount(path) };
+}
+
 /**
  * Whether this machine can mount `kind`; when it cannot, says why, for a test's `ignore` and its name:
  * `{ name: "..." + why, ignore: why !== "" }`.
