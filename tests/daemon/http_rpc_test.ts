@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { OPS } from "../../lib/protocol/ops.ts";
 import { MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
+import { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
@@ -136,30 +137,48 @@ Deno.test("a body of exactly 1 MiB is taken; one more byte is 413 and the connec
 Deno.test("a body that goes on and on is answered with 413 and its connection ends; the daemon keeps none of it", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
-  for (const framing of ["Transfer-Encoding: chunked", `Content-Length: ${2 ** 40}`]) {
+  for (const framing of ENDLESS) {
     using raw = await http.connect();
     await raw.request("POST /rpc", [framing]);
-    const chunk = "x".repeat(1 << 16);
-    let sent = 0;
-    const sending = (async () => {
-      try {
-        for (;;) {
-          await raw.send(framing.startsWith("T") ? `10000\r\n${chunk}\r\n` : chunk);
-          sent += chunk.length;
-        }
-      } catch {
-        // The connection ended.
-      }
-    })();
-    const answer = await raw.response();
-    // An answer may be lost to the reset that ends the connection.
-    assertEquals(answer?.status ?? 413, 413);
-    await raw.ended();
-    await sending;
-    assert(sent < 64 << 20, `${sent} bytes`);
+    await pour(raw, framing, 413);
   }
   assertEquals((await http.rpc({ op: "databases" })).ok, true);
 });
+
+Deno.test("without the token, a body that goes on and on ends its connection as well", async () => {
+  await using place = new Place();
+  await using http = await HttpDaemon.start(place);
+  for (const framing of ENDLESS) {
+    using raw = await RawHttp.connect(http.port);
+    await raw.request("POST /rpc", [framing]);
+    await pour(raw, framing, 401);
+  }
+});
+
+/** How bodies are sent that need not end. */
+const ENDLESS = ["Transfer-Encoding: chunked", `Content-Length: ${2 ** 40}`];
+
+/** Sends a body until the connection ends, which it has to do soon, after an answer of `status`. */
+async function pour(raw: RawHttp<Deno.TcpConn>, framing: string, status: number): Promise<void> {
+  const chunk = "x".repeat(1 << 16);
+  let sent = 0;
+  const sending = (async () => {
+    try {
+      for (;;) {
+        await raw.send(framing.startsWith("T") ? `10000\r\n${chunk}\r\n` : chunk);
+        sent += chunk.length;
+      }
+    } catch {
+      // The connection ended.
+    }
+  })();
+  const answer = await raw.response();
+  // An answer may be lost to the reset that ends the connection.
+  assertEquals(answer?.status ?? status, status);
+  await raw.ended();
+  await sending;
+  assert(sent < 64 << 20, `${sent} bytes`);
+}
 
 Deno.test("a 413 is for those who may post: without the token the answer is 401, and the connection stays usable", async () => {
   await using place = new Place();

@@ -150,6 +150,13 @@ function wrongly(header: RegExp, instead: string): ProxyFault {
   return { kind: "rewrite", answer: (answer) => answer.replace(header, instead).replaceAll("right", "wrong") };
 }
 
+/** An answer that is whole by its own account, ten bytes before its end. */
+const SHORTER: ProxyFault = {
+  kind: "rewrite",
+  answer: (answer) =>
+    answer.replace(/^content-length: (\d+)\r$/im, (_, size) => `Content-Length: ${Number(size) - 10}\r`).slice(0, -10),
+};
+
 Deno.test("a download goes on with nothing but the rest of its object", async () => {
   await using stage = await proxied(versitygw);
   await stage.direct.put("k", text(CONTENT));
@@ -159,6 +166,7 @@ Deno.test("a download goes on with nothing but the rest of its object", async ()
     wrongly(/^etag: .*\r$/im, `ETag: "${"0".repeat(32)}"\r`),
     wrongly(/^content-range: bytes 1000-/im, "Content-Range: bytes 995-"),
     wrongly(/^(content-range: .*)\/20000\r$/im, "$1/20005\r"),
+    SHORTER,
   );
   const { chunks } = await stage.backend.getStream("k");
   assertEquals(await new Response(ReadableStream.from(chunks)).text(), CONTENT);
@@ -171,10 +179,7 @@ Deno.test("a range is neither of other bytes than were asked for nor padded", as
   const left = stage.script(
     isGet,
     wrongly(/^content-range: bytes 5000-/im, "Content-Range: bytes 5005-"),
-    {
-      kind: "rewrite",
-      answer: (answer) => answer.replace(/^content-length: 100\r$/im, "Content-Length: 90\r").slice(0, -10),
-    },
+    SHORTER,
   );
   assertEquals(await stage.backend.getRange("k", 5000, 100), text(CONTENT.slice(0, 100)));
   assertEquals(left(), 0);
