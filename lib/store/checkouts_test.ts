@@ -263,6 +263,34 @@ onXfs(
     }, { parent: root }),
 );
 
+onXfs(
+  "a full copy is made of what the store has, not of an entry that a fault of the disk has changed",
+  (root) =>
+    withApp([], async ({ store, directory, edit }) => {
+      sql(await edit("main"), "CREATE TABLE big(v)", pages);
+      await store.checkpoint(at("app"), "big");
+      await edit("main", 1);
+      assertEquals((await store.checkpoint(at("app"), "one")).kind, "segment");
+      const content = await stored(store, "app", "SELECT hex(v) FROM big");
+      await store.fork(at("app"), "b");
+      await store.checkout(at("app@b"));
+      const entries = `${directory}/checkouts-ro/app/~by-chain`;
+      for (const { name } of Deno.readDirSync(entries)) {
+        if (!name.endsWith(".db")) continue;
+        const { mtime, size } = Deno.statSync(`${entries}/${name}`);
+        using file = Deno.openSync(`${entries}/${name}`, { write: true });
+        file.seekSync(size >> 1, Deno.SeekMode.Start);
+        file.writeSync(new Uint8Array(64));
+        file.utimeSync(mtime!, mtime!);
+      }
+      await store.compact(at("app"));
+      assertEquals((await store.fork(at("app@main@one"), "c", { materialize: true })).mode, "materialized");
+      for (const address of ["app", "app@c"]) {
+        assertEquals(await stored(store, address, "SELECT hex(v) FROM big"), content);
+      }
+    }, { parent: root }),
+);
+
 // conformance: 2.files.by_chain 8.by_chain_entries
 onXfs(
   "a checkout is a clone of an immutable entry, shared by all branches with the same chain",

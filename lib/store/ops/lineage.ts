@@ -6,7 +6,9 @@
  * @module
  */
 
+import { join } from "@std/path/join";
 import type { Backend } from "../../backend/backend.ts";
+import { discard } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { TaskdError } from "../../errors.ts";
 import { type Base, encodeBase } from "../chain.ts";
@@ -14,6 +16,7 @@ import { newLineage, type Point, type StoreContext } from "../context.ts";
 import { storeError, translated } from "../errors.ts";
 import { baseKey, imageIndexKey, snapshotKey } from "../keys.ts";
 import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
+import { materialize } from "../materialize.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
 import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
 import { assertSpared, type Reliance } from "../tombstones.ts";
@@ -136,29 +139,30 @@ export async function materializeLineage(
       stored_bytes: snapshot!.size,
     };
   }
-  using built = await context.cache.image(
-    point.address.db,
-    point.chain,
-    point.head.digest,
-    options,
-  );
-  const image = ImageFile.open(built.path);
+  // From the objects, which are checked on the way: nobody vouches for an entry of the cache, and this is to last.
+  const path = context.workspace.beside(join(context.workspace.root, "tmp", "image"));
   try {
-    const written = await writeSnapshot(backend, place, {
-      txid,
-      image,
-      clone_path: built.path,
-      ...options,
-    });
-    return {
-      lineage,
-      head: written.head,
-      mode: "materialized",
-      path: "slow",
-      stored_bytes: written.stored_bytes,
-    };
+    await materialize(backend, point.chain, point.head.digest, path, options);
+    const image = ImageFile.open(path);
+    try {
+      const written = await writeSnapshot(backend, place, {
+        txid,
+        image,
+        clone_path: path,
+        ...options,
+      });
+      return {
+        lineage,
+        head: written.head,
+        mode: "materialized",
+        path: "slow",
+        stored_bytes: written.stored_bytes,
+      };
+    } finally {
+      image.close();
+    }
   } finally {
-    image.close();
+    discard(path);
   }
 }
 
