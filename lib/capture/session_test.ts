@@ -41,6 +41,26 @@ Deno.test("the timer flushes what is pending, and skips a tick when nothing is",
     assertEquals(scene.types, "flushed");
   }, { flush_every_ms: 30_000 }));
 
+Deno.test("a timer's flush waits for the whole interval after the one before", () =>
+  inSession(async (scene, session) => {
+    insert(session, 1);
+    await scene.pass(31_000);
+    assertEquals(scene.types, "flushed");
+    insert(session, 2);
+    await scene.pass(25_000);
+    assertEquals(scene.types, "flushed");
+    await scene.pass(6_000);
+    assertEquals(scene.types, "flushed flushed");
+  }, { flush_every_ms: 30_000 }));
+
+Deno.test("a full copy that is wanted does not wait for the timer's interval to end", () =>
+  inSession(async (scene, session) => {
+    raiseDoubt(session);
+    assertEquals(session.status().rebases, 1);
+    await scene.pass(2_000);
+    assertEquals(scene.types, "flushed");
+  }, { flush_every_ms: 30_000 }));
+
 // conformance: 8.flush_every
 Deno.test("without a timer durability advances only when asked", () =>
   inSession(async (scene, session) => {

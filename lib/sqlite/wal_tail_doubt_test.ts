@@ -171,6 +171,25 @@ Deno.test("a commit that never happened at the start of the log, and then did in
   }
 });
 
+Deno.test("a commit that never happened behind others, and then did in the very same bytes, is confirmed", async () => {
+  await followed(async ({ path, tail, directory }) => {
+    const [application, reader] = [new DatabaseSync(path), new DatabaseSync(path)];
+    // Keeps the log from being folded whole, and so from being started over.
+    reader.exec("BEGIN; SELECT * FROM t");
+    application.exec("INSERT INTO t VALUES('real')");
+    await uncounted(path, () => application.exec("INSERT INTO t VALUES('retried')"));
+    tail.resync();
+    assertEquals([tail.drain(), rowsIn(tail.image(), directory)], [false, "real"]);
+    application.exec("INSERT INTO t VALUES('retried')");
+    // To be told from what was there before only by SQLite's word.
+    assertEquals([tail.drain(), tail.in_doubt], [false, true]);
+    tail.confirm();
+    assertEquals([tail.dirty, rowsIn(tail.image(), directory)], [true, "real,retried"]);
+    reader.close();
+    application.close();
+  });
+});
+
 /** Does `commit` and has SQLite's index forget it, as if the writer had died before it counted. */
 async function uncounted(path: string, commit: () => void): Promise<void> {
   // In other processes: to close the index in this one would drop its locks.
