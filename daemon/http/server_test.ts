@@ -21,10 +21,11 @@ interface Harness extends AsyncDisposable {
 
 function start(
   timeouts: Partial<HttpTimeouts> = {},
-  { write_deadline_ms, clock = systemClock, sessions = 3 }: {
+  { write_deadline_ms, clock = systemClock, sessions = 3, answer }: {
     write_deadline_ms?: number;
     clock?: Clock;
     sessions?: number;
+    answer?: Promise<object>;
   } = {},
 ): Harness {
   const publisher = new Publisher({
@@ -32,7 +33,10 @@ function start(
     ...(write_deadline_ms === undefined ? {} : { write_deadline_ms }),
   });
   // Only what these tests call; the daemon's own tests run every operation over this listener.
-  const handlers = { databases: () => Promise.resolve({ databases: [] }) } as unknown as Handlers;
+  const handlers = {
+    databases: () => Promise.resolve({ databases: [] }),
+    lease: () => answer,
+  } as unknown as Handlers;
   const address = parseHttpAddress("127.0.0.1:0");
   const server = HttpServer.start({
     address,
@@ -160,6 +164,19 @@ Deno.test("a body that does not end in time closes the connection", async () => 
     `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: 100\r\n\r\n{"op"`,
   );
   assertEquals(await readUntil(conn), "");
+});
+
+Deno.test("an answer that does not come in time closes the connection", async () => {
+  const late = Promise.withResolvers<object>();
+  await using http = start({ write_ms: 300 }, { answer: late.promise });
+  using conn = await Deno.connect({ port: http.port });
+  const op = '{"op":"lease","db":"app"}';
+  await send(
+    conn,
+    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
+  );
+  assertEquals(await readUntil(conn), "");
+  late.resolve({});
 });
 
 Deno.test("an idle connection is closed, one in use is not", async () => {
