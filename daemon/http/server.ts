@@ -174,8 +174,6 @@ export class HttpServer {
 
   async #rpc(request: Request, guarded: GuardedRequest): Promise<Response> {
     const body = await readBounded(request, guarded, MAX_LINE_BYTES);
-    // From here on the operation's time counts, not the client's.
-    guarded.bodyDone();
     if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
     const decoded = decodeRequest(decodeLine(body));
     if (this.#options.dispatcher.isSubscribe(decoded)) {

@@ -22,6 +22,8 @@ export async function readBounded(
     guarded.last();
     return undefined;
   }
+  // From here on the answer's time counts, not the client's.
+  guarded.bodyDone();
   if (size > max_bytes) return undefined;
   const body = new Uint8Array(size);
   let offset = 0;

@@ -181,6 +181,20 @@ Deno.test("a body that does not arrive in time is 408, and its connection ends",
     // The body has four fifths of it; the rest must do for saying so, also on a machine with much to do.
   }, { timeouts: { read_ms: 3_000 } }));
 
+Deno.test("once the body is there the answer's own time counts: one that does not come ends the connection", () =>
+  withBroker(async (broker) => {
+    const late = Promise.withResolvers<void>();
+    broker.engine.held = late.promise;
+    using half = await broker.connect();
+    await half.request("POST /tasks", ["Content-Type: application/json", "Content-Length: 100"]);
+    using whole = await broker.connect();
+    await whole.request("POST /tasks", [], JSON.stringify({ repo: "example.com/o/r", instruction: "Fix it" }));
+    const first = await Promise.race([half.ended().then(() => "half"), whole.ended().then(() => "whole")]);
+    assertEquals(first, "whole");
+    assertEquals(broker.engine.asked.length, 1);
+    late.resolve();
+  }, { timeouts: { read_ms: 10_000, write_ms: 300 } }));
+
 Deno.test("half a body submits nothing", () =>
   withBroker(async (broker) => {
     {
