@@ -6,7 +6,7 @@
  * @module
  */
 
-import { systemClock } from "../clock.ts";
+import { nextTurn } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
 import { fullTextStorage } from "./_full_text.ts";
@@ -27,7 +27,7 @@ export interface RowDiffOptions {
    * full-text table, which is counted in its line.
    */
   internal?: boolean;
-  /** Ends the comparison with the signal's reason. */
+  /** Ends the comparison with `interrupted`. */
   signal?: AbortSignal;
 }
 
@@ -279,7 +279,8 @@ async function mergeRows(
       if (order <= 0) row_a = rows_a.next().value;
       if (order >= 0) row_b = rows_b.next().value;
       if (turn % ROWS_PER_TURN === 0) {
-        await systemClock.sleep(0, options.signal);
+        await nextTurn();
+        throwIfInterrupted(options.signal);
       }
     }
     return shown;
