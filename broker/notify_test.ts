@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { systemClock } from "../lib/clock.ts";
 import { DesktopNotifier, type NotifierOptions, NOTIFY_PROGRAMS, type NotifyProgram } from "./notify.ts";
+import { writeProgram } from "../tests/support/programs.ts";
 
 const TASK = { task_id: "0123456789abcdef0123456789abcdef", repo: "git.example.com/o/r", instruction: "Fix the bug" };
 
@@ -13,7 +14,7 @@ async function desktop(script = "", enabled = true) {
     const path = `${root}/program${index}`;
     const record =
       `#!/bin/sh\nfor arg in "$@"; do printf '%s\\n' "$arg" >> ${root}/args${index}; done\nenv > ${root}/env\n`;
-    await Deno.writeTextFile(path, `${record}${script}\n`, { mode: 0o755 });
+    await writeProgram(path, `${record}${script}\n`);
     return { ...NOTIFY_PROGRAMS[index]!, paths: [path] };
   };
   const make = (programs: readonly NotifyProgram[], options: Partial<NotifierOptions> = {}) =>

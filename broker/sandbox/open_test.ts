@@ -4,6 +4,7 @@ import { PROGRAM_PATHS } from "../setup/host_programs.ts";
 import { loadSettings } from "../settings/load.ts";
 import { openRuntime } from "./open.ts";
 import { untestedVersion } from "./tested_versions.ts";
+import { writeProgram } from "../../tests/support/programs.ts";
 
 /** Opens with a podman that answers `info` and with no other program. */
 async function open(config: string, podman_info: string | undefined): Promise<{ name: string; warnings: string[] }> {
@@ -11,7 +12,7 @@ async function open(config: string, podman_info: string | undefined): Promise<{ 
   try {
     const program = `${folder}/podman`;
     if (podman_info !== undefined) {
-      await Deno.writeTextFile(program, `#!/bin/sh\ncat <<'END'\n${podman_info}\nEND\n`, { mode: 0o755 });
+      await writeProgram(program, `#!/bin/sh\ncat <<'END'\n${podman_info}\nEND\n`);
     }
     const { settings } = await loadSettings({
       home: folder,

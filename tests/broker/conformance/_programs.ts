@@ -7,6 +7,7 @@
 
 import { type BenchOptions, BrokerBench } from "../engine/bench.ts";
 import { ProcessRuntime } from "../engine/process_runtime.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 const CURL = "/usr/bin/curl";
 
@@ -102,7 +103,7 @@ export class ProgramBench implements AsyncDisposable {
     const programs = { ...ASK, opencode: "", ...options.programs };
     for (const [name, text] of Object.entries(programs)) {
       const asks = text === ASK[name] && text !== "" ? `${text} > status.txt` : `${text}\ndate > made.txt`;
-      await Deno.writeTextFile(`${folder}/${name}`, script(asks), { mode: 0o755 });
+      await writeProgram(`${folder}/${name}`, script(asks));
     }
     const bench = await BrokerBench.prepare({
       env: options.env ?? KEYS,

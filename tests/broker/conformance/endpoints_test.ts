@@ -12,6 +12,7 @@ import { BrokerBench, until } from "../engine/bench.ts";
 import { serveGit } from "../git/git_server.ts";
 import { plainGit } from "../git/bench.ts";
 import { APPROVED, plantTrace, someOrder, staged, START_MS, TO_THE_GATE } from "../task/lives.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** Asks over the socket, as any client can. */
 async function ask(bench: BrokerBench, path: string, body?: unknown): Promise<Response> {
@@ -138,13 +139,12 @@ async function withWatch(
     const clock = new VirtualClock(START_MS + 10_000);
     const view = JSON.stringify({ headRefOid: COMMIT, state: "OPEN", statusCheckRollup: [] });
     const gh = `${folder}/gh`;
-    await Deno.writeTextFile(
+    await writeProgram(
       gh,
       `#!/bin/bash
 echo "$@" >> ${folder}/calls
 [ "$1" = --version ] && echo 'gh version 2.60.0' || echo '${view}'
 `,
-      { mode: 0o755 },
     );
     await using bench = await BrokerBench.prepare({ config, clock, overrides: { gh_paths: [gh] } });
     plantWatch(bench.home);

@@ -6,6 +6,7 @@ import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench, silentServer, until } from "./bench.ts";
 import { BrokerProcess } from "./broker_process.ts";
 import { ProcessRuntime } from "./process_runtime.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** Starts a broker, submits a task, lets `kill` decide when it dies, and starts the next one here. */
 async function afterKill(
@@ -51,9 +52,7 @@ Deno.test("killed while the profile's commands run, twice: setup_failed, and nei
   const programs = await Deno.makeTempDir();
   try {
     // Ends when it loses its output, as a sandbox does that is swept.
-    await Deno.writeTextFile(`${programs}/install`, "#!/bin/bash\nwhile echo waiting; do /bin/sleep 0.05; done\n", {
-      mode: 0o755,
-    });
+    await writeProgram(`${programs}/install`, "#!/bin/bash\nwhile echo waiting; do /bin/sleep 0.05; done\n");
     const bench = await BrokerBench.prepare({
       files: { "package-lock.json": "{}\n" },
       env: { SANDBOX_PROGRAMS: programs },

@@ -4,6 +4,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { plainGit } from "../git/bench.ts";
 import { BrokerBench, oneChange } from "./bench.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** The refusal of a call. */
 async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {
@@ -141,7 +142,7 @@ Deno.test("a branch name that is taken leads to the next one, and nothing there 
 Deno.test("a push that the repository refuses ends as push_failed with the repository's words", async () => {
   await using bench = await BrokerBench.start();
   const hook = `${bench.git.origin}/hooks/pre-receive`;
-  await Deno.writeTextFile(hook, "#!/bin/sh\necho 'no robots' >&2\nexit 1\n", { mode: 0o755 });
+  await writeProgram(hook, "#!/bin/sh\necho 'no robots' >&2\nexit 1\n");
   const done = await bench.pushed();
   assertEquals(done.outcome, "push_failed");
   assertStringIncludes(done.reason!, "no robots");

@@ -3,6 +3,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench } from "./bench.ts";
 import { ProcessRuntime } from "./process_runtime.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** A broker whose sandboxes run these shell scripts. */
 async function withPrograms(
@@ -13,7 +14,7 @@ async function withPrograms(
   const folder = await Deno.makeTempDir();
   try {
     for (const [name, script] of Object.entries({ ...programs, ...(options.gh ? { gh: options.gh } : {}) })) {
-      await Deno.writeTextFile(`${folder}/${name}`, `#!/bin/bash\n${script}\n`, { mode: 0o755 });
+      await writeProgram(`${folder}/${name}`, `#!/bin/bash\n${script}\n`);
     }
     const runtime = new ProcessRuntime(folder);
     const overrides = { runtime, gh_paths: options.gh === undefined ? [] : [`${folder}/gh`] };

@@ -4,6 +4,7 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { Gh } from "../../../broker/host/gh.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 const URL_OF_REPO = "https://git.example.com/acme/app";
 
@@ -17,7 +18,7 @@ async function withGh(
   try {
     await Deno.mkdir(`${root}/empty`);
     const text = `#!/bin/bash\nprintf '%s\\n' "$@" > ${root}/args\n/bin/cat >> ${root}/args\n${script}\n`;
-    await Deno.writeTextFile(`${root}/gh`, text, { mode: 0o755 });
+    await writeProgram(`${root}/gh`, text);
     const tasks = await TaskStore.open(`${root}/audit`);
     const task = await tasks.create({ repo: URL_OF_REPO, instruction: "Fix it", agent: "agent_a", ...order });
     await test({

@@ -3,6 +3,7 @@ import { InvalidConfig } from "../../../broker/settings/invalid.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import type { PendingTask } from "../../../broker/api/wire.ts";
 import { BrokerBench, ENDPOINT_KEY, until } from "./bench.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 Deno.test("a second broker of one home is refused, and the first goes on", async () => {
   await using bench = await BrokerBench.start();
@@ -103,7 +104,7 @@ Deno.test("a task that comes to the gate is told of at the desktop, unless notif
     const folder = await Deno.makeTempDir();
     try {
       const path = `${folder}/notify`;
-      await Deno.writeTextFile(path, `#!/bin/bash\necho "$@" >> ${folder}/shown\n`, { mode: 0o755 });
+      await writeProgram(path, `#!/bin/bash\necho "$@" >> ${folder}/shown\n`);
       const notify_programs = [{ paths: [path], args: (title: string, text: string) => [title, text] }];
       const bench = await BrokerBench.start({ config, overrides: { notify_programs } });
       await using _ = bench;

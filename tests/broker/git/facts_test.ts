@@ -11,6 +11,7 @@ import {
 } from "../../../broker/redteam/inputs/git.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { type Files, GitBench, type GitBenchOptions, plainGit, writeFiles } from "./bench.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** A staged task, changed by `change`, and its facts. */
 async function factsOf(
@@ -122,7 +123,7 @@ Deno.test("nothing in the tree makes git run a program", async () => {
   await using bench = await GitBench.start({ files: { "a.txt": "a\n", "module/x": "x\n" } });
   const mark = join(bench.root, "ran");
   const evil = join(bench.root, "evil.sh");
-  await Deno.writeTextFile(evil, `#!/bin/sh\ntouch ${mark}\ncat\n`, { mode: 0o755 });
+  await writeProgram(evil, `#!/bin/sh\ntouch ${mark}\ncat\n`);
   const settings = `[core]\n\tfsmonitor = ${evil}\n\thooksPath = ${bench.root}\n\tsshCommand = ${evil}\n` +
     `[filter "evil"]\n\tclean = ${evil}\n\tprocess = ${evil}\n\trequired\n[diff]\n\texternal = ${evil}\n` +
     `[diff "evil"]\n\ttextconv = ${evil}\n\tcommand = ${evil}\n[include]\n\tpath = ${evil}\n`;

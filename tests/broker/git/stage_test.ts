@@ -5,6 +5,7 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { stageRepository } from "../../../broker/git/stage.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { GitBench, plainGit, writeFiles } from "./bench.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 Deno.test("the work tree has the commit's files and no .git; the git directory lies elsewhere", async () => {
   await using bench = await GitBench.start({
@@ -98,7 +99,7 @@ Deno.test("hooks, monitors and configuration of the operator and of the reposito
   const { root, origin } = bench;
   const mark = join(root, "ran");
   const script = join(root, "evil.sh");
-  await Deno.writeTextFile(script, `#!/bin/sh\ntouch ${mark}\n`, { mode: 0o755 });
+  await writeProgram(script, `#!/bin/sh\ntouch ${mark}\n`);
   await writeFiles(root, { "home/.gitconfig": `[core]\nfsmonitor = ${script}\nhooksPath = ${root}/hooks\n` });
   for (const hook of ["post-checkout", "reference-transaction", "post-index-change"]) {
     await writeFiles(root, { [`hooks/${hook}`]: await Deno.readTextFile(script) });
@@ -119,7 +120,7 @@ Deno.test("a git that would read the operator's settings is refused by its versi
   await using bench = await GitBench.start();
   const path = join(bench.root, "old-git");
   for (const [says, fine] of [["2.31.8", false], ["1.9", false], ["x", false], ["2.32.0", true], ["3.0.rc1", true]]) {
-    await Deno.writeTextFile(path, `#!/bin/sh\necho git version ${says}\n`, { mode: 0o755 });
+    await writeProgram(path, `#!/bin/sh\necho git version ${says}\n`);
     const git = new Git({ path, home: bench.git.home });
     if (fine) assertEquals(await git.version(), says);
     else await assertRejects(() => git.version(), TaskdError, "too old");

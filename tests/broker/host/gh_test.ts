@@ -3,6 +3,7 @@ import { join } from "@std/path/join";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { Gh } from "../../../broker/host/gh.ts";
 import { TaskdError } from "../../../lib/errors.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** One answer of the stand-in. */
 interface Answer {
@@ -46,7 +47,7 @@ ls -A > ${root}/cwd
 /bin/cat ${root}/stdout
 exit ${answer.code ?? 0}
 `;
-    await Deno.writeTextFile(join(root, "gh"), script, { mode: 0o755 });
+    await writeProgram(join(root, "gh"), script);
     return new GhBench(root);
   }
 

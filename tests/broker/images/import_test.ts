@@ -3,6 +3,7 @@ import { importImage } from "../../../broker/images/build.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { PODMAN, podman, podmanTest } from "../../support/podman.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** Its files are shorter than they say, which tar takes for a failure. */
 const UNREADABLE = "/sys/kernel/mm";
@@ -31,7 +32,7 @@ podmanTest("a root file system that tar cannot read whole becomes no image, and 
     assertStringIncludes(absent.message, "No such file or directory");
     // The other way round: tar cannot get rid of what nobody takes any more.
     const broken = `${base}/program`;
-    await Deno.writeTextFile(broken, "#!/bin/sh\necho no room for it >&2; exit 7\n", { mode: 0o755 });
+    await writeProgram(broken, "#!/bin/sh\necho no room for it >&2; exit 7\n");
     const untaken = await assertRejects(() => from("/usr/bin", broken), TaskdError);
     assertMatch(untaken.message, /it ended with code 7: .*no room for it/);
     assertEquals(await idOf(), id);

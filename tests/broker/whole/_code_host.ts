@@ -8,6 +8,7 @@
 import { join } from "@std/path/join";
 import { AUTHORITY, CERTIFICATE, KEY } from "../gateway/tls_fixture.ts";
 import { type Fault, type GitRequest, type GitServer, serveGit } from "../git/git_server.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** The operator's login at the code host. */
 export const LOGIN = "gho_0123456789abcdefghij";
@@ -81,7 +82,7 @@ export class CodeHost implements AsyncDisposable {
     await Deno.writeTextFile(join(root, "ca.pem"), AUTHORITY);
     await Deno.writeTextFile(join(root, "login"), LOGIN);
     const script = SCRIPT.replaceAll("DIR", root).replaceAll("HOST", host.name);
-    await Deno.writeTextFile(host.gh_path, script, { mode: 0o755 });
+    await writeProgram(host.gh_path, script);
     return host;
   }
 

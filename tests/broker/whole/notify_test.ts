@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { NOTIFY_PROGRAMS } from "../../../broker/notify.ts";
 import { BrokerBench, until } from "../engine/bench.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** A broker whose desktop has a notify-send that writes down each call. */
 async function withDesktop(
@@ -11,7 +12,7 @@ async function withDesktop(
   try {
     const path = `${folder}/notify-send`;
     const script = `#!/bin/bash\nprintf '%s\\0' "$@" > $(/usr/bin/mktemp ${folder}/call.XXXXXXXX)\n`;
-    await Deno.writeTextFile(path, script, { mode: 0o755 });
+    await writeProgram(path, script);
     const [program] = NOTIFY_PROGRAMS;
     await using bench = await BrokerBench.start({
       env,

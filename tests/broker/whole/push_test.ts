@@ -3,6 +3,7 @@ import { TaskStore } from "../../../broker/task/task_store.ts";
 import { plainGit } from "../git/bench.ts";
 import { LOGIN } from "./_code_host.ts";
 import { withCodeHost } from "./_hosted.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 // conformance: b1.pull_request b5.code_host
 Deno.test("a change goes over https with the operator's login, and gets a pull request in the repository it was asked for", () =>
@@ -66,7 +67,7 @@ Deno.test("the login of the code host stands in nothing that is written, shown o
 Deno.test("a push that a hook of the code host declines fails with the hook's words, without its escapes, and once", () =>
   withCodeHost({}, async ({ bench, host, through }) => {
     const hook = "#!/bin/bash\nprintf 'no \\033[31msecrets\\033[0m here\\n' >&2\nexit 1\n";
-    await Deno.writeTextFile(`${bench.git.origin}/hooks/pre-receive`, hook, { mode: 0o755 });
+    await writeProgram(`${bench.git.origin}/hooks/pre-receive`, hook);
     const done = await through();
     assertEquals(done.outcome, "push_failed");
     assertStringIncludes(done.reason!, "no \\x1b[31msecrets\\x1b[0m here");

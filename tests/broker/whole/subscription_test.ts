@@ -4,6 +4,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { BrokerBench } from "../engine/bench.ts";
 import { ProcessRuntime } from "../engine/process_runtime.ts";
 import { Vendors } from "./_vendor.ts";
+import { writeProgram } from "../../support/programs.ts";
 
 /** Stand-ins for the agents' programs: as many requests as the instruction says, then a change with the answers in it. */
 const CLAUDE = `#!/bin/bash
@@ -45,8 +46,8 @@ interface Subscribed {
 async function withSubscriptions(config: string, test: (subscribed: Subscribed) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
   try {
-    await Deno.writeTextFile(`${folder}/claude`, CLAUDE, { mode: 0o755 });
-    await Deno.writeTextFile(`${folder}/codex`, CODEX, { mode: 0o755 });
+    await writeProgram(`${folder}/claude`, CLAUDE);
+    await writeProgram(`${folder}/codex`, CODEX);
     const runtime = new ProcessRuntime(folder);
     await using vendors = new Vendors();
     await using bench = await BrokerBench.prepare({ overrides: { runtime } });
