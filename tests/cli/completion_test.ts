@@ -124,6 +124,8 @@ async function zshOffers(place: Place, setup: string, typed: string[]): Promise<
   const script = `
     zmodload zsh/zpty
     zpty shell "zsh -f -i"
+    # The keys below are those of emacs; who has vi for an editor would get the keys of vi.
+    zpty -w shell "bindkey -e"
     zpty -w shell "PROMPT= RPROMPT=; fpath=(${place.base}/functions $fpath); cd ${place.base}/files"
     zpty -w shell "autoload -Uz compinit; compinit -u -D; ${setup}"
     zpty -w shell 'compadd() {
@@ -141,7 +143,10 @@ async function zshOffers(place: Place, setup: string, typed: string[]): Promise<
     zpty -r shell ignored '*done*'
     zpty -d shell`;
   const args = ["-f", "-c", script, "zsh", ...typed];
-  const { code, stderr } = await new Deno.Command("zsh", { args, env: { HOME: place.base } }).output();
+  // With an editor that zsh would choose other keys for; and a shell that never says "done" is ended.
+  const env = { HOME: place.base, EDITOR: "vi", VISUAL: "vi" };
+  const signal = AbortSignal.timeout(60_000);
+  const { code, stderr } = await new Deno.Command("zsh", { args, env, signal }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
   const offers: Record<string, string[]> = {};
   let at: string[] = [];
