@@ -4,12 +4,13 @@
  *
  * A branch that exists is never moved, not even forward: the push demands that the name is free. The commit is held to
  * the approved tree before, and the code host is asked what it has after. A push whose answer was lost is repeated
- * without harm, since the same commit under the same name is success.
+ * without harm, since the same commit under the same name is success; and no push counts as failed before the host was
+ * asked once more.
  *
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { verifyCommit } from "./commit.ts";
 import type { GitCredentials } from "./credentials.ts";
@@ -98,7 +99,10 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         if (number <= options.fresh_branch_tries) tell(options, branch, "name_taken", taken, 0);
         break;
       }
-      if (retries >= options.max_retries) throw attempt.error;
+      if (retries >= options.max_retries) {
+        if (await hasArrived(git, branch, attempt.error, options)) return { branch, commit, attempts };
+        throw attempt.error;
+      }
       const delay_ms = options.retry_backoff_ms * 2 ** retries++;
       tell(options, branch, "transient", attempt.error, delay_ms);
       await git.clock.sleep(delay_ms, options.signal);
@@ -108,6 +112,27 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
     cause: taken,
     hint: "Remove old agent/ branches there (a branch named agent blocks them all), or raise push_fresh_branch_tries",
   });
+}
+
+/**
+ * Whether a push that failed has arrived all the same: what failed may have been the answer, or the look at the branch
+ * after it. Only reads, which are tried as often as a push.
+ */
+async function hasArrived(git: Git, branch: string, failure: TaskdError, options: PushOptions): Promise<boolean> {
+  for (let retries = 0;; retries++) {
+    try {
+      return await remoteCommit(git, branch, options) === options.commit;
+    } catch (error) {
+      if (!isTransient(error)) throw error;
+      if (retries >= options.max_retries) {
+        throw new TaskdError(failure.code, `${failure.message}; and whether it has arrived cannot be seen now`, {
+          hint: `Look for ${branch} on the code host once it can be reached, before the change is pushed again`,
+          cause: error,
+        });
+      }
+      await git.clock.sleep(options.retry_backoff_ms, options.signal);
+    }
+  }
 }
 
 function tell(
@@ -151,11 +176,13 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
     });
   } catch (error) {
     // After the push came a call to verify it; or git met its deadline. The push itself may have got through.
-    if (error instanceof TaskdError && (error.code === "unavailable" || error.code === "timed_out")) {
-      return { kind: "transient", error };
-    }
+    if (isTransient(error)) return { kind: "transient", error };
     throw error;
   }
+}
+
+function isTransient(error: unknown): error is TaskdError {
+  return hasCode(error, "unavailable", "timed_out");
 }
 
 /** Reads what `git push --porcelain` said of one ref; undefined when it was pushed. */

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { commitTree } from "../../../broker/git/commit.ts";
 import { operatorCredentials } from "../../../broker/git/credentials.ts";
@@ -163,6 +163,28 @@ Deno.test("a push that cannot be verified at first is verified later", async () 
   bench.decide = faults("service=git-upload-pack", { status: 502 });
   const { result } = await bench.push();
   assertEquals([result.branch, result.attempts], ["agent/t1", 2]);
+});
+
+Deno.test("a push that has arrived is success, however often that could not be seen", async () => {
+  await using bench = await PushBench.start();
+  // Each of the four tries, and two of the looks that follow.
+  bench.decide = faults("service=git-upload-pack", ...Array<Fault>(6).fill({ status: 502 }));
+  const { result, waits } = await bench.push();
+  assertEquals(result, { branch: "agent/t1", commit: bench.options.commit, attempts: 4 });
+  assertEquals(waits, [1_000, 2_000, 4_000, 1_000, 1_000]);
+});
+
+Deno.test("a failed push that may have arrived says so, and where to look", async () => {
+  await using bench = await PushBench.start();
+  bench.decide = ({ url }) => url.includes("service=git-upload-pack") ? { status: 502 } : "pass";
+  const { code, message, hint } = await bench.refused();
+  assertEquals(code, "unavailable");
+  assertMatch(message, /; and whether it has arrived cannot be seen now$/);
+  assertEquals(
+    hint,
+    "Look for agent/t1 on the code host once it can be reached, before the change is pushed again",
+  );
+  assertEquals(await bench.remote("agent/t1"), bench.options.commit);
 });
 
 // conformance: b2.effect.push_fresh_branch_tries b7.collision
