@@ -27,20 +27,37 @@ export function backendError(error: unknown, key: string, verb: string): Backend
   return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${reason}`, error);
 }
 
+/** The error of a file system that has, at `path`, something that no store puts there: `what` it is. */
+export function inTheWay(key: string, path: string, what: string): BackendError {
+  return new BackendError(
+    "denied",
+    key,
+    `Cannot use ${key}: ${path} is ${what}`,
+    undefined,
+    "Move it out of the store",
+  );
+}
+
 /**
  * What is at `path` itself; undefined when there is nothing.
  *
- * @throws {BackendError} `denied` at a symbolic link: it may lead out of the store.
+ * @throws {BackendError} `denied` at a symbolic link, which may lead out of the store, and at anything that is not
+ * `wanted`.
  */
-export function lookAt(path: string, key: string): Deno.FileInfo | undefined {
+export function lookAt(path: string, key: string, wanted?: "directory" | "file"): Deno.FileInfo | undefined {
+  let info: Deno.FileInfo;
   try {
-    const info = Deno.lstatSync(path);
-    if (info.isSymlink) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is a symbolic link`);
-    return info;
+    info = Deno.lstatSync(path);
   } catch (error) {
-    if (error instanceof BackendError || fileErrorCode(error) !== "not_found") throw error;
+    if (fileErrorCode(error) !== "not_found") throw error;
     return undefined;
   }
+  if (info.isSymlink) throw inTheWay(key, path, "a symbolic link");
+  if (wanted === "directory" && !info.isDirectory) throw inTheWay(key, path, "not a directory");
+  if (wanted === "file" && info.isDirectory) throw inTheWay(key, path, "a directory");
+  // Opening a FIFO would wait for ever.
+  if (wanted === "file" && !info.isFile) throw inTheWay(key, path, "not a regular file");
+  return info;
 }
 
 /**
@@ -50,30 +67,25 @@ export function lookAt(path: string, key: string): Deno.FileInfo | undefined {
  */
 export function lookAtDirectories(paths: readonly string[], key: string): void {
   for (const path of paths) {
-    const info = lookAt(path, key);
-    if (info === undefined) return;
-    if (!info.isDirectory) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is not a directory`);
+    if (lookAt(path, key, "directory") === undefined) return;
   }
 }
 
 /**
  * The file of an object, after a look at each directory on the way.
  *
- * @throws {BackendError} `not_found` when there is no such object, `denied` at a symbolic link or a special file.
+ * @throws {BackendError} `not_found` when there is no such object, `denied` where something else is in its place.
  */
 export function lookAtObject(root: string, parts: readonly string[]): { path: string; size: number } {
   const key = parts.join("/");
   let path = root;
   let info: Deno.FileInfo | undefined;
-  for (const part of parts) {
+  for (const [index, part] of parts.entries()) {
     path += `/${part}`;
-    info = lookAt(path, key);
-    if (info === undefined) break;
+    info = lookAt(path, key, index === parts.length - 1 ? "file" : undefined);
+    if (info === undefined) throw new BackendError("not_found", key, `There is no object ${key}`);
   }
-  if (info === undefined || info.isDirectory) throw new BackendError("not_found", key, `There is no object ${key}`);
-  // Opening a FIFO would wait for ever.
-  if (!info.isFile) throw new BackendError("denied", key, `Cannot use ${key}: ${path} is not a regular file`);
-  return { path, size: info.size };
+  return { path, size: info!.size };
 }
 
 /** An etag from content. Refs carry a random nonce, so a content that returns is a write that returns. */

@@ -8,7 +8,7 @@
 import { fileErrorCode } from "../fs.ts";
 import { BackendError, type ObjectBody, type ObjectInfo, type ObjectStream } from "./backend.ts";
 import { isKeyPart, RESERVED_PART } from "./_keys.ts";
-import { backendError, contentEtag, etagOfFile, SMALL_BYTES } from "./_local_files.ts";
+import { backendError, contentEtag, etagOfFile, inTheWay, SMALL_BYTES } from "./_local_files.ts";
 
 /** Up to here a read from the page cache is faster than a turn of the event loop. */
 const SYNC_READ_BYTES = 256 * 1024;
@@ -129,7 +129,7 @@ export async function* walk(path: string, prefix: string, start: string): AsyncI
     const key = prefix + name;
     if (entry.isDirectory) yield* walk(`${path}/${entry.name}`, key, "");
     else if (entry.isFile) yield* sized(`${path}/${entry.name}`, key);
-    else throw new BackendError("denied", key, `Cannot list ${key}: it is neither a directory nor a regular file`);
+    else throw inTheWay(key, `${path}/${entry.name}`, "neither a directory nor a regular file");
   }
 }
 

@@ -30,12 +30,15 @@ export class BackendError extends Error {
   readonly code: BackendErrorCode;
   /** The object's key, or the prefix of a listing. */
   readonly key: string;
+  /** What to do about it, where that is not what one does about the code. */
+  readonly hint: string | undefined;
 
   /** Makes an error of `code` about `key`. */
-  constructor(code: BackendErrorCode, key: string, message: string, cause?: unknown) {
+  constructor(code: BackendErrorCode, key: string, message: string, cause?: unknown, hint?: string) {
     super(message, cause === undefined ? {} : { cause });
     this.code = code;
     this.key = key;
+    this.hint = hint;
   }
 }
 
@@ -74,7 +77,8 @@ export interface ObjectStream {
 /**
  * A flat, strongly consistent object store. All writes are atomic: a reader sees
  * the whole new object or what was there before. A write is durable once its
- * promise resolves. Every method throws only {@linkcode BackendError}; what a body's own source throws
+ * promise resolves. No object's key goes on where another one's ends and has a `/`: where keys
+ * are paths, a directory in an object's place is `denied`. Every method throws only {@linkcode BackendError}; what a body's own source throws
  * passes unchanged, and nothing is written then.
  */
 export interface Backend {

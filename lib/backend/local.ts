@@ -224,7 +224,7 @@ export class LocalBackend implements Backend {
     for (let attempt = 1;; attempt++) {
       try {
         if (attempt > 1) this.#makeDirectories(parts, fresh);
-        if (condition === "new") Deno.linkSync(temporary, path);
+        if (condition === "new") linkNew(temporary, path, key);
         else await this.#locks.run(key, () => this.#swap(temporary, path, parts, condition));
         return;
       } catch (error) {
@@ -237,7 +237,7 @@ export class LocalBackend implements Backend {
   #swap(temporary: string, path: string, parts: string[], condition: Exclude<Condition, "new">): void {
     const key = parts.join("/");
     if (condition === "any") {
-      lookAt(path, key);
+      lookAt(path, key, "file");
     } else {
       let size: number;
       try {
@@ -256,15 +256,14 @@ export class LocalBackend implements Backend {
     let path = this.#root;
     for (const part of parts.slice(0, -1)) {
       path += `/${part}`;
-      let info = lookAt(path, key);
+      let info = lookAt(path, key, "directory");
       if (info === undefined) {
         Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
-        info = lookAt(path, key);
+        info = lookAt(path, key, "directory");
       }
       // Another process's delete removes what it emptied: giving the object its name will show that, and try again.
       if (info === undefined) return;
-      const { dev, ino, birthtime, isDirectory } = info;
-      if (!isDirectory) throw new BackendError("denied", key, `Cannot write ${key}: ${path} is not a directory`);
+      const { dev, ino, birthtime } = info;
       const identity = `${dev}:${ino}:${birthtime?.getTime()}`;
       // Not only those made here: another process may have made one a moment ago, and not fsynced it yet.
       if (this.#durable.get(path) !== identity) fresh.set(path, identity);
@@ -319,6 +318,16 @@ export class LocalBackend implements Backend {
         throw writeError(error, key);
       }
     });
+  }
+}
+
+/** Gives the staged file the name of a new object, which nobody was faster to make where what stands there is none. */
+function linkNew(temporary: string, path: string, key: string): void {
+  try {
+    Deno.linkSync(temporary, path);
+  } catch (error) {
+    if (fileErrorCode(error) === "already_exists") lookAt(path, key, "file");
+    throw error;
   }
 }
 

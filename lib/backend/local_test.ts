@@ -122,7 +122,7 @@ Deno.test("nothing is read, written, deleted or listed through a symbolic link",
       assertEquals(await code(() => backend.copy("dir/k", key)), "denied");
     }
     assertEquals(await code(() => backend.create("dir/link/new", text("x"))), "denied");
-    assertEquals(await code(() => backend.create("dir/object", text("x"))), "precondition_failed");
+    assertEquals(await code(() => backend.create("dir/object", text("x"))), "denied");
     assertEquals(await code(() => keys(backend)), "denied");
     assertEquals(Array.from(Deno.readDirSync(`${directory}/outside`), ({ name }) => name), ["secret"]);
     assertEquals(await Deno.readTextFile(`${directory}/outside/secret`), "secret");
@@ -134,6 +134,28 @@ Deno.test("a FIFO in place of an object is denied, not waited for", () =>
     await new Deno.Command("mkfifo", { args: [`${directory}/pipe`] }).output();
     assertEquals(await code(() => backend.get("pipe")), "denied");
     assertEquals(await code(() => keys(backend)), "denied");
+  }));
+
+Deno.test("a directory in place of an object is denied and named, by reads as by writes", () =>
+  inDirectory(async (directory) => {
+    const backend = await LocalBackend.open(directory);
+    await Deno.mkdir(`${directory}/gc/list.json`, { recursive: true });
+    const calls: (() => Promise<unknown>)[] = [
+      () => backend.get("gc/list.json"),
+      () => backend.getRange("gc/list.json", 0, 1),
+      () => backend.getStream("gc/list.json"),
+      () => backend.head("gc/list.json"),
+      () => backend.create("gc/list.json", text("x")),
+      () => backend.replace("gc/list.json", text("x"), "etag"),
+      () => backend.put("gc/list.json", text("x")),
+      () => backend.copy("gc/list.json", "copy"),
+      () => backend.delete("gc/list.json"),
+    ];
+    for (const call of calls) {
+      const error = await assertRejects(call, BackendError, `${directory}/gc/list.json is a directory`, `${call}`);
+      assertEquals([error.code, error.hint], ["denied", "Move it out of the store"], `${call}`);
+    }
+    assertEquals(temporaries(directory), []);
   }));
 
 Deno.test("a key below an object, and an object where keys are, are denied", () =>

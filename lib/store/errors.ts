@@ -29,7 +29,7 @@ const HINTS: Partial<Record<BackendErrorCode, string>> = {
 /** `error` as a {@linkcode TaskdError}; anything that is not a backend's error is returned as it is. */
 export function storeError(error: unknown, attempted: string): unknown {
   if (!(error instanceof BackendError)) return error;
-  const hint = HINTS[error.code];
+  const hint = error.hint ?? HINTS[error.code];
   return new TaskdError(CODES[error.code], `${attempted}: ${error.message}`, {
     cause: error,
     ...(hint === undefined ? {} : { hint }),

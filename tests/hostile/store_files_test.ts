@@ -62,7 +62,7 @@ const REFS: [name: string, put: (path: string) => Promise<unknown>, codes: Error
     "corrupt",
   ]],
   ["17 MiB long", text(new Uint8Array(17 << 20).fill(32)), ["corrupt", "unavailable", "too_large"]],
-  ["a directory", (path) => Deno.mkdir(path), ["denied", "corrupt", "unavailable", "not_found"]],
+  ["a directory", (path) => Deno.mkdir(path), ["denied"]],
   ["a link out of the store", (path) => Deno.symlink("/etc/hostname", path), ["denied", "corrupt"]],
   ["a FIFO", mkfifo, ["denied", "corrupt", "unavailable"]],
 ];
@@ -97,7 +97,7 @@ const MANIFESTS: [name: string, put: (path: string) => Promise<unknown>, codes: 
   ["of layout 3", (path) => edited(path, (json) => ({ ...json, layout_version: 3 })), ["unsupported_layout"]],
   ["without a layout", (path) => edited(path, ({ layout_version: _, ...json }) => json), ["not_a_store"]],
   ["missing", () => Promise.resolve(), ["not_a_store"]],
-  ["a directory", (path) => Deno.mkdir(path), ["not_a_store", "denied", "unavailable"]],
+  ["a directory", (path) => Deno.mkdir(path), ["denied"]],
   ["a FIFO", mkfifo, ["not_a_store", "denied", "unavailable"]],
 ];
 
@@ -113,6 +113,32 @@ Deno.test("a store whose manifest is not ours is refused up front and left as it
         await operator.end();
       }));
   }
+  await store.audit();
+});
+
+Deno.test("a directory in place of the tombstones is named by who needs them, and no branch is left half made", async () => {
+  await using store = await bench();
+  const path = `${store.location}/gc/tombstones.json`;
+  const operator = store.operator();
+  await operator.ok("destroy", other);
+  store.expected.delete("app@other");
+  await Deno.mkdir(path, { recursive: true });
+  for (
+    const [op, code, ...args] of [["collectGarbage", "gc_failed", { grace_ms: 0 }], [
+      "fork",
+      "denied",
+      main,
+      "new",
+    ]] as const
+  ) {
+    const answer = await operator.run(op, ...args);
+    assert(answer !== undefined && !answer.ok, op);
+    assertEquals([answer.code, answer.hint], [code, "Move it out of the store"], answer.message);
+    assert(answer.message.includes(`${path} is a directory`), answer.message);
+  }
+  await Deno.remove(path);
+  await operator.ok("collectGarbage", { grace_ms: 0 });
+  await operator.end();
   await store.audit();
 });
 
