@@ -13,10 +13,71 @@ Deno.test("textTable() keeps cells on one line and free of escapes", async () =>
   assertEquals(await textTable([["a\nb\x1b[31m", "c"]]), "a\\nb\\x1b[31m  c");
 });
 
-Deno.test("textTable() cuts lines at the terminal's edge only when there is one", async () => {
-  const rows = [["name", "a long remark"]];
-  assertEquals(await textTable(rows), "name  a long remark");
-  assertEquals(await textTable(rows, { columns: 10 }), "name  a l…");
+const HEAD = ["BRANCH", "STATE", "CHECKPOINTS", "TOUCHED", ""];
+const BRANCHES = [
+  ["shop@main", "idle", "0", "2026-01-31 12:00:00Z", ""],
+  ["shop@try-another-index", "active", "12", "2026-01-31 12:00:00Z", "protected"],
+];
+const branches = (columns?: number) => textTable(BRANCHES, { head: HEAD, right: [2], names: [0], columns });
+
+Deno.test("textTable() shortens nothing without a terminal, or with room enough", async () => {
+  const whole = [
+    "BRANCH                  STATE   CHECKPOINTS  TOUCHED",
+    "shop@main               idle              0  2026-01-31 12:00:00Z",
+    "shop@try-another-index  active           12  2026-01-31 12:00:00Z  protected",
+  ].join("\n");
+  assertEquals(await branches(), whole);
+  assertEquals(await branches(76), whole);
+});
+
+Deno.test("textTable() shortens heads over narrow cells first, then names in their middle", async () => {
+  assertEquals(
+    await branches(70),
+    [
+      "BRANCH                  STATE   CHEC…  TOUCHED",
+      "shop@main               idle        0  2026-01-31 12:00:00Z",
+      "shop@try-another-index  active     12  2026-01-31 12:00:00Z  protected",
+    ].join("\n"),
+  );
+  assertEquals(
+    await branches(60),
+    [
+      "BRANCH        STATE   CHEC…  TOUCHED",
+      "shop@main     idle        0  2026-01-31 12:00:00Z",
+      "shop@t…index  active     12  2026-01-31 12:00:00Z  protected",
+    ].join("\n"),
+  );
+});
+
+Deno.test("textTable() puts the last columns on lines of their own before it shortens what cannot be read then", async () => {
+  assertEquals(
+    await branches(50),
+    [
+      "BRANCH         STATE   CHEC…  TOUCHED",
+      "shop@main      idle        0  2026-01-31 12:00:00Z",
+      "shop@t…-index  active     12  2026-01-31 12:00:00Z",
+      "  protected",
+    ].join("\n"),
+  );
+  for (let columns = 24; columns <= 80; columns++) {
+    const shown = await branches(columns);
+    for (const line of shown.split("\n")) assertEquals(line.length <= columns, true, `${columns}: ${line}`);
+    for (const word of ["active", "12", "2026-01-31 12:00:00Z", "protected", "TOUCHED"]) {
+      assertEquals(shown.includes(word), true, `${columns}: ${shown}`);
+    }
+  }
+});
+
+Deno.test("textTable() cuts running text at its end, and what is alone on a line at the terminal's edge", async () => {
+  const rows = [["a1b2", "a long remark with many words"], ["c3d4", "数据数据数据数据数据数据数据"]];
+  assertEquals(await textTable(rows, { texts: [1], columns: 20 }), "a1b2  a long remark…\nc3d4  数据数据数据…");
+  assertEquals(await textTable(rows, { texts: [1], columns: 10 }), "a1b2\n  a long …\nc3d4\n  数据数…");
+  assertEquals(await textTable([["2026-01-31"]], { columns: 5 }), "2026…");
+});
+
+Deno.test("textTable() lays out more rows than a call takes arguments", async () => {
+  const rows = Array.from({ length: 200_000 }, (_, index) => [String(index)]);
+  assertEquals((await textTable(rows, { columns: 80 })).split("\n").length, 200_000);
 });
 
 Deno.test("cutLine() counts wide characters as two columns", async () => {

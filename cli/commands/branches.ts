@@ -37,7 +37,7 @@ export async function render(result: BranchesResult, io: Io): Promise<string> {
     branch.protected ? "protected" : "",
   ]);
   const head = ["BRANCH", "STATE", "STORAGE", "TXID", "CHECKPOINTS", "TTL", "TOUCHED", ""];
-  const table = await textTable(rows, { head, right: [3, 4], columns: io.columns });
+  const table = await textTable(rows, { head, right: [3, 4], names: [0], columns: io.columns });
   const problems = result.branches.flatMap((branch) =>
     branch.problem === undefined ? [] : [`${branchName(branch)}: ${sanitizeLine(branch.problem)}`]
   );

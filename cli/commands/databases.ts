@@ -24,5 +24,5 @@ export async function run(_args: Args, _io: Io, ops: Operations): Promise<Databa
 export async function render(result: DatabasesResult, io: Io): Promise<string> {
   if (result.databases.length === 0) return "There are no databases";
   const rows = result.databases.map((database) => [database.db, String(database.branches)]);
-  return await textTable(rows, { head: ["DATABASE", "BRANCHES"], right: [1], columns: io.columns });
+  return await textTable(rows, { head: ["DATABASE", "BRANCHES"], right: [1], names: [0], columns: io.columns });
 }

@@ -39,7 +39,7 @@ export async function render(result: DiffResult, io: Io): Promise<string> {
     String(table.rows_removed),
     String(table.rows_changed),
   ]);
-  const table = await textTable(counts, { head, right: [2, 3, 4], columns: io.columns });
+  const table = await textTable(counts, { head, right: [2, 3, 4], names: [0], columns: io.columns });
   const lines = result.tables.flatMap(rowLines);
   const { columns } = io;
   const cut = columns === undefined ? lines : await Promise.all(lines.map((line) => cutLine(line, columns)));

@@ -39,5 +39,5 @@ export async function render({ tasks }: PendingResult, io: Io): Promise<string> 
     task.instruction,
   ]);
   const head = ["ID", "WAITS", "EXPIRES", "SPEND", "FILES", "LINES", "LOOK TWICE", "REPO", "INSTRUCTION"];
-  return await textTable(rows, { head, right: [1, 2, 3, 4, 5], columns: io.columns });
+  return await textTable(rows, { head, right: [1, 2, 3, 4, 5], names: [7], texts: [8], columns: io.columns });
 }

@@ -37,5 +37,5 @@ export async function render({ items }: QueueListResult, io: Io): Promise<string
     item.instruction,
   ]);
   const head = ["ID", "AGE", "STATE", "TASK", "AGENT", "REPO", "INSTRUCTION"];
-  return await textTable(rows, { head, right: [1], columns: io.columns });
+  return await textTable(rows, { head, right: [1], names: [5], texts: [6], columns: io.columns });
 }

@@ -37,7 +37,7 @@ export async function render(result: SessionsResult, io: Io): Promise<string> {
     session.error?.message ?? session.checkout ?? "",
   ]);
   const head = ["BRANCH", "STATE", "TXID", "AGE", "LAG", "WAL", "CHECKOUT"];
-  return await textTable(rows, { head, right: [2, 3, 4, 5], columns: io.columns });
+  return await textTable(rows, { head, right: [2, 3, 4, 5], names: [0, 6], columns: io.columns });
 }
 
 function known(value: number | undefined, show: (value: number) => string): string {

@@ -151,7 +151,7 @@ async function groupTable(by: Grouping, groups: readonly GroupTally[], io: Io): 
     ...(claims ? [agent_reported.tasks === 0 ? "-" : dollars(agent_reported.usd)] : []),
     ...(charts ? [bar(spend.usd, most, BAR_COLUMNS)] : []),
   ]);
-  return await textTable(rows, { head, right: [1, 2, 3, ...(claims ? [4] : [])], columns: io.columns });
+  return await textTable(rows, { head, right: [1, 2, 3, ...(claims ? [4] : [])], names: [0], columns: io.columns });
 }
 
 function dayLines({ days }: StatsResult, columns: number): string {

@@ -61,6 +61,6 @@ export async function render({ tasks, more }: TasksResult, io: Io): Promise<stri
     task.instruction,
   ]);
   const head = ["ID", "AGE", "STAGE", "AGENT", "SPEND", "REPO", "INSTRUCTION"];
-  const table = await textTable(rows, { head, right: [1, 4], columns: io.columns });
+  const table = await textTable(rows, { head, right: [1, 4], names: [5], texts: [6], columns: io.columns });
   return more ? `${table}\nThere are older ones: taskd tasks --all` : table;
 }
