@@ -86,6 +86,8 @@ export interface Plan {
   command: string;
   positionals: Record<string, string>;
   flags: Record<string, FlagValue>;
+  /** Present when the terminal does no more than show lines. */
+  dumb?: boolean;
   /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
   store: string;
   /** Absolute directory of checkouts, caches and locks: that of the store itself, if it is in one. */

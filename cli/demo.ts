@@ -16,6 +16,7 @@ import { TaskdError } from "../lib/errors.ts";
 import { EXIT_OK } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import type { Io } from "./io.ts";
+import { isDumbTerminal } from "./launch.ts";
 import { processIo } from "./run.ts";
 import { needPodman } from "./demo/podman.ts";
 import { findSqlProgram } from "./demo/sql_client.ts";
@@ -104,7 +105,8 @@ const HELP = `deno task demo [--json] [--keep] [--quick] [--size MB] [--runtime 
 async function main(words: string[]): Promise<number> {
   const asks_json = words.includes("--json");
   const stop = new AbortController();
-  const io = processIo({ flags: { json: asks_json } }, stop.signal);
+  const dumb = isDumbTerminal((name) => Deno.env.get(name));
+  const io = processIo({ flags: { json: asks_json }, dumb }, stop.signal);
   for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
   try {
     const options = readWords(words);

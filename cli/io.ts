@@ -25,6 +25,8 @@ export interface IoOptions {
   quiet: boolean;
   /** Whether NO_COLOR is set. */
   no_color: boolean;
+  /** Whether terminals get plain lines only, without colours and moves of the cursor. */
+  dumb?: boolean;
   /** Aborted by Ctrl-C. */
   signal: AbortSignal;
   /** Monotonic milliseconds. */
@@ -90,9 +92,9 @@ export class Io {
     return this.#options.stderr.isTerminal();
   }
 
-  /** Whether results are coloured: on a terminal, and not when NO_COLOR is set. */
+  /** Whether results are coloured: on a terminal that can, and not when NO_COLOR is set. */
   get colours(): boolean {
-    return this.#options.stdout.isTerminal() && !this.#options.no_color;
+    return this.#options.stdout.isTerminal() && !this.#options.no_color && this.#options.dumb !== true;
   }
 
   /** Writes a line of the program's own words, styled by {@linkcode heading}. */
@@ -115,9 +117,9 @@ export class Io {
     return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
   }
 
-  /** A progress bar for long work: drawn on stderr on a terminal, nothing anywhere else. */
+  /** A progress bar for long work: drawn on stderr on a terminal that can, nothing anywhere else. */
   progress(label: string): OnProgress {
-    if (this.quiet || !this.#options.stderr.isTerminal()) return () => {};
+    if (this.quiet || !this.#redraws) return () => {};
     const bar = new Progress({
       label,
       now: this.#options.now,
@@ -128,14 +130,18 @@ export class Io {
     return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
   }
 
-  /** A line on stderr that changes in place; undefined where there is no terminal for it, or nobody to look at it. */
+  /** A line on stderr that changes in place; undefined where no terminal can do that, or nobody looks at it. */
   live(): LiveLine | undefined {
-    if (this.quiet || this.json || !this.#options.stderr.isTerminal()) return undefined;
+    if (this.quiet || this.json || !this.#redraws) return undefined;
     this.#live ??= new LiveLine({
       columns: consoleColumns(),
       write: (text) => write(this.#options.stderr, text),
     });
     return this.#live;
+  }
+
+  get #redraws(): boolean {
+    return this.#options.stderr.isTerminal() && this.#options.dumb !== true;
   }
 
   /** Removes the progress bar and the live line, if they are drawn. */

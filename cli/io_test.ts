@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Io } from "./io.ts";
 
-function make(options: { terminal: boolean; no_color?: boolean; quiet?: boolean }) {
+function make(options: { terminal: boolean; no_color?: boolean; dumb?: boolean; quiet?: boolean }) {
   const texts = { stdout: "", stderr: "" };
   const sink = (name: "stdout" | "stderr") => ({
     writeSync: (bytes: Uint8Array) => {
@@ -17,6 +17,7 @@ function make(options: { terminal: boolean; no_color?: boolean; quiet?: boolean 
     json: false,
     quiet: options.quiet ?? false,
     no_color: options.no_color ?? false,
+    dumb: options.dumb ?? false,
     signal: new AbortController().signal,
     now: () => now_ms,
   });
@@ -34,21 +35,22 @@ Deno.test("Io draws progress on a terminal, and takes it away before anything el
   assertEquals(texts, { stdout: "done\n", stderr: "\r\x1b[K" });
 });
 
-Deno.test("Io draws no progress off a terminal or under -quiet", () => {
-  for (const options of [{ terminal: false }, { terminal: true, quiet: true }]) {
+Deno.test("Io draws no progress off a terminal, on a dumb one, or under -quiet", () => {
+  for (const options of [{ terminal: false }, { terminal: true, dumb: true }, { terminal: true, quiet: true }]) {
     const { io, texts, at } = make(options);
     const update = io.progress("create shop");
     at(1_000);
     update(512, 1_024);
     io.clearProgress();
-    assertEquals(texts, { stdout: "", stderr: "" });
+    assertEquals([texts, io.live()], [{ stdout: "", stderr: "" }, undefined]);
   }
 });
 
-Deno.test("Io colours on a terminal only, and not when NO_COLOR is set", () => {
+Deno.test("Io colours on a terminal that can only, and not when NO_COLOR is set", () => {
   assertEquals(make({ terminal: true }).io.heading("Usage"), "\x1b[1mUsage\x1b[22m");
   assertEquals(make({ terminal: false }).io.heading("Usage"), "Usage");
   assertEquals(make({ terminal: true, no_color: true }).io.heading("Usage"), "Usage");
+  assertEquals(make({ terminal: true, dumb: true }).io.heading("Usage"), "Usage");
 });
 
 Deno.test("Io shows escape sequences of results, notes and errors instead of sending them", () => {

@@ -29,7 +29,8 @@ export async function planCall(
   context: LaunchContext,
 ): Promise<Plan> {
   const { spec, positionals, flags } = call;
-  const plan = { command: spec.name, positionals, flags };
+  const dumb = isDumbTerminal(context.env);
+  const plan = { command: spec.name, positionals, flags, ...(dumb ? { dumb } : {}) };
   if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
   if (spec.uses === "broker" || spec.uses === "home") {
     const { brokerPlace } = await import("./broker_place.ts");
@@ -43,6 +44,11 @@ export async function planCall(
   const route = routeOf(spec, { live: live !== undefined, named: named !== undefined });
   if (route === "socket" || spec.uses === "serve") checkSocketPath(socket);
   return { ...plan, ...place, socket, route };
+}
+
+/** Whether the environment says that the terminal knows no control sequences. */
+export function isDumbTerminal(env: LaunchContext["env"]): boolean {
+  return env("TERM") === "dumb";
 }
 
 const NO_STORE = { store: "", workspace: "", socket: "", route: "none" } as const;

@@ -39,13 +39,14 @@ export const loadFromTable: Load = async (spec) => {
 };
 
 /** The process's streams for a plan. */
-export function processIo(plan: Pick<Plan, "flags">, signal: AbortSignal): Io {
+export function processIo(plan: Pick<Plan, "flags" | "dumb">, signal: AbortSignal): Io {
   return new Io({
     stdout: Deno.stdout,
     stderr: Deno.stderr,
     json: plan.flags.json === true,
     quiet: plan.flags.quiet === true,
     no_color: Deno.noColor,
+    dumb: plan.dumb === true,
     signal,
     now: () => performance.now(),
   });

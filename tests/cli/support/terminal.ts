@@ -1,5 +1,5 @@
 /**
- * Runs the real program at a terminal: `script` of util-linux makes one and types what the
+ * Runs programs at a terminal: `script` of util-linux makes one and types what the
  * test says.
  *
  * @module
@@ -10,17 +10,40 @@ import type { BrokerHost } from "./broker.ts";
 
 const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;
 
+/** What a terminal is like. */
+export interface Terminal {
+  /** What calls it finds in its environment, and nothing else but PATH. */
+  env: Record<string, string>;
+  cwd: string;
+  /** What is typed at it. */
+  typed?: string;
+  /** By default `xterm`. */
+  term?: string;
+  /** Its width. */
+  columns?: number;
+}
+
 /** Runs `taskd <words>` at a terminal where `typed` is typed; `seen` is what was on it. */
-export async function atTerminal(
+export function atTerminal(
   host: BrokerHost,
   words: readonly string[],
   typed: string,
+  options: Pick<Terminal, "term" | "columns"> = {},
 ): Promise<{ code: number; seen: string }> {
-  const line = [Deno.execPath(), "run", ...launchFlags(), MAIN, ...words].map(quoted).join(" ");
+  const program = [Deno.execPath(), "run", ...launchFlags(), MAIN, ...words];
+  return runAtTerminal(program, { env: host.env, cwd: host.base, typed, ...options });
+}
+
+/** Runs any program at a terminal. */
+export async function runAtTerminal(
+  words: readonly string[],
+  { env, cwd, typed = "", term = "xterm", columns = 80 }: Terminal,
+): Promise<{ code: number; seen: string }> {
   const child = new Deno.Command("script", {
-    args: ["--quiet", "--return", "--command", line, "/dev/null"],
-    cwd: host.base,
-    env: { ...host.env, TERM: "xterm" },
+    args: ["--quiet", "--return", "--command", `stty cols ${columns} && ${words.map(quoted).join(" ")}`, "/dev/null"],
+    cwd,
+    clearEnv: true,
+    env: { PATH: Deno.env.get("PATH") ?? "", ...env, TERM: term },
     stdin: "piped",
     stdout: "piped",
     stderr: "null",
