@@ -42,8 +42,8 @@ export class DurableHead {
   #checksums: PageChecksums | undefined;
   /** The chain that they are to be read from. */
   #unread: Chain | undefined;
-  /** Highest txid that this session ended an object at, stored or not. */
-  #attempted: Txid = 0;
+  /** Highest txid that an object of this epoch ends at, stored or not, or of a later one; unknown before the first. */
+  #attempted: Txid | undefined;
   #recorded: WalMark | undefined;
 
   /** Begins at the branch's head. */
@@ -90,8 +90,9 @@ export class DurableHead {
    * @throws {RebaseNeeded} when what was read cannot be trusted; the changes are then pending again.
    */
   async store(whole: boolean): Promise<StoredObject> {
-    const { backend, workspace } = this.#context;
+    const { backend, chains, workspace } = this.#context;
     const place = { lineage: this.#lease.ref.lineage, epoch: this.#lease.epoch };
+    const attempted = this.#attempted ??= await chains.taken(place.lineage, place.epoch);
     if (!whole && this.#unread) {
       this.#checksums = await PageChecksums.load(backend, this.#unread, this.#head.digest);
       this.#unread = undefined;
@@ -106,7 +107,7 @@ export class DurableHead {
     const changes = this.#tail.take();
     // Never one that a failed attempt used: within an epoch an object's txid must say which object is meant, and after a
     // rebase the commits are not known, so the count alone could come to the same txid for other content.
-    const txid = Math.max(this.#head.txid + Math.max(1, changes.commits), this.#attempted + 1);
+    const txid = Math.max(this.#head.txid + Math.max(1, changes.commits), attempted + 1);
     this.#attempted = txid;
     const image = this.#tail.image();
     try {

@@ -354,8 +354,9 @@ export class CaptureSession {
     try {
       if (this.#tail.dirty) await this.#flush("manual");
       if (!held.complete) return;
-      const { chain } = await pointIn(this.#context, this.address, this.#lease.ref);
-      this.#context.checkouts.stampHeld(this.checkout, chain, this.#file.header().change_counter);
+      const { ref } = this.#lease;
+      const { chain } = await pointIn(this.#context, this.address, ref);
+      this.#context.checkouts.stampHeld(this.checkout, { ref, chain }, this.#file.header().change_counter);
     } finally {
       held.release();
     }

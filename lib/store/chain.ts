@@ -153,6 +153,16 @@ export class Chains {
     return found;
   }
 
+  /**
+   * The highest txid at which an object of a lineage ends that would stand before, or beside, one of `epoch`; 0 when none
+   * does. There is such an object only where the ref was put back to an earlier state than the objects, as by a backup
+   * that copied it first: who ends one below that would find the other in its place.
+   */
+  async taken(lineage: string, epoch: number): Promise<Txid> {
+    const rivals = (await this.objects(lineage)).filter((object) => object.epoch >= epoch);
+    return rivals.reduce((highest, { last }) => Math.max(highest, last), 0);
+  }
+
   /** Drops what is remembered of a lineage, after its objects were changed from outside. */
   forget(): void {
     this.#bases.clear();

@@ -18,7 +18,7 @@ import type { Image } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { materialize } from "./materialize.ts";
 import type { LongOptions } from "./results.ts";
-import { companions, makeDirectory, type Workspace } from "./workspace.ts";
+import { companions, makeDirectory, type Origin, sameOrigin, type Sidecar, type Workspace } from "./workspace.ts";
 
 /** Entries kept for one database; the number of the contract. */
 const MAX_ENTRIES = 64;
@@ -63,7 +63,7 @@ export class ChainCache {
   readonly #workspace: Workspace;
   readonly #backend: Backend;
   readonly #clock: Clock;
-  /** Chain ids' hashes, for file systems without entries to keep them beside. */
+  /** Hashes by chain id and digest, for file systems without entries to keep them beside. */
   readonly #hashes = new Map<string, string>();
 
   /** Keeps entries in `workspace`. */
@@ -84,14 +84,15 @@ export class ChainCache {
     makeDirectory(directory, this.#workspace.root);
     if (!await clonable(directory)) return undefined;
     const path = this.#workspace.byChain(db, chain.id);
-    if (isEntry(this.#workspace, path, chain.id)) {
+    const origin = { chain_id: chain.id, digest };
+    if (isEntry(this.#workspace, path, origin)) {
       this.#workspace.touchUsed(path, this.#clock.now());
       return { path, built: false };
     }
     const temporary = this.#workspace.beside(path);
     try {
       await materialize(this.#backend, chain, digest, temporary, options);
-      sealEntry(this.#workspace, temporary, path, { chain_id: chain.id, now_ms: this.#clock.now() });
+      sealEntry(this.#workspace, temporary, path, { ...origin, now_ms: this.#clock.now() });
     } catch (error) {
       discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
@@ -152,8 +153,8 @@ export class ChainCache {
 
   /** SHA-256 of a chain's image; computed once and kept with the cache entry, or for this process. */
   async sha256(db: string, chain: Chain, digest: string): Promise<string> {
-    const known = this.#hashes.get(chain.id) ??
-      this.#workspace.sidecar(this.#workspace.byChain(db, chain.id))?.sha256;
+    const entry = this.#workspace.byChain(db, chain.id);
+    const known = this.#hashes.get(`${chain.id} ${digest}`) ?? this.#sidecar(entry, chain, digest)?.sha256;
     if (known !== undefined) return known;
     using image = await this.image(db, chain, digest);
     const file = ImageFile.open(image.path);
@@ -164,11 +165,16 @@ export class ChainCache {
       file.close();
     }
     if (this.#hashes.size >= 1024) this.#hashes.clear();
-    this.#hashes.set(chain.id, hash);
-    const entry = this.#workspace.byChain(db, chain.id);
-    const sidecar = this.#workspace.sidecar(entry);
+    this.#hashes.set(`${chain.id} ${digest}`, hash);
+    const sidecar = this.#sidecar(entry, chain, digest);
     if (sidecar) this.#workspace.writeSidecar(entry, { ...sidecar, sha256: hash });
     return hash;
+  }
+
+  /** The sidecar of an entry, if it is of this content. */
+  #sidecar(entry: string, chain: Chain, digest: string): Sidecar | undefined {
+    const sidecar = this.#workspace.sidecar(entry);
+    return sameOrigin(sidecar, { chain_id: chain.id, digest }) ? sidecar : undefined;
   }
 
   #prune(directory: string, keep: string): void {
@@ -195,13 +201,14 @@ export function sealEntry(
   workspace: Workspace,
   temporary: string,
   path: string,
-  { chain_id, now_ms }: { chain_id: string; now_ms: number },
+  { chain_id, digest, now_ms }: Origin & { now_ms: number },
 ): void {
   Deno.chmodSync(temporary, 0o400);
   backdate(temporary, now_ms);
   for (const file of companions(path)) removeIfPresent(file);
   workspace.writeSidecar(path, {
     chain_id,
+    digest,
     ...stampFile(temporary)!,
     change_counter: 0,
     stamped_ns: `${now_ms}000000`,
@@ -212,10 +219,10 @@ export function sealEntry(
 }
 
 /** Whether the file at `path` is the copy of a chain, as it was made: whoever may write anywhere may also write to it. */
-export function isEntry(workspace: Workspace, path: string, chain_id: string): boolean {
+export function isEntry(workspace: Workspace, path: string, origin: Origin): boolean {
   const [known, found] = [workspace.sidecar(path), stampFile(path)];
-  return known?.chain_id === chain_id && known.size === found?.size && known.mtime_ns === found.mtime_ns &&
-    !hasWal(path);
+  return known !== undefined && sameOrigin(known, origin) && known.size === found?.size &&
+    known.mtime_ns === found.mtime_ns && !hasWal(path);
 }
 
 /** When an entry was last used: its `.last-used` file, or its own time for one that never was. */

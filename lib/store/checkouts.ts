@@ -27,7 +27,8 @@ import { materialize } from "./materialize.ts";
 import type { Backend } from "../backend/backend.ts";
 import type { Ref } from "./ref.ts";
 import type { CheckoutResult, LongOptions } from "./results.ts";
-import { companions, type RecordedHead, type SessionRecord, type Sidecar, type Workspace } from "./workspace.ts";
+import type { Origin, RecordedHead, SessionRecord, Sidecar, Workspace } from "./workspace.ts";
+import { companions, sameOrigin } from "./workspace.ts";
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
 const CLEAN_MARGIN_MS = 1_000;
@@ -122,7 +123,7 @@ export class Checkouts {
     }
     return {
       path,
-      identity: sidecar.chain_id === chain.id ? "current" : "foreign",
+      identity: sameOrigin(sidecar, originOf({ ref, chain })) ? "current" : "foreign",
       stat_clean: isStatClean(path, sidecar),
       interrupted: false,
     };
@@ -235,7 +236,7 @@ export class Checkouts {
       discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
-    this.#writeStamp(path, chain, {
+    this.#writeStamp(path, originOf(target), {
       shadow,
       change_counter: readChangeCounter(path) ?? 0,
     });
@@ -248,7 +249,8 @@ export class Checkouts {
     const path = workspace.checkout(db, branch);
     if (!stampFile(path)) return false;
     const record = workspace.sessionRecord(path);
-    return record ? recordedHead(record, ref) !== undefined : workspace.sidecar(path)?.chain_id === chain.id;
+    if (record) return recordedHead(record, ref) !== undefined;
+    return sameOrigin(workspace.sidecar(path), originOf({ ref, chain }));
   }
 
   /**
@@ -277,7 +279,7 @@ export class Checkouts {
     const shadow = quiet.complete && await clonable(this.#context.workspace.root) ? await this.#shadowOf(quiet) : null;
     if (!shadow) removeIfPresent(`${path}.shadow`);
     if (quiet.complete) {
-      this.#writeStamp(path, chain, {
+      this.#writeStamp(path, originOf({ ref, chain }), {
         shadow,
         change_counter: quiet.change_counter,
       });
@@ -291,9 +293,9 @@ export class Checkouts {
   }
 
   /** Records the same of a checkout that the calling session holds quiet, and ends its session record. */
-  stampHeld(path: string, chain: Chain, change_counter: number): void {
+  stampHeld(path: string, content: Pick<Target, "ref" | "chain">, change_counter: number): void {
     removeIfPresent(`${path}.shadow`);
-    this.#writeStamp(path, chain, { shadow: null, change_counter });
+    this.#writeStamp(path, originOf(content), { shadow: null, change_counter });
     removeIfPresent(`${path}.session`);
   }
 
@@ -306,8 +308,8 @@ export class Checkouts {
     const { workspace } = this.#context;
     const path = workspace.checkout(before.db, before.branch);
     const sidecar = workspace.sidecar(path);
-    if (sidecar?.chain_id === before.chain.id) {
-      workspace.writeSidecar(path, { ...sidecar, chain_id: after.chain.id });
+    if (sidecar && sameOrigin(sidecar, originOf(before))) {
+      workspace.writeSidecar(path, { ...sidecar, ...originOf(after) });
       if (!interrupted) return removeIfPresent(`${path}.session`);
     }
     const record = workspace.sessionRecord(path);
@@ -317,10 +319,10 @@ export class Checkouts {
     workspace.writeSessionRecord(path, { lineage, heads: [{ txid, digest, mark: head.mark }] });
   }
 
-  /** The shadow beside a checkout, if it still is the content of `chain`. */
-  shadow(path: string, chain: Chain): string | undefined {
+  /** The shadow beside a checkout, if it still is what the branch's head holds. */
+  shadow(path: string, content: Pick<Target, "ref" | "chain">): string | undefined {
     const sidecar = this.#context.workspace.sidecar(path);
-    if (!sidecar?.shadow || sidecar.chain_id !== chain.id) return undefined;
+    if (!sidecar?.shadow || !sameOrigin(sidecar, originOf(content))) return undefined;
     const found = stampFile(`${path}.shadow`);
     const same = found?.size === sidecar.shadow.size &&
       found.mtime_ns === sidecar.shadow.mtime_ns;
@@ -370,20 +372,25 @@ export class Checkouts {
 
   #writeStamp(
     path: string,
-    chain: Chain,
+    origin: Origin,
     stamp: { shadow: FileStamp | null; change_counter: number },
   ): void {
     const { shadow, change_counter } = stamp;
     const now_ms = this.#context.clock.now();
     backdate(path, now_ms);
     this.#context.workspace.writeSidecar(path, {
-      chain_id: chain.id,
+      ...origin,
       ...stampFile(path)!,
       change_counter,
       stamped_ns: `${now_ms}000000`,
       shadow,
     });
   }
+}
+
+/** The content that a branch's head holds. */
+function originOf({ ref, chain }: Pick<Target, "ref" | "chain">): Origin {
+  return { chain_id: chain.id, digest: ref.digest };
 }
 
 /** What a record says of the head that the branch has; undefined when that is none of its heads. */

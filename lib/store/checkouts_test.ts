@@ -38,6 +38,7 @@ Deno.test("a checkout is clean by size and time alone only if all of identity, s
       false,
     ],
     ["another chain", (path) => restamp(path, { chain_id: "0".repeat(64) }), true],
+    ["other content under the same keys", (path) => restamp(path, { digest: "0".repeat(16) }), true],
     [
       "exactly 1 s between time and stamp",
       (path, { mtime_ns }) => restamp(path, { stamped_ns: ns(Number(mtime_ns) / 1e6 + 1000) }),
@@ -52,13 +53,14 @@ Deno.test("a checkout is clean by size and time alone only if all of identity, s
     ["something in the log", (path) => Deno.writeTextFileSync(`${path}-wal`, "x"), false],
     ["an empty log", (path) => Deno.writeTextFileSync(`${path}-wal`, ""), true],
   ];
+  const elsewhere = new Set(["another chain", "other content under the same keys"]);
   for (const [name, spoil, clean] of cases) {
     await t.step(name, () =>
       withApp([1], async (test) => {
         const path = await test.edit("main");
         spoil(path, JSON.parse(Deno.readTextFileSync(`${path}.sum`)));
         assertEquals((await look(test))?.stat_clean, clean);
-        assertEquals((await look(test))?.identity, name === "another chain" ? "foreign" : "current");
+        assertEquals((await look(test))?.identity, elsewhere.has(name) ? "foreign" : "current");
       }));
   }
   await t.step("a sidecar that is missing, no JSON or of another shape", () =>
@@ -93,6 +95,7 @@ Deno.test("edits are never overwritten, in whatever state the sidecars are, and 
     ["as they were", () => {}],
     ["no sidecar", (path) => Deno.removeSync(`${path}.sum`)],
     ["a sidecar of another chain", (path) => restamp(path, { chain_id: "0".repeat(64) })],
+    ["a sidecar of other content under the same keys", (path) => restamp(path, { digest: "0".repeat(16) })],
     [
       "a session record of another history",
       (path) => Deno.writeTextFileSync(`${path}.session`, JSON.stringify({ lineage: "f".repeat(32), heads: [] })),

@@ -23,10 +23,19 @@ const TEMPORARY = /^\.[0-9a-f]{16}\.tmp/;
 /** A temporary file that was not written to for this long is nobody's: a day. */
 const SWEEP_AFTER_MS = 24 * 3600 * 1000;
 
-/** What `.sum` says a file was made from. */
-export interface Sidecar {
-  /** SHA-256 of the keys of the chain it was made from. */
+/** Which content a file was made from. */
+export interface Origin {
+  /** SHA-256 of the keys of its chain. */
   chain_id: string;
+  /**
+   * What the ref says of the chain's last object. Keys alone do not tell: a store that was put back to an earlier state
+   * gives those of its lost future to other content.
+   */
+  digest: string;
+}
+
+/** What `.sum` says of a file. */
+export interface Sidecar extends Origin {
   /** Bytes. */
   size: number;
   /** Modification time in nanoseconds since 1970. */
@@ -45,6 +54,7 @@ const nanoseconds = v.pipe(v.string(), v.regex(/^\d{1,30}$/));
 
 const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   chain_id: v.string(),
+  digest: v.string(),
   size: v.number(),
   mtime_ns: nanoseconds,
   change_counter: v.number(),
@@ -264,6 +274,11 @@ export class Workspace {
       throw fileError(error, `Cannot write ${path}`);
     }
   }
+}
+
+/** Whether two files, or a file and a chain, have one origin. */
+export function sameOrigin(a: Origin | undefined, b: Origin): boolean {
+  return a?.chain_id === b.chain_id && a.digest === b.digest;
 }
 
 /** Plain files in a directory and, `depth` deep, in those below it; symbolic links are not followed. */

@@ -7,6 +7,7 @@ import { companions, filesBelow, makeDirectory, Workspace } from "./workspace.ts
 
 const SIDECAR = {
   chain_id: "c",
+  digest: "d",
   size: 1,
   mtime_ns: "2",
   change_counter: 3,

@@ -148,17 +148,18 @@ async function readOnly(
     read_only: true,
   };
   workspace.requireInside(path);
-  if (isEntry(workspace, path, point.chain.id)) {
+  const { chain, head } = point;
+  const origin = { chain_id: chain.id, digest: head.digest };
+  if (isEntry(workspace, path, origin)) {
     workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };
   }
   const temporary = workspace.beside(path);
   try {
-    const { chain, head } = point;
     if (!await context.cache.cloneTo(db, chain, head.digest, temporary, options)) {
       await materialize(context.backend, chain, head.digest, temporary, options);
     }
-    sealEntry(workspace, temporary, path, { chain_id: chain.id, now_ms: context.clock.now() });
+    sealEntry(workspace, temporary, path, { ...origin, now_ms: context.clock.now() });
   } catch (error) {
     discard(temporary);
     throw fileError(error, `Cannot write ${path}`);

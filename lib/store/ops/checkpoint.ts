@@ -150,11 +150,11 @@ async function storeEdits(
       },
     );
   }
+  const place = { lineage: before.ref.lineage, epoch: lease.epoch };
+  const txid = Math.max(before.head.txid, await context.chains.taken(place.lineage, place.epoch)) + 1;
   const quiet = checkouts.open(view.path);
   try {
-    const place = { lineage: before.ref.lineage, epoch: lease.epoch };
-    const txid = before.head.txid + 1;
-    const shadow = checkouts.shadow(view.path, before.chain);
+    const shadow = checkouts.shadow(view.path, target);
     const changed = shadow === undefined ? undefined : await changedPages(shadow, quiet, options);
     if (
       changed?.length === 0 ||
