@@ -10,7 +10,7 @@ import { join } from "@std/path/join";
 import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
-import { ImageFile } from "../../sqlite/checkout_file.ts";
+import { ImageFile, stampFile } from "../../sqlite/checkout_file.ts";
 import { integrityCheck } from "../../sqlite/integrity.ts";
 import { diffRows } from "../../sqlite/row_diff.ts";
 import { pointAt, pointIn, type StoreContext } from "../context.ts";
@@ -49,6 +49,7 @@ export async function exportTo(
     hint: "If an export that was cut off has left it, remove it or add --force",
   });
   if (options.force) removeIfPresent(temporary);
+  else for (const suffix of ["-wal", "-journal"]) refuseLeftLog(file + suffix, attempted);
   const built = await materialize(
     context.backend,
     point.chain,
@@ -99,6 +100,14 @@ function refuseTarget(file: string, attempted: string, { force, hint }: { force:
   if (!force) {
     throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint });
   }
+}
+
+/** Refuses the log of a file that is gone: SQLite would take it for the new one's, and bring back what it holds. */
+function refuseLeftLog(log: string, attempted: string): void {
+  if ((stampFile(log)?.size ?? 0) === 0) return;
+  throw new TaskdError("already_exists", `${attempted}: ${log} was left there by another database of that name`, {
+    hint: "Move it away, or add --force to remove it",
+  });
 }
 
 /** Compares the stored content of two addresses: pages, then rows of each table. */
