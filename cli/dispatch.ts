@@ -37,14 +37,16 @@ const MODULES: DispatchModules = { worker: new URL("./worker.ts", import.meta.ur
 export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {
   let plan: Plan;
   let spec: CommandSpec;
+  let needs: PermissionSet;
   try {
     ({ plan, spec } = await understand(argv));
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
     for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
+    needs = spec.needs(plan);
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
-  if (spec.uses !== "nothing") return await runInWorker(plan, spec.needs(plan), modules.worker);
+  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.worker);
   revokeAll();
   return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
 }

@@ -8,7 +8,7 @@
 import { PROGRAM_PATHS } from "../broker/setup/host_programs.ts";
 import { S3_ENV, S3_SYS } from "../lib/backend/s3_permissions.ts";
 import type { HostPlace } from "./broker_host.ts";
-import type { CommandSpec, Plan } from "./command.ts";
+import type { CommandSpec, FlagKind, Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "./permissions.ts";
 
@@ -55,7 +55,7 @@ function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
   return {
     command: command.name,
     positionals: Object.fromEntries(command.positionals.map((positional) => [positional.name, "/sample"])),
-    flags: Object.fromEntries([...GLOBAL_FLAGS, ...command.flags].map((flag) => [flag.name, "/sample"])),
+    flags: Object.fromEntries([...GLOBAL_FLAGS, ...command.flags].map((flag) => [flag.name, sampleOf(flag.kind)])),
     store: "s3://sample",
     workspace: "/sample",
     s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
@@ -63,4 +63,9 @@ function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
     route,
     broker: { home: "/sample", socket: "/sample/broker.sock", host: SAMPLE_HOST },
   };
+}
+
+/** An address to listen on is the only text that is read any further. */
+function sampleOf(kind: FlagKind): string {
+  return kind === "string" ? "localhost:1" : "/sample";
 }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { checkToken } from "../../daemon/http/auth.ts";
 import { type HttpListenOptions, serve } from "../../daemon/serve.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../args.ts";
@@ -44,6 +45,8 @@ export async function run(args: Args, io: Io): Promise<undefined> {
 
 function http(args: Args): { http?: HttpListenOptions } {
   const [address, token] = [args.text("http"), args.text("token")];
+  // Also without a listener: a token that is too short is a mistake wherever it is told of.
+  if (token !== undefined) checkToken(token);
   if (address === undefined) return {};
   const allow_non_loopback = args.on("http-allow-non-loopback");
   return { http: { address, allow_non_loopback, ...(token === undefined ? {} : { token }) } };

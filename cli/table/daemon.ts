@@ -4,6 +4,7 @@
  * @module
  */
 
+import { parseHttpAddress } from "../../lib/http/address.ts";
 import { cradleOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec, Plan } from "../command.ts";
 import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../permissions.ts";
@@ -13,9 +14,9 @@ import { BRANCH, ON_BRANCHES, programFiles } from "./_shared.ts";
 function httpNeeds(plan: Plan): PermissionSet {
   const { http } = plan.flags;
   if (typeof http !== "string") return NO_PERMISSIONS;
-  // Any host is what an empty one stands for.
-  const address = http.startsWith(":") ? `0.0.0.0${http}` : http;
-  return { ...NO_PERMISSIONS, net: [address, "127.0.0.1"], sys: ["inspector"] };
+  const { hostname, port } = parseHttpAddress(http);
+  const host = hostname.includes(":") ? `[${hostname}]` : hostname;
+  return { ...NO_PERMISSIONS, net: [`${host}:${port}`, "127.0.0.1"], sys: ["inspector"] };
 }
 
 /** Commands of the groups Daemon and Program. */

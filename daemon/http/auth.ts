@@ -15,6 +15,19 @@ import { BearerCheck } from "../../lib/http/bearer.ts";
 /** Fewest characters of an explicit token; the contract's number. */
 const MIN_TOKEN_CHARS = 16;
 
+/** Refuses an explicit token that is too short, or that no client could present. */
+export function checkToken(token: string): void {
+  if (token.length < MIN_TOKEN_CHARS) {
+    throw new TaskdError("usage", `Cannot use the token: it is shorter than ${MIN_TOKEN_CHARS} characters`, {
+      hint: "Give a longer one, or none to have one generated",
+    });
+  }
+  // What cannot stand in a header could never be presented.
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    throw new TaskdError("usage", "Cannot use the token: it has spaces, control or non-ASCII characters");
+  }
+}
+
 /** The token of a listener. */
 export class BearerToken {
   readonly #check: BearerCheck;
@@ -36,15 +49,7 @@ export class BearerToken {
     options: { token?: string; allow_non_loopback: boolean; random: RandomBytes },
   ): BearerToken {
     const { token } = options;
-    if (token !== undefined && token.length < MIN_TOKEN_CHARS) {
-      throw new TaskdError("usage", `Cannot use the token: it is shorter than ${MIN_TOKEN_CHARS} characters`, {
-        hint: "Give a longer one, or none to have one generated",
-      });
-    }
-    // What cannot stand in a header could never be presented.
-    if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
-      throw new TaskdError("usage", "Cannot use the token: it has spaces, control or non-ASCII characters");
-    }
+    if (token !== undefined) checkToken(token);
     if (!address.loopback && !options.allow_non_loopback) {
       throw new TaskdError("usage", `Cannot listen on ${address.hostname}: it is not a loopback address`, {
         hint: "Add -http-allow-non-loopback and an explicit token if others are meant to reach it; there is no TLS",

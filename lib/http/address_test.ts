@@ -22,3 +22,13 @@ Deno.test("parseHttpAddress() tells loopback from other addresses by the literal
     assertThrows(() => parseHttpAddress(text), TaskdError, "host:port");
   }
 });
+
+Deno.test("parseHttpAddress() refuses what no host can be called", () => {
+  const names = ["a..b", ".", ".a", "*", "x@y", "a b", "a/b", "%31", "''", "ä.example", `${"a.".repeat(130)}b`];
+  for (const host of [...names, "http://x", "[::::]", "[1:2:3]", "[1:2:3:4:5:6:7:8:9]"]) {
+    assertThrows(() => parseHttpAddress(`${host}:80`), TaskdError, "host:port", host);
+  }
+  for (const host of ["a_b.example", "my-host", "example.com.", "[2001:db8::1]", "[::ffff:127.0.0.1]"]) {
+    assertEquals(parseHttpAddress(`${host}:80`).hostname, host.replace(/^\[|\]$/g, ""));
+  }
+});

@@ -48,6 +48,27 @@ const REFUSED: { why: string; words: string[]; env?: Record<string, string>; sai
     words: ["-http", "127.0.0.1"],
     said: "it is not host:port",
   },
+  {
+    why: "a port that does not exist",
+    words: ["-http", "127.0.0.1:99999"],
+    said: "it is not host:port",
+  },
+  {
+    why: "a host that cannot be one",
+    words: ["-http", "example..com:9464", "-http-allow-non-loopback", "-token", TOKEN],
+    said: "it is not host:port",
+  },
+  {
+    why: "a short token on the command line, without a listener",
+    words: ["-token", SHORT],
+    said: "the token: it is shorter than 16 characters",
+  },
+  {
+    why: "a short token in the environment, without a listener",
+    words: [],
+    env: { BSTORE_TOKEN: SHORT },
+    said: "the token: it is shorter than 16 characters",
+  },
 ];
 
 // conformance: 5.4 5.5 7.non_loopback_flag 7.non_loopback_token 7.short_token
