@@ -185,12 +185,12 @@ export class CaptureSession {
     return this.#serial.run(() => this.#flush("manual"));
   }
 
-  /** Flushes and names the state: checkpoint of a live branch. */
+  /** Flushes and names the state: checkpoint of a live branch. It is an explicit flush, with a name. */
   checkpoint(name: string, options: { note?: string } = {}): Promise<CheckpointResult> {
     parseName(name, "checkpoint");
     return this.#serial.run(async () => {
       refuseCheckpoint(this.#lease.ref, this.address, name, options.note);
-      const { pages, bytes } = await this.#flush("manual");
+      const { pages, bytes } = await this.#flush("manual", true);
       const { head } = this.#durable;
       await this.#lease.write((ref) => withCheckpoint(this.#context, ref, head, name, options.note));
       return {

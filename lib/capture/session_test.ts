@@ -277,6 +277,16 @@ Deno.test("a live checkpoint names what is durable after its flush, and refuses 
     assertEquals([await stored(store, "app@main@one"), await stored(store, "app@main@two")], ["1", "1,2"]);
   }));
 
+// conformance: 2.metrics.bstore_checkpoint_duration_seconds 6.type.flushed
+Deno.test("a live checkpoint is told of as the flush that it is, also when it had nothing to store", () =>
+  inSession(async ({ events }, session) => {
+    insert(session, 1);
+    const { txid } = await session.checkpoint("one");
+    await session.checkpoint("two");
+    const flushes = events.map(({ type, detail }) => [type, (detail as { txid?: number }).txid]);
+    assertEquals(flushes, [["flushed", txid], ["flushed", txid]]);
+  }));
+
 Deno.test("writers in other processes are captured while they write, through folds of the log", () =>
   inSession(async (scene, session) => {
     const writers = [await Writer.start("python", session.checkout), await Writer.start("shell", session.checkout)];
