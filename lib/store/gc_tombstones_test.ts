@@ -4,9 +4,9 @@ import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/hist
 import { at } from "../../tests/support/stores.ts";
 import { FaultyBackend } from "../backend/faulty.ts";
 import { TaskdError } from "../errors.ts";
-import { baseKey } from "./keys.ts";
+import { baseKey, segmentKey } from "./keys.ts";
 import { DEFAULT_GC_GRACE_MS } from "./gc.ts";
-import { DOOMED_RETAIN_MS, MAX_TOMBSTONES, readTombstones } from "./tombstones.ts";
+import { DOOMED_RETAIN_MS, MAX_NAMES, MAX_TOMBSTONES, readTombstones } from "./tombstones.ts";
 
 const GRACE = { grace_ms: DEFAULT_GC_GRACE_MS };
 const MAIN = at("app");
@@ -63,6 +63,31 @@ Deno.test("the list of tombstones is bounded: what has no room waits", async () 
     const first = await gc();
     assertEquals([first.tombstoned, first.kept], [MAX_TOMBSTONES, 10]);
     assertEquals((await gc()).deleted, MAX_TOMBSTONES);
+  });
+});
+
+Deno.test("the names on the list are bounded, those of the doomed among them: what has no room waits", async () => {
+  await withStore(async ({ store, backend, clock, gc }) => {
+    await store.fork(MAIN, "side", { materialize: true });
+    for (const branch of ["main", "side"]) {
+      await flush(store, at(`app@${branch}`), 1);
+      const { ref: { lineage, txid, epoch } } = await store.context.refs.read("app", branch);
+      // Of a dead epoch, in a lineage that is reached: each has to be named.
+      for (let last = txid + 1; last <= txid + MAX_NAMES / 2 + 5; last++) {
+        await backend.put(segmentKey(lineage, epoch - 1, last - 1, last), new Uint8Array(1));
+      }
+    }
+    const needed = await neededKeys(store);
+    const listed = async () => (await readTombstones(backend))?.tombstones.flatMap(({ names }) => names ?? []).length;
+    const first = await gc();
+    assertEquals([first.tombstoned, first.kept, await listed()], [MAX_NAMES, 10, MAX_NAMES]);
+    const second = await gc();
+    assertEquals([second.deleted, second.tombstoned, second.kept, await listed()], [MAX_NAMES, 0, 10, MAX_NAMES]);
+    clock.advance(DOOMED_RETAIN_MS);
+    assertEquals((await gc()).kept, 10);
+    assertEquals([(await gc()).tombstoned, await listed()], [10, 10]);
+    assertEquals((await gc()).deleted, 10);
+    assertEquals(new Set(await dataKeys(backend)), needed);
   });
 });
 
