@@ -41,15 +41,15 @@ export async function prepareCheckout(
   if (
     view && view.identity !== "current" && !view.stat_clean
   ) {
-    const same = await context.checkouts.hasContentOf(path, target);
-    footprint = context.checkouts.footprint(path);
-    if (!same) {
+    const same = await context.checkouts.footprintOf(path, target);
+    if (same === undefined) {
       throw new TaskdError(
         "dirty",
         `Cannot open a session: ${path} holds edits that do not belong to the branch's present history`,
         { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
       );
     }
+    footprint = same;
   }
   let known_clean = view?.stat_clean === true && view.identity === "current";
   if (!view || view.identity !== "current") {

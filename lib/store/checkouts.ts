@@ -131,22 +131,36 @@ export class Checkouts {
 
   /** Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database. */
   async hasContentOf(path: string, target: Target): Promise<boolean> {
+    return await this.footprintOf(path, target) !== undefined;
+  }
+
+  /**
+   * The {@linkcode footprint} of a checkout with just the chain's content, undefined of any other. It is of that very
+   * content: of a commit that waits for the comparison to end, and comes right after it, the answer knows nothing.
+   */
+  async footprintOf(path: string, target: Target): Promise<string | undefined> {
     // The store's own errors are not taken for a difference.
     await this.#context.cache.sha256(
       target.db,
       target.chain,
       target.ref.digest,
     );
+    let held: { main: string; all: string };
     try {
       using quiet = this.open(path);
-      return await this.sameContent(quiet, target);
+      if (!await this.sameContent(quiet, target)) return undefined;
+      held = { main: JSON.stringify(stampFile(path)), all: this.footprint(path) };
     } catch (error) {
       // A writer at work, or bytes that are no database: in either case not the stored content.
       if (
         hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")
-      ) return false;
+      ) return undefined;
       throw error;
     }
+    // Who closes last takes the log away, which is folded by then.
+    const folded = !hasWal(path) && JSON.stringify(stampFile(path)) === held.main;
+    const found = this.footprint(path);
+    return folded || found === held.all ? found : undefined;
   }
 
   /** The same of a checkout that is held quiet. */

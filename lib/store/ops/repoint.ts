@@ -119,12 +119,10 @@ async function repoint(
   const { db, branch } = lease.address;
   const before = await pointIn(context, { db, branch }, lease.ref);
   const target = targetOf(before);
+  const seen = context.checkouts.footprint(context.workspace.checkout(db, branch));
   const view = context.checkouts.look(target);
-  const replaceable = view !== undefined &&
-    (view.stat_clean ||
-      await context.checkouts.hasContentOf(view.path, target));
-
-  const footprint = view && context.checkouts.footprint(view.path);
+  // Of what is known to be stored: an edit that comes later shows, and is left alone.
+  const footprint = view?.stat_clean ? seen : view && await context.checkouts.footprintOf(view.path, target);
 
   const lineage = await announce(context, lease, point, options.since);
   const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
@@ -134,7 +132,7 @@ async function repoint(
 
   // Where there is no checkout, none is left with the old content.
   let checkout_refreshed = view === undefined;
-  if (replaceable && footprint !== undefined) {
+  if (footprint !== undefined) {
     // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
     try {
       const after = await pointIn(context, { db, branch }, lease.ref);

@@ -2,6 +2,7 @@ import { DatabaseSync } from "node:sqlite";
 import { assert, assertEquals } from "@std/assert";
 import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
 import { CaptureSession } from "../../capture/session.ts";
+import { Checkouts } from "../checkouts.ts";
 import { SAFETY_TTL_MS } from "./repoint.ts";
 
 const branchNames = async (store: { branches(): Promise<{ branch: string }[]> }) =>
@@ -260,3 +261,55 @@ Deno.test("a shared branch that is given a full copy is materialized, and says s
       assertEquals((await store.status(at(`app@${branch}`))).storage, "materialized");
     }
   }));
+
+/** Has an application commit right after a checkout was looked at by size and time, or compared whole. */
+async function withEditAfter(step: "look" | "comparison", work: () => Promise<void>): Promise<void> {
+  const { look, open } = Checkouts.prototype;
+  const edit = (path: string) => sql(path, "INSERT INTO t VALUES('edit')");
+  if (step === "look") {
+    Checkouts.prototype.look = function (target) {
+      const view = look.call(this, target);
+      Checkouts.prototype.look = look;
+      edit(view!.path);
+      return view;
+    };
+  } else {
+    Checkouts.prototype.open = function (path) {
+      const quiet = open.call(this, path);
+      const release = () => {
+        quiet[Symbol.dispose]();
+        Checkouts.prototype.open = open;
+        edit(path);
+      };
+      return { ...quiet, [Symbol.dispose]: release };
+    };
+  }
+  try {
+    await work();
+  } finally {
+    Object.assign(Checkouts.prototype, { look, open });
+  }
+}
+
+Deno.test("an edit that comes right after its checkout was seen to be stored is never dropped", async (t) => {
+  for (const step of ["look", "comparison"] as const) {
+    await t.step(`by a rollback, after the ${step}`, () =>
+      withApp([1, 2], async ({ store, edit }) => {
+        const path = await edit("main");
+        if (step === "comparison") Deno.utimeSync(path, 1, 1);
+        await withEditAfter(step, async () => {
+          assertEquals((await store.rollback(at("app@main@c1"))).checkout_refreshed, false);
+        });
+        assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2,edit", "detached"]);
+      }));
+  }
+  await t.step("by a session that opens, after the comparison", () =>
+    withApp([1, 2], async ({ store, edit }) => {
+      const path = await edit("main");
+      Deno.removeSync(`${path}.sum`);
+      await withEditAfter("comparison", async () => {
+        await fails("dirty", CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 16 }));
+      });
+      assertEquals(rows(path), "1,2,edit");
+    }));
+});
