@@ -145,25 +145,35 @@ Deno.test("a write that stalls for 45 s ends the stream, and every write has its
   assertEquals(clock.sleepers, 0);
 });
 
-Deno.test("close() delivers what is buffered, then ends every stream", async () => {
+Deno.test("close() delivers what is buffered in its order, to those not started yet too, then ends every stream", async () => {
   const publisher = new Publisher({ clock: new VirtualClock() });
-  const sink = new StagedSink();
-  publisher.subscribe(sink).start();
+  const sinks = Array.from({ length: 3 }, () => new StagedSink());
+  const [first, second] = sinks.map((sink) => publisher.subscribe(sink));
+  first!.start();
+  second!.start();
   for (let txid = 1; txid <= 10; txid++) publishTxid(publisher, txid);
+  await sinks[0]!.take();
   const closing = publisher.close(1000);
-  await sink.takeAll();
+  publishTxid(publisher, 11);
+  const all = Array.from({ length: 10 }, (_, index) => index + 1);
+  for (const sink of sinks) {
+    assertEquals(sink.closed, 0);
+    await sink.takeAll();
+    assertEquals([txids(sink), sink.closed], [all, 1]);
+  }
   await closing;
-  assertEquals([txids(sink).length, sink.closed], [10, 1]);
 });
 
-Deno.test("close() does not wait longer than it is told for a reader that is stuck", async () => {
+Deno.test("close() waits as long as it is told for a reader that is stuck, and no longer", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
   const sink = new StagedSink();
   publisher.subscribe(sink).start();
   publishTxid(publisher, 1);
   const closing = publisher.close(1000);
-  await clock.advance(1000);
+  await clock.advance(999);
+  assertEquals(sink.closed, 0);
+  await clock.advance(1);
   await closing;
   assertEquals(sink.closed, 1);
 });
