@@ -90,7 +90,9 @@ export class Connections {
 
   #admit(conn: Deno.UnixConn): void {
     if (this.#clients.size >= this.#max && !this.#makeRoom()) {
-      const refusal = new TaskdError("overloaded", `Cannot serve more than ${this.#max} connections`);
+      const refusal = new TaskdError("overloaded", `Cannot serve more than ${this.#max} connections`, {
+        hint: "End some that are not needed, or try again later",
+      });
       this.#write(conn, encodeLine(failure(undefined, refusal))).catch(() => {}).finally(() => hangUp(conn));
       return;
     }

@@ -224,6 +224,23 @@ Deno.test("connections over the limit are told so; a subscriber that left makes 
   }
 });
 
+Deno.test("the client tells why it was refused, also when the connection has ended before it asked", async () => {
+  await using server = await testServer({ databases }, { max_connections: 1 });
+  using first = await RawClient.connect(server.path);
+  assertEquals((await first.ask('{"op":"databases"}')).ok, true);
+  // Who comes after has been refused: so have those before.
+  const refused = async () => {
+    using next = await RawClient.connect(server.path);
+    while (await next.next() !== undefined);
+  };
+  using client = await connect(server.path);
+  await refused();
+  const error = await assertRejects(() => client.call("databases", {}), TaskdError);
+  assertEquals([error.code, error.message], ["overloaded", "Cannot serve more than 1 connections"]);
+  assertEquals((await assertRejects(() => client.call("databases", {}), TaskdError)).code, "daemon_unreachable");
+  assertEquals((await assertRejects(() => subscribe(server.path).next(), TaskdError)).code, "overloaded");
+});
+
 Deno.test("the client keeps codes and order, and a broken connection fails what waits", async () => {
   const gate = Promise.withResolvers<never>();
   const reached = Promise.withResolvers<void>();

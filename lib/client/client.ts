@@ -39,6 +39,7 @@ export class Client {
   readonly #waiting: PromiseWithResolvers<object>[] = [];
   #sending: Promise<unknown> = Promise.resolve();
   #reading: Promise<void> | undefined;
+  #unsent: unknown;
   #failure: TaskdError | undefined;
 
   /** Use {@linkcode connect}. */
@@ -56,7 +57,8 @@ export class Client {
     const waiting = Promise.withResolvers<object>();
     this.#waiting.push(waiting);
     const line = encodeLine({ ...args, op });
-    this.#sending = this.#sending.then(() => this.#lines.write(line)).catch((error) => this.#fail(error));
+    // A daemon that takes nothing more may have said why, and then ended the connection: that is read first.
+    this.#sending = this.#sending.then(() => this.#lines.write(line)).catch((error) => this.#unsent ??= error);
     this.#reading ??= this.#read();
     const { ok: _ok, ...answer } = successOf(await waiting.promise);
     return answer as OpAnswer<O>;
@@ -80,18 +82,14 @@ export class Client {
   async #read(): Promise<void> {
     try {
       for await (const message of this.#lines.messages()) this.#waiting.shift()?.resolve(message);
-      this.#fail(new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered"));
+      this.#fail(this.#unsent ?? unanswered());
     } catch (error) {
       this.#fail(error);
     }
   }
 
   #fail(error: unknown): void {
-    this.#failure ??= error instanceof TaskdError ? error : new TaskdError(
-      "daemon_unreachable",
-      `The connection to the daemon broke: ${error instanceof Error ? error.message : error}`,
-      { cause: error },
-    );
+    this.#failure ??= brokenError(error);
     for (const waiting of this.#waiting.splice(0)) waiting.reject(this.#failure);
     this.#lines.close();
   }
@@ -124,10 +122,10 @@ export async function* subscribe(
 ): AsyncGenerator<DaemonEvent, void, void> {
   const lines = await AnswerLines.connect(socket, options);
   try {
-    await lines.write(encodeLine({ op: "subscribe" }));
+    const unsent = await lines.write(encodeLine({ op: "subscribe" })).then(unanswered, brokenError);
     const messages = lines.messages();
     const ack = await messages.next();
-    if (ack.done) throw new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered");
+    if (ack.done) throw unsent;
     successOf(ack.value);
     options.onSubscribed?.();
     yield* messages as AsyncGenerator<DaemonEvent, void, void>;
@@ -212,6 +210,16 @@ function successOf(message: object): object & { ok: true } {
   if (answer.ok) return answer;
   const known: ErrorCode = Object.hasOwn(ERROR_CODES, answer.code) ? answer.code : "internal";
   throw new TaskdError(known, answer.error, answer.hint === undefined ? {} : { hint: answer.hint });
+}
+
+function unanswered(): TaskdError {
+  return new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered");
+}
+
+function brokenError(error: unknown): TaskdError {
+  if (error instanceof TaskdError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new TaskdError("daemon_unreachable", `The connection to the daemon broke: ${reason}`, { cause: error });
 }
 
 function connectError(socket: string, error: unknown): unknown {
