@@ -35,6 +35,7 @@ export type {
   ObjectBody,
   ObjectInfo,
   ObjectStream,
+  ReplaceOptions,
 } from "./lib/backend/backend.ts";
 export { type CallableOp, type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
 export type { S3Credentials } from "./lib/backend/s3.ts";

@@ -63,12 +63,11 @@ export function lookAt(path: string, key: string, wanted?: "directory" | "file")
 /**
  * Looks at directories that the backend keeps for itself, outermost first; the rest may be missing when one is.
  *
+ * @returns Whether all are there.
  * @throws {BackendError} `denied` at a symbolic link or anything else that is no directory.
  */
-export function lookAtDirectories(paths: readonly string[], key: string): void {
-  for (const path of paths) {
-    if (lookAt(path, key, "directory") === undefined) return;
-  }
+export function lookAtDirectories(paths: readonly string[], key: string): boolean {
+  return paths.every((path) => lookAt(path, key, "directory") !== undefined);
 }
 
 /**

@@ -66,6 +66,15 @@ export interface ObjectBody {
   etag: string;
 }
 
+/** How {@linkcode Backend.replace} writes. */
+export interface ReplaceOptions {
+  /**
+   * A machine that loses its power before the object's next durable write may come up with what was there before this
+   * one: for a change that is void by then. The object is whole either way, and until then everybody sees the new one.
+   */
+  may_revert?: boolean;
+}
+
 /** An object being streamed. */
 export interface ObjectStream {
   /** Bytes in all. */
@@ -77,7 +86,7 @@ export interface ObjectStream {
 /**
  * A flat, strongly consistent object store. All writes are atomic: a reader sees
  * the whole new object or what was there before. A write is durable once its
- * promise resolves. No object's key goes on where another one's ends and has a `/`: where keys
+ * promise resolves, unless it asks for less. No object's key goes on where another one's ends and has a `/`: where keys
  * are paths, a directory in an object's place is `denied`. Every method throws only {@linkcode BackendError}; what a body's own source throws
  * passes unchanged, and nothing is written then.
  */
@@ -101,7 +110,7 @@ export interface Backend {
   /** Writes if the key does not exist, else `precondition_failed`. Returns the etag. */
   create(key: string, body: Body): Promise<string>;
   /** Writes if the object's etag is `etag`, else `precondition_failed` (also when it is missing). Returns the new etag. */
-  replace(key: string, bytes: Uint8Array, etag: string): Promise<string>;
+  replace(key: string, bytes: Uint8Array, etag: string, options?: ReplaceOptions): Promise<string>;
   /** Writes whatever was there. */
   put(key: string, body: Body): Promise<void>;
   /** Deletes; a missing object is `not_found`, another etag than `if_match` is `precondition_failed`. */

@@ -115,6 +115,15 @@ const WRITING: Promises = {
     await assertFails("precondition_failed", "k", () => backend.replace("k", text("three"), "0".repeat(32)));
     assertEquals(await backend.get("k"), { bytes: text("two"), etag: second });
   },
+  "replace() that may revert compares, writes and shows like any other": async (backend) => {
+    const first = await backend.create("k", text("one"));
+    const second = await backend.replace("k", text("two"), first, { may_revert: true });
+    assertEquals(await backend.get("k"), { bytes: text("two"), etag: second });
+    await assertFails("precondition_failed", "k", () => backend.replace("k", text("x"), first, { may_revert: true }));
+    await backend.replace("k", text("three"), second);
+    await assertFails("precondition_failed", "k", () => backend.replace("k", text("x"), second, { may_revert: true }));
+    assertEquals(await read(backend, "k"), "three");
+  },
   "replace() of a missing object fails and makes none": async (backend) => {
     const etag = await backend.create("k", text("one"));
     await backend.delete("k");

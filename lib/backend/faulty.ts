@@ -8,7 +8,7 @@
 
 import { type Clock, type RandomBytes, systemClock } from "../clock.ts";
 import { type Backend, BackendError, type BackendErrorCode, type Body, type CloneSupport } from "./backend.ts";
-import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
 
 /** What can be made to fail. */
 export const BACKEND_METHODS = [
@@ -118,8 +118,8 @@ export class FaultyBackend implements Backend {
   }
 
   /** See {@linkcode Backend.replace}. */
-  replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
-    return this.#call("replace", key, () => this.#inner.replace(key, bytes, etag));
+  replace(key: string, bytes: Uint8Array, etag: string, options?: ReplaceOptions): Promise<string> {
+    return this.#call("replace", key, () => this.#inner.replace(key, bytes, etag, options));
   }
 
   /** See {@linkcode Backend.put}. */

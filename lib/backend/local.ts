@@ -2,7 +2,7 @@
  * A store in a directory of this machine: each key is a file below it.
  *
  * A write goes to a temporary file, which is fsynced and then linked (create) or
- * renamed (all else) to its name, whose directory is fsynced: a reader, or a machine
+ * renamed (all else) to its name, whose directory is fsynced (unless the write may revert): a reader, or a machine
  * that lost its power, sees the whole new object or what was there before. Create needs
  * no lock, because link(2) fails when the name exists. Whatever replaces or removes an
  * object holds the key's lock (see `_stripe_locks.ts`) for the compare and the swap only;
@@ -20,7 +20,7 @@ import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } fr
 import { TaskdError } from "../errors.ts";
 import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDirectory } from "../fs.ts";
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
-import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
 import { backendError, etagOfFile, lookAt, lookAtDirectories, lookAtObject } from "./_local_files.ts";
 import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
@@ -45,7 +45,7 @@ export interface LocalBackendOptions {
 }
 
 /** When a staged object takes its place: only a new name, any name, or only over this etag. */
-type Condition = "new" | "any" | { if_match: string };
+type Condition = "new" | "any" | { if_match: string; may_revert?: boolean };
 
 /**
  * A store in a local directory. Requires `--allow-read` and `--allow-write` on it; with `--allow-run` of `cp`, and on a
@@ -124,8 +124,8 @@ export class LocalBackend implements Backend {
   }
 
   /** See {@linkcode Backend.replace}. */
-  replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
-    return this.#write(key, { if_match: etag }, (temporary) => stageBody(temporary, key, bytes));
+  replace(key: string, bytes: Uint8Array, etag: string, options: ReplaceOptions = {}): Promise<string> {
+    return this.#write(key, { if_match: etag, ...options }, (temporary) => stageBody(temporary, key, bytes));
   }
 
   /** See {@linkcode Backend.put}. */
@@ -196,7 +196,8 @@ export class LocalBackend implements Backend {
       const staged = await stage(temporary);
       await this.#place(temporary, parts, condition, fresh);
       placed = true;
-      await this.#settle(parts, fresh);
+      // The bytes are on the disk before they have the name, so that without this step one of the two objects has it.
+      if (!(typeof condition === "object" && condition.may_revert)) await this.#settle(parts, fresh);
       return staged;
     } catch (error) {
       throw placed ? ambiguous(error, key) : error;
@@ -209,8 +210,8 @@ export class LocalBackend implements Backend {
   /** Makes the directories that a write needs. */
   #prepare(parts: string[], fresh: Map<string, string>): void {
     try {
-      lookAtDirectories([dirname(this.#staging), this.#staging], parts.join("/"));
-      Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
+      const there = lookAtDirectories([dirname(this.#staging), this.#staging], parts.join("/"));
+      if (!there) Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
       this.#makeDirectories(parts, fresh);
     } catch (error) {
       throw writeError(error, parts.join("/"));

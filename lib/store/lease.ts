@@ -179,7 +179,9 @@ export class Lease {
         },
         // A renewal begins with what this holder knows and is no weaker for it: the swap is refused unless the ref is still
         // that one, nonce and all, which names this holder and epoch. Refused, it reads, and sees whose the ref is.
-        change === undefined ? this.#current : undefined,
+        // It changes the lease alone, and what could take it back, the loss of the machine's power, has ended its holder too:
+        // the ref that is left then has the same head and a lease that runs out sooner.
+        change === undefined ? { known: this.#current, may_revert: true } : {},
       );
     } catch (error) {
       if (hasCode(error, "not_found")) {

@@ -7,7 +7,7 @@
  */
 
 import * as v from "valibot";
-import { type Backend, isBackendError } from "../backend/backend.ts";
+import { type Backend, isBackendError, type ReplaceOptions } from "../backend/backend.ts";
 import { randomHex } from "../clock.ts";
 import type { RandomBytes } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
@@ -114,6 +114,15 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
 export interface VersionedRef {
   ref: Ref;
   etag: string;
+}
+
+/** How {@linkcode Refs.update} goes about it. */
+export interface RefUpdateOptions extends ReplaceOptions {
+  /**
+   * The ref as the caller last wrote or read it, to begin with unread. Only for a change that neither leaves nor refuses
+   * it: then the swap shows whether the ref is still so, and one that is not is read.
+   */
+  known?: VersionedRef;
 }
 
 /** A ref's bytes; what is empty is left out, a fork's ref has to be small. */
@@ -259,15 +268,12 @@ export class Refs {
    * the next one, or undefined to leave it. It is called again when somebody else
    * was faster, so everything it decides on must come from its argument. When an answer was lost and somebody
    * has changed the ref since, it may meet its own doing there: it has to know it, or not mind doing it twice.
-   *
-   * @param known The ref as the caller last wrote or read it, to begin with unread. Only for a `change` that neither leaves
-   * nor refuses it: then the swap shows whether the ref is still so, and one that is not is read.
    */
   async update(
     db: string,
     branch: string,
     change: (ref: Ref) => Ref | undefined,
-    known?: VersionedRef,
+    { known, ...how }: RefUpdateOptions = {},
   ): Promise<VersionedRef> {
     let current = known ?? await this.read(db, branch);
     const attempted = `Cannot update the ref of ${db}@${branch}`;
@@ -282,6 +288,7 @@ export class Refs {
             refKey(db, branch),
             encodeRef(next),
             current.etag,
+            how,
           ),
         };
       } catch (error) {

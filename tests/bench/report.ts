@@ -146,7 +146,7 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /^one core, |idle/,
-    "Over half of what idle sessions cost is renewing leases, 50 durable compare-and-swaps a second for 500 of them; " +
+    "Over half of what idle sessions cost is renewing leases, 50 compare-and-swaps with an fsync a second for 500 of them; " +
     "the rest is looking at their logs.",
   ],
   [

@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Backend, Body, ObjectBody, ObjectInfo, ObjectStream } from "../../lib/backend/backend.ts";
+import type { Backend, Body, ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "../../lib/backend/backend.ts";
 import type { SeededRandom } from "../support/writers/random.ts";
 import type { VirtualClock } from "../support/clock.ts";
 
@@ -102,8 +102,8 @@ export class TurnBackend implements Backend {
   create(key: string, body: Body): Promise<string> {
     return this.#call(() => this.#backend.create(key, body));
   }
-  replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
-    return this.#call(() => this.#backend.replace(key, bytes, etag));
+  replace(key: string, bytes: Uint8Array, etag: string, options?: ReplaceOptions): Promise<string> {
+    return this.#call(() => this.#backend.replace(key, bytes, etag, options));
   }
   put(key: string, body: Body): Promise<void> {
     return this.#call(() => this.#backend.put(key, body));
