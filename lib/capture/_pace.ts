@@ -22,8 +22,6 @@ const TAKEOVER_BYTES = 16 << 20;
 const BACKOFF_MS = { first: 100, longest: 10_000 };
 /** Between looks at whether the checkout is still where it was. */
 const IN_PLACE_MS = 2_000;
-/** The same by its name, which costs more, while there is no traffic. */
-const BY_NAME_MS = 10_000;
 
 /** The pace of one session. */
 export class Pace {
@@ -33,7 +31,6 @@ export class Pace {
   #not_before_ms = 0;
   #backoff_ms = BACKOFF_MS.first;
   #in_place_ms = 0;
-  #by_name_ms = 0;
   /** Takeovers in a row that did not succeed. */
   blocked = 0;
 
@@ -75,13 +72,9 @@ export class Pace {
     return this.#clock.monotonic() >= this.#in_place_ms;
   }
 
-  /** Begins that look; answers whether it is to be by name. */
-  lookInPlace(): boolean {
-    const now = this.#clock.monotonic();
-    this.#in_place_ms = now + IN_PLACE_MS;
-    if (now < this.#by_name_ms && now - this.#last_commit_ms > IN_PLACE_MS) return false;
-    this.#by_name_ms = now + BY_NAME_MS;
-    return true;
+  /** After that look. */
+  lookedInPlace(): void {
+    this.#in_place_ms = this.#clock.monotonic() + IN_PLACE_MS;
   }
 }
 

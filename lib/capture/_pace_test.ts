@@ -47,22 +47,6 @@ Deno.test("a look that takes long is paid for by a long pause", () => {
   assert(pace.delay_ms >= 1500, `${pace.delay_ms}`);
 });
 
-Deno.test("the checkout's place is looked at by name as long as there is traffic, and now and then when there is none", () => {
-  const clock = new VirtualClock();
-  const pace = new Pace(clock);
-  const looks = (saw: boolean) => {
-    const by_name: boolean[] = [];
-    for (let passed_ms = 0; passed_ms < 20_000; passed_ms += 500) {
-      clock.advance(500);
-      pace.polled(saw, 0);
-      if (pace.inPlaceDue()) by_name.push(pace.lookInPlace());
-    }
-    return by_name;
-  };
-  assertEquals(looks(true), Array(10).fill(true));
-  assertEquals(looks(false).filter((by_name) => by_name).length, 2);
-});
-
 Deno.test("the log is folded when it is large or traffic is over, never when it is empty", () => {
   const clock = new VirtualClock();
   const pace = new Pace(clock);

@@ -284,7 +284,10 @@ export class CaptureSession {
 
   /** What is due: a look at the file's place, the flush of the timer, folding the log. */
   async #chores(): Promise<void> {
-    if (this.#pace.inPlaceDue() && (this.#pace.lookInPlace() || this.#file.is_nameless)) this.#file.assertInPlace();
+    if (this.#pace.inPlaceDue()) {
+      this.#pace.lookedInPlace();
+      this.#file.assertInPlace();
+    }
     this.#tail.leaveIdlePin();
     if (this.#flusher.due) {
       this.#flusher.restartTimer();

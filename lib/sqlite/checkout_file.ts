@@ -66,10 +66,10 @@ export function hasWal(path: string): boolean {
  * connection of this process may have it open.
  */
 export function readChangeCounter(path: string): number | undefined {
-  const file = Deno.openSync(path, { read: true });
+  const file = new OpenFile(path);
   try {
     const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-    return readAt(file, 0, bytes) === bytes.length ? parseDatabaseHeader(bytes)?.change_counter : undefined;
+    return file.readAt(0, bytes) === bytes.length ? parseDatabaseHeader(bytes)?.change_counter : undefined;
   } finally {
     file.close();
   }
@@ -131,16 +131,14 @@ export async function copyStill(from: string, to: string): Promise<void> {
 /** An open checkout: raw reads beside SQLite connections, without ever losing a lock. */
 export class CheckoutFile {
   readonly path: string;
-  readonly #main: Deno.FsFile;
-  readonly #inode: number | null;
+  readonly #main: OpenFile;
   readonly #busy_timeout_ms: number;
-  #wal: Deno.FsFile | undefined;
+  #wal: OpenFile | undefined;
   #connections: Connection[] = [];
 
-  private constructor(path: string, main: Deno.FsFile, busy_timeout_ms: number) {
+  private constructor(path: string, main: OpenFile, busy_timeout_ms: number) {
     this.path = path;
     this.#main = main;
-    this.#inode = main.statSync().ino;
     this.#busy_timeout_ms = busy_timeout_ms;
   }
 
@@ -153,9 +151,9 @@ export class CheckoutFile {
         hint: "Check the branch out again with --force",
       });
     }
-    let main: Deno.FsFile;
+    let main: OpenFile;
     try {
-      main = Deno.openSync(path, { read: true });
+      main = new OpenFile(path);
     } catch (cause) {
       throw new TaskdError("denied", `Cannot open ${path}`, { cause });
     }
@@ -179,18 +177,18 @@ export class CheckoutFile {
 
   /** Bytes of the main file. */
   mainSize(): number {
-    return this.#main.statSync().size;
+    return this.#main.size;
   }
 
   /** Fills `into` from `offset` of the main file; returns the bytes read, fewer only at its end. */
   readMain(offset: number, into: Uint8Array): number {
-    return readAt(this.#main, offset, into);
+    return this.#main.readAt(offset, into);
   }
 
   /** The same of the -wal; 0 when there is none. */
   readWal(offset: number, into: Uint8Array): number {
     this.#wal ??= openIfThere(`${this.path}-wal`);
-    return this.#wal ? readAt(this.#wal, offset, into) : 0;
+    return this.#wal?.readAt(offset, into) ?? 0;
   }
 
   /** Bytes of the -wal file, stale tail included. */
@@ -198,23 +196,15 @@ export class CheckoutFile {
     return stampFile(`${this.path}-wal`)?.size ?? 0;
   }
 
-  /**
-   * Whether the checkout or its -wal was removed, or replaced by another file: what was open has lost its name. A cheap
-   * look, for it asks no path; that a file was moved away shows in {@linkcode assertInPlace} alone.
-   */
-  get is_nameless(): boolean {
-    return this.#main.statSync().nlink === 0 || this.#wal?.statSync().nlink === 0;
-  }
-
   /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
   assertInPlace(): void {
     const found = inode(this.path);
-    if (found === undefined || found !== this.#inode) {
+    if (found === undefined || found !== this.#main.inode) {
       throw new TaskdError("capture_failed", `${this.path} was ${found === undefined ? "removed" : "replaced"}`, {
         hint: "Close the session and check the branch out again; what was flushed is safe",
       });
     }
-    if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.statSync().ino) {
+    if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.inode) {
       throw new TaskdError("capture_failed", `${this.path}-wal was removed or replaced`, {
         hint: "Close the session and check the branch out again; what was flushed is safe",
       });
@@ -248,20 +238,46 @@ function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointA
   return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
 }
 
-function readAt(file: Deno.FsFile, offset: number, into: Uint8Array): number {
-  file.seekSync(offset, Deno.SeekMode.Start);
-  let done = 0;
-  while (done < into.length) {
-    const count = file.readSync(done === 0 ? into : into.subarray(done));
-    if (count === null) break;
-    done += count;
+/** A file that is open for reading. */
+class OpenFile {
+  /** Kept: the runtime asks for the path's permission each time it looks at an open file, the dearest of all looks. */
+  readonly inode: number | null;
+  readonly #file: Deno.FsFile;
+  /** Where the next read begins; NaN when nobody knows. */
+  #position = 0;
+
+  constructor(path: string) {
+    this.#file = Deno.openSync(path, { read: true });
+    this.inode = this.#file.statSync().ino;
   }
-  return done;
+
+  get size(): number {
+    return this.#file.statSync().size;
+  }
+
+  /** Fills `into` from `offset`; returns the bytes read, fewer only at the file's end. */
+  readAt(offset: number, into: Uint8Array): number {
+    // Hundreds of idle sessions look at nothing but the start of an empty log.
+    if (offset !== this.#position) this.#file.seekSync(offset, Deno.SeekMode.Start);
+    this.#position = NaN;
+    let done = 0;
+    while (done < into.length) {
+      const count = this.#file.readSync(done === 0 ? into : into.subarray(done));
+      if (count === null) break;
+      done += count;
+    }
+    this.#position = offset + done;
+    return done;
+  }
+
+  close(): void {
+    this.#file.close();
+  }
 }
 
-function openIfThere(path: string): Deno.FsFile | undefined {
+function openIfThere(path: string): OpenFile | undefined {
   try {
-    return Deno.openSync(path, { read: true });
+    return new OpenFile(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
@@ -281,9 +297,9 @@ function inode(path: string): number | null | undefined {
 export class ImageFile {
   readonly page_size: number;
   readonly page_count: number;
-  readonly #file: Deno.FsFile;
+  readonly #file: OpenFile;
 
-  private constructor(file: Deno.FsFile, page_size: number, page_count: number) {
+  private constructor(file: OpenFile, page_size: number, page_count: number) {
     this.#file = file;
     this.page_size = page_size;
     this.page_count = page_count;
@@ -292,12 +308,12 @@ export class ImageFile {
   /** Opens the image at `path`; throws `not_a_database` or `corrupt`. */
   static open(path: string): ImageFile {
     requirePlainFile(path);
-    const file = Deno.openSync(path, { read: true });
+    const file = new OpenFile(path);
     try {
       const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-      const header = readAt(file, 0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
+      const header = file.readAt(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
       if (!header) throw new TaskdError("not_a_database", `${path} is not an SQLite database`);
-      const { size } = file.statSync();
+      const { size } = file;
       if (size % header.page_size !== 0) throw new TaskdError("corrupt", `${path} does not end at a page's end`);
       return new ImageFile(file, header.page_size, size / header.page_size);
     } catch (error) {
@@ -309,7 +325,7 @@ export class ImageFile {
   /** Fills `into` with whole pages; the lock page reads as zeros. */
   readPages(first: number, count: number, into: Uint8Array): void {
     const bytes = into.subarray(0, count * this.page_size);
-    if (readAt(this.#file, (first - 1) * this.page_size, bytes) < bytes.length) {
+    if (this.#file.readAt((first - 1) * this.page_size, bytes) < bytes.length) {
       throw new TaskdError("corrupt", "A database image is shorter than it was");
     }
     const lock = lockPage(this.page_size);

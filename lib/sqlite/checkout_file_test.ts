@@ -82,26 +82,52 @@ Deno.test("only a plain file that can hold a database is opened", () =>
 Deno.test("a checkout or log that goes away is noticed", async () => {
   await onFile((file, path) => {
     file.assertInPlace();
-    assertEquals(file.is_nameless, false);
     Deno.removeSync(path);
     refuses("capture_failed", () => file.assertInPlace());
-    assertEquals(file.is_nameless, true);
   });
   await onFile((file, path) => {
     Deno.copyFileSync(path, `${path}.copy`);
     Deno.renameSync(`${path}.copy`, path);
     assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("replaced"));
-    assertEquals(file.is_nameless, true);
   });
   await onFile((file, path) => {
     file.connect().run("INSERT INTO t VALUES(2)");
     file.readWal(0, new Uint8Array(32));
-    assertEquals(file.is_nameless, false);
     Deno.removeSync(`${path}-wal`);
     assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("-wal"));
-    assertEquals(file.is_nameless, true);
   });
 });
+
+Deno.test("a log is read where it is asked for, whatever was read before and however it has grown since", () =>
+  onFile((file, path) => {
+    const connection = file.connect();
+    const read = (offset: number, bytes: number) => {
+      const into = new Uint8Array(bytes);
+      return into.subarray(0, file.readWal(offset, into));
+    };
+    connection.run("INSERT INTO t VALUES(2)");
+    const ends: number[] = [];
+    for (let round = 0; round < 3; round++) {
+      const bytes = Deno.readFileSync(`${path}-wal`);
+      ends.push(bytes.length);
+      // Twice the same place, on from there, back, and past the end.
+      for (
+        const [offset, count] of [
+          [0, 32],
+          [0, 32],
+          [32, 24],
+          [8, 100],
+          ...ends.map((end) => [end, 24] as const),
+        ] as const
+      ) {
+        assertEquals(read(offset, count), bytes.slice(offset, offset + count));
+      }
+      assertEquals(read(bytes.length - 10, 24).length, 10);
+      assertEquals(read(bytes.length, 24).length, 0);
+      connection.run("INSERT INTO t VALUES(randomblob(5000))");
+      assert(read(bytes.length, 24).length === 24, "what was put where the last read had ended");
+    }
+  }));
 
 Deno.test("the change counter is read where there is one", () =>
   withDirectory((directory) => {
