@@ -27,22 +27,45 @@ export const systemClock: Clock = {
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      let timer: ReturnType<typeof setTimeout>;
-      const wait = (left_ms: number) => {
-        timer = setTimeout(() => {
-          if (left_ms > MAX_TIMER_MS) return wait(left_ms - MAX_TIMER_MS);
-          signal?.removeEventListener("abort", onAbort);
-          resolve();
-        }, Math.min(left_ms, MAX_TIMER_MS));
-      };
+      const leave = wakeAt(performance.now() + ms, () => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      });
       const onAbort = () => {
-        clearTimeout(timer);
+        leave();
         reject(signal!.reason);
       };
-      wait(ms);
       signal?.addEventListener("abort", onAbort, { once: true });
     }),
 };
+
+/** Those who sleep until one millisecond, by that: hundreds of sessions wait for the same moments, and share a timer. */
+const sleepers = new Map<number, { wakes: Set<() => void>; timer: ReturnType<typeof setTimeout> }>();
+
+/** Calls `wake` at `due_ms`, or less than a millisecond later; returns what keeps it from that. */
+function wakeAt(due_ms: number, wake: () => void): () => void {
+  const due = Math.ceil(due_ms);
+  let together = sleepers.get(due);
+  if (together === undefined) sleepers.set(due, together = { wakes: new Set(), timer: startTimer(due) });
+  const { wakes } = together;
+  wakes.add(wake);
+  return () => {
+    wakes.delete(wake);
+    if (wakes.size > 0) return;
+    clearTimeout(sleepers.get(due)?.timer);
+    sleepers.delete(due);
+  };
+}
+
+function startTimer(due: number): ReturnType<typeof setTimeout> {
+  const left_ms = Math.ceil(due - performance.now());
+  return setTimeout(() => {
+    const { wakes } = sleepers.get(due)!;
+    if (left_ms > MAX_TIMER_MS) return sleepers.set(due, { wakes, timer: startTimer(due) });
+    sleepers.delete(due);
+    for (const wake of wakes) wake();
+  }, Math.min(left_ms, MAX_TIMER_MS));
+}
 
 /** Lets timers and sockets have their turn; for long loops that never wait. */
 export function nextTurn(): Promise<void> {

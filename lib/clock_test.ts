@@ -1,6 +1,28 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { systemClock } from "./clock.ts";
 
+Deno.test("of those who sleep until the same moment one that is woken leaves the others asleep", async () => {
+  const woken: string[] = [];
+  const sleep = (name: string, ms: number, signal?: AbortSignal) =>
+    systemClock.sleep(ms, signal).then(() => woken.push(name), () => woken.push(`${name}, early`));
+  const stops = [new AbortController(), new AbortController(), new AbortController()] as const;
+  // Begun at once: some of them share a timer, whatever millisecond it is.
+  const asleep = [
+    sleep("long", 60_000, stops[2].signal),
+    ...stops.slice(0, 2).map((stop, index) => sleep(`stopped ${index}`, 30, stop.signal)),
+    sleep("first", 30),
+    sleep("second", 30),
+    sleep("soon", 5),
+  ];
+  stops[1].abort();
+  stops[0].abort();
+  await Promise.all(asleep.slice(1));
+  assertEquals(woken, ["stopped 1, early", "stopped 0, early", "soon", "first", "second"]);
+  stops[2].abort();
+  await asleep[0];
+  assertEquals(woken.at(-1), "long, early");
+});
+
 Deno.test("a sleep of more days than a timer can count lasts until it is ended", async () => {
   const stop = new AbortController();
   const asleep = systemClock.sleep(30 * 86_400_000, stop.signal);
