@@ -27,6 +27,8 @@ import { RequestRefused } from "./statuses.ts";
 
 /** How long the end waits for answers to be taken. */
 const LAST_ANSWERS_MS = 2_000;
+/** And how long for calls to end whose answers nobody waits for any more. */
+const LAST_CALLS_MS = 60_000;
 /** The part of the time for a whole request that its body has: the rest is for saying that it was too long. */
 const BODY_SHARE = 0.8;
 
@@ -174,7 +176,8 @@ class Listeners implements RunningHttp {
     // Who does not take his last answer is not waited for.
     await withDeadline(taken, this.#clock, LAST_ANSWERS_MS).catch(() => {});
     await Promise.all(this.#listening.map(({ guard }) => guard.close()));
-    await ended;
+    // Over once every connection is, and every call: one that does not end is cut off.
+    await withDeadline(ended, this.#clock, LAST_CALLS_MS).catch(() => {});
   }
 
   readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {

@@ -112,7 +112,8 @@ export class HttpServer {
     const taken = ended.then(() => this.#guard.drained());
     await withDeadline(taken, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
     await this.#guard.close();
-    await ended;
+    // Over once every connection is, and every operation: one that does not end is cut off.
+    await withDeadline(ended, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
   }
 
   readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {

@@ -21,10 +21,11 @@ interface Harness extends AsyncDisposable {
 
 function start(
   timeouts: Partial<HttpTimeouts> = {},
-  { write_deadline_ms, clock = systemClock, sessions = 3, answer }: {
+  { write_deadline_ms, clock = systemClock, sessions = 3, onLease = () => {}, answer }: {
     write_deadline_ms?: number;
     clock?: Clock;
     sessions?: number;
+    onLease?: () => void;
     answer?: Promise<object>;
   } = {},
 ): Harness {
@@ -35,7 +36,10 @@ function start(
   // Only what these tests call; the daemon's own tests run every operation over this listener.
   const handlers = {
     databases: () => Promise.resolve({ databases: [] }),
-    lease: () => answer,
+    lease: () => {
+      onLease();
+      return answer;
+    },
   } as unknown as Handlers;
   const address = parseHttpAddress("127.0.0.1:0");
   const server = HttpServer.start({
@@ -177,6 +181,27 @@ Deno.test("an answer that does not come in time closes the connection", async ()
   );
   assertEquals(await readUntil(conn), "");
   late.resolve({});
+});
+
+Deno.test("close() waits for an operation that never ends no longer than for answers to be taken", async () => {
+  const clock = new VirtualClock();
+  const asked = Promise.withResolvers<void>();
+  const http = start({}, { clock, onLease: asked.resolve, answer: new Promise(() => {}) });
+  using conn = await Deno.connect({ port: http.port });
+  const op = '{"op":"lease","db":"app"}';
+  await send(
+    conn,
+    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
+  );
+  await asked.promise;
+  const closing = http.server.close();
+  // First for answers to be taken, and then for what they would be the answers of.
+  for (let waits = 0; waits < 2; waits++) {
+    await clock.sleeper(2_000);
+    clock.advance(2_000);
+  }
+  await closing;
+  assertEquals(await readUntil(conn), "");
 });
 
 Deno.test("an idle connection is closed, one in use is not", async () => {

@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { withDeadline } from "../../../lib/deadline.ts";
-import { systemClock } from "../../../lib/clock.ts";
+import { nextTurn, systemClock } from "../../../lib/clock.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
+import { VirtualClock } from "../../support/clock.ts";
 import type { RawHttp } from "../../support/raw_http.ts";
 import { TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
@@ -195,6 +196,28 @@ Deno.test("the end closes streams at once, answers what is under way, and takes 
     assertEquals((await assertRejects(() => broker.client.health(), TaskdError)).code, "broker_unreachable");
     assertEquals(engine.listeners.size, 0);
     await broker.engine.tasks.close();
+  }));
+
+Deno.test("the end waits a minute for a call that does not come to one, and not for ever", () =>
+  withRoot(async (root) => {
+    const clock = new VirtualClock();
+    const broker = await TestBroker.start(root, { clock });
+    const { engine } = broker;
+    engine.held = new Promise(() => {});
+    const submitted = assertRejects(() => broker.client.submit({ repo: "r", instruction: "i" }), TaskdError);
+    while (engine.asked.length === 0) await broker.client.queue();
+    let closed = false;
+    const closing = broker.http.close().then(() => closed = true);
+    await clock.sleeper(2_000);
+    clock.advance(2_000);
+    await submitted;
+    await clock.sleeper(60_000);
+    clock.advance(59_999);
+    await nextTurn();
+    assertEquals(closed, false);
+    clock.advance(1);
+    await closing;
+    await engine.tasks.close();
   }));
 
 Deno.test("a subscriber of a broker that is replaced goes on with the next one", () =>
