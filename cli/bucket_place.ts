@@ -7,6 +7,7 @@
 
 import { s3Access } from "../lib/backend/s3_permissions.ts";
 import { TaskdError } from "../lib/errors.ts";
+import { isHost } from "../lib/http/address.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
 import { defaultWorkspace, parseS3Location } from "../lib/store/s3_location.ts";
 import type { FlagValue, S3Plan } from "./command.ts";
@@ -55,6 +56,7 @@ function endpointUrl(text: string): string {
     });
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol)) throw refuse("it is no http or https URL");
+  if (!isHost(url.hostname)) throw refuse("its host is none");
   if (url.username !== "" || url.password !== "") throw refuse("it must not hold credentials");
   if (url.search !== "" || url.hash !== "") throw refuse("it must end with its path");
   return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
