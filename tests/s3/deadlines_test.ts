@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
-import { S3Backend } from "../../lib/backend/s3.ts";
+import { S3Backend, type S3BackendOptions } from "../../lib/backend/s3.ts";
 import { FaultProxy, type ProxiedRequest, type ProxyFault } from "../support/fault_proxy.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { backendOptions, emptyS3, type S3Server } from "../support/s3_server.ts";
@@ -24,12 +24,12 @@ interface Staged extends AsyncDisposable {
   befell(fault: ProxyFault, which?: (request: ProxiedRequest) => boolean): Promise<ProxiedRequest>;
 }
 
-async function staged(): Promise<Staged> {
+async function staged(deadlines: S3BackendOptions["deadlines"] = {}): Promise<Staged> {
   const inner = await emptyS3(server);
   const proxy = new FaultProxy(server.endpoint);
   const clock = new VirtualClock();
   const place = { ...server, endpoint: proxy.endpoint };
-  const backend = await S3Backend.open({ ...backendOptions(place, inner.prefix), clock });
+  const backend = await S3Backend.open({ ...backendOptions(place, inner.prefix), clock, deadlines });
   return {
     backend,
     clock,
@@ -56,6 +56,16 @@ async function pending(promise: Promise<unknown>): Promise<boolean> {
   promise.then(() => settled = true, () => settled = true);
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setTimeout(resolve, 0));
   return !settled;
+}
+
+/** Lets whatever is due have its turn. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+/** Resolves once nothing is under way: no deadline runs, and no connection is open. */
+async function over({ clock, proxy }: Staged): Promise<void> {
+  while (clock.sleepers > 0 || proxy.connections > 0) await turn();
 }
 
 async function failure(promise: Promise<unknown>): Promise<BackendError> {
@@ -125,6 +135,80 @@ Deno.test("a download without a byte for 60 s ends with `read stalled`", async (
   const error = await reading;
   assertEquals([error.code, error.key, got], ["stalled", "k", 1000]);
   assertStringIncludes(error.message, "read stalled");
+});
+
+Deno.test("an object that is read whole and stalls ends with `read stalled`, and is not asked for again", async () => {
+  // Another time than that of the answer's beginning, to tell the two apart.
+  const idle_ms = 30_000;
+  await using stage = await staged({ idle_ms });
+  await stage.backend.put("k", new Uint8Array(MIB));
+  const before = stage.proxy.requests.length;
+  const seen = stage.befell({ kind: "stall", body_bytes: 0 });
+  const reading = failure(stage.backend.get("k"));
+  await seen;
+  await stage.clock.sleeper(idle_ms);
+  assertEquals(stage.clock.sleeping, [idle_ms]);
+  stage.clock.advance(idle_ms - 1);
+  assert(await pending(reading));
+  stage.clock.advance(1);
+  assertEquals((await reading).code, "stalled");
+  await over(stage);
+  assertEquals(stage.proxy.requests.length - before, 1);
+});
+
+// conformance: 8.object_store
+Deno.test("a listing whose answer has begun and stalls is given up after 15 min as a whole, for good", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array(1));
+  const before = stage.proxy.requests.length;
+  const seen = stage.befell({ kind: "stall", body_bytes: 20 });
+  const listing = failure(Array.fromAsync(stage.backend.list("")));
+  await seen;
+  while (stage.clock.sleeping.length !== 1) await turn();
+  assertEquals(stage.clock.sleeping, [15 * MINUTE_MS]);
+  stage.clock.advance(15 * MINUTE_MS - 1);
+  assert(await pending(listing));
+  stage.clock.advance(1);
+  const error = await listing;
+  assertEquals(error.code, "unavailable");
+  assertStringIncludes(error.message, "did not end within 900 s");
+  await over(stage);
+  assertEquals(stage.proxy.requests.length - before, 1);
+});
+
+Deno.test("no deadline of an attempt passes in the wait for the next one, which has all of its own", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array([7]));
+  const before = stage.proxy.requests.length;
+  const cut = stage.befell({ kind: "cut" });
+  const reading = failure(stage.backend.head("k"));
+  await cut;
+  // Only the wait is left of the first attempt.
+  while (stage.clock.sleeping.length !== 1 || stage.clock.sleeping[0]! > 100) await turn();
+  const hung = stage.befell({ kind: "hang" });
+  stage.clock.advance(20 * MINUTE_MS);
+  await hung;
+  await stage.clock.sleeper(MINUTE_MS);
+  assertEquals(stage.clock.sleeping, [MINUTE_MS, 15 * MINUTE_MS]);
+  stage.clock.advance(MINUTE_MS - 1);
+  assert(await pending(reading));
+  stage.clock.advance(1);
+  assertStringIncludes((await reading).message, "did not begin within 60 s");
+  await over(stage);
+  assertEquals(stage.proxy.requests.length - before, 2);
+});
+
+Deno.test("a wait for the next attempt that lasts beyond every deadline does not fail it", async () => {
+  await using stage = await staged();
+  await stage.backend.put("k", new Uint8Array([7]));
+  const cut = stage.befell({ kind: "cut" });
+  const reading = stage.backend.get("k");
+  await cut;
+  while (stage.clock.sleeping.length !== 1 || stage.clock.sleeping[0]! > 100) await turn();
+  stage.proxy.plan = () => undefined;
+  stage.clock.advance(60 * MINUTE_MS);
+  assertEquals((await reading).bytes, new Uint8Array([7]));
+  await over(stage);
 });
 
 // conformance: 8.object_store

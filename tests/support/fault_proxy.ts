@@ -75,6 +75,11 @@ export class FaultProxy implements AsyncDisposable {
     return `http://127.0.0.1:${this.#listener.addr.port}`;
   }
 
+  /** Connections that are open, those to the server among them. */
+  get connections(): number {
+    return this.#connections.size;
+  }
+
   /** Ends it. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#closed) this.#listener.close();
