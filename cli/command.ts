@@ -186,8 +186,6 @@ interface CommandBase {
 export type CommandSpec =
   & CommandBase
   & (
-    | { uses: "nothing" | "serve" | "stores"; load(): Promise<LocalModule> }
-    | { uses: "store" | "branches" | "daemon"; load(): Promise<CommandModule> }
-    | { uses: "broker"; load(): Promise<BrokerModule> }
-    | { uses: "home"; config: "required" | "may_be_broken"; load(): Promise<LocalModule> }
+    | { uses: "nothing" | "serve" | "stores" | "store" | "branches" | "daemon" | "broker" }
+    | { uses: "home"; config: "required" | "may_be_broken" }
   );

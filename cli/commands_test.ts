@@ -1,6 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { GROUPS, type Plan } from "./command.ts";
+import { loadInWorker } from "./command_modules.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
+import { loadInline } from "./inline_modules.ts";
 import { launchFlags } from "./launch_flags.ts";
 import { commandHelp, commandsMarkdown, helpWidth, overview } from "./help.ts";
 import { parseCall } from "./parse.ts";
@@ -38,9 +40,13 @@ Deno.test("every example parses, and names its own command", async () => {
   }
 });
 
-Deno.test("every command's module loads and has what the runner calls", async () => {
+Deno.test("every command's module loads, asks whom its row says, and has what the runner calls", async () => {
   for (const command of COMMANDS) {
-    const module = await command.load();
+    const { asks, module } = await (command.uses === "nothing" ? loadInline : loadInWorker)(command);
+    assertEquals(
+      asks,
+      { store: "store", branches: "store", daemon: "store", broker: "broker" }[String(command.uses)] ?? "nobody",
+    );
     assertEquals([typeof module.run, typeof module.render], ["function", "function"], command.name);
   }
 });

@@ -14,10 +14,11 @@ import type { CommandSpec, Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
+import { loadInline } from "./inline_modules.ts";
 import { absolutePath, type LaunchContext, planCall } from "./launch.ts";
 import { parseCall } from "./parse.ts";
 import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "./permissions.ts";
-import { type Load, loadFromTable, processIo, runCommand } from "./run.ts";
+import { type Load, processIo, runCommand } from "./run.ts";
 import { makeStoreDirectory } from "./store_directory.ts";
 import type { FromWorker, ToWorker } from "./worker_host.ts";
 // Makes the Worker's modules part of the program, so that whatever caches or packs it has them.
@@ -31,7 +32,7 @@ export interface DispatchModules {
   load: Load;
 }
 
-const MODULES: DispatchModules = { worker: new URL("./worker.ts", import.meta.url), load: loadFromTable };
+const MODULES: DispatchModules = { worker: new URL("./worker.ts", import.meta.url), load: loadInline };
 
 /** Runs the call that `argv` makes and returns its exit status. */
 export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {

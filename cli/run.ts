@@ -7,36 +7,22 @@
  */
 
 import { Args } from "./args.ts";
-import type { BrokerModule, CommandModule, CommandSpec, LocalModule, Plan } from "./command.ts";
+import type { BrokerClient } from "../broker/client/client.ts";
+import type { BrokerModule, BrokerPlace, CommandModule, CommandSpec, LocalModule, Plan } from "./command.ts";
 import { EXIT_OK } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
 import { Io } from "./io.ts";
-import { openOperations } from "./operations.ts";
+import type { Operations } from "./operations.ts";
 import { brokerOf } from "./permissions.ts";
 
 /** A module of a command, already loaded, with what it needs. */
 export type LoadedCommand =
   | { asks: "nobody"; module: LocalModule }
-  | { asks: "store"; module: CommandModule }
-  | { asks: "broker"; module: BrokerModule };
+  | { asks: "store"; module: CommandModule; open(plan: Plan, signal: AbortSignal): Promise<Operations> }
+  | { asks: "broker"; module: BrokerModule; client(place: BrokerPlace, signal: AbortSignal): BrokerClient };
 
 /** Loads the module of a command; a test may answer with another. */
 export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
-
-/** Loads what the table names. */
-export const loadFromTable: Load = async (spec) => {
-  switch (spec.uses) {
-    case "nothing":
-    case "serve":
-    case "stores":
-    case "home":
-      return { asks: "nobody", module: await spec.load() };
-    case "broker":
-      return { asks: "broker", module: await spec.load() };
-    default:
-      return { asks: "store", module: await spec.load() };
-  }
-};
 
 /** The process's streams for a plan. */
 export function processIo(plan: Pick<Plan, "flags" | "dumb">, signal: AbortSignal): Io {
@@ -69,14 +55,13 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
 async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
   if (loaded.asks === "nobody") return await loaded.module.run(args, io);
   if (loaded.asks === "broker") {
-    const { BrokerClient } = await import("../broker/client/client.ts");
     try {
-      return await loaded.module.run(args, io, new BrokerClient(brokerOf(plan), { signal: io.signal }));
+      return await loaded.module.run(args, io, loaded.client(brokerOf(plan), io.signal));
     } finally {
       io.clearProgress();
     }
   }
-  const ops = await openOperations(plan, io.signal);
+  const ops = await loaded.open(plan, io.signal);
   try {
     return await loaded.module.run(args, io, ops);
   } finally {

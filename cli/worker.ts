@@ -4,7 +4,7 @@
  * @module
  */
 
-import { loadFromTable } from "./run.ts";
+import { loadInWorker } from "./command_modules.ts";
 import { hostCommand } from "./worker_host.ts";
 
-hostCommand(loadFromTable);
+hostCommand(loadInWorker);

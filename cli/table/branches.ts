@@ -32,7 +32,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
       const files = [from, `${from}-wal`, `${from}-shm`, `${from}-journal`];
       return unionOf(storeNeeds(plan), { ...NO_PERMISSIONS, read: files });
     },
-    load: () => import("../commands/create.ts"),
   },
   {
     name: "checkout",
@@ -49,7 +48,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/checkout.ts"),
   },
   {
     name: "path",
@@ -61,7 +59,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "store",
     needs: storeNeeds,
-    load: () => import("../commands/path.ts"),
   },
   {
     name: "fork",
@@ -88,7 +85,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/fork.ts"),
   },
   {
     name: "promote",
@@ -106,7 +102,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "promote shop@try --onto main", why: "The experiment becomes main" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/promote.ts"),
   },
   {
     name: "destroy",
@@ -118,7 +113,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "destroy shop@try", why: "Remove the branch try" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/destroy.ts"),
   },
   {
     name: "touch",
@@ -132,7 +126,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/touch.ts"),
   },
   {
     name: "protect",
@@ -143,7 +136,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "protect shop", why: "Only destroy --force removes shop@main" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/protect.ts"),
   },
   {
     name: "unprotect",
@@ -154,6 +146,5 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "unprotect shop", why: "Undo protect" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/unprotect.ts"),
   },
 ];

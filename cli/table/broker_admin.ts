@@ -41,7 +41,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "may_be_broken",
     needs: homeNeeds,
-    load: () => import("../commands/init.ts"),
   },
   {
     name: "setup",
@@ -106,7 +105,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "may_be_broken",
     needs: setupNeeds,
-    load: () => import("../commands/setup.ts"),
   },
   {
     name: "doctor",
@@ -120,7 +118,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "may_be_broken",
     needs: doctorNeeds,
-    load: () => import("../commands/doctor.ts"),
   },
   {
     name: "start",
@@ -153,7 +150,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: brokerServes,
-    load: () => import("../commands/start.ts"),
   },
   {
     name: "stop",
@@ -173,7 +169,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "may_be_broken",
     needs: stopNeeds,
-    load: () => import("../commands/stop.ts"),
   },
   {
     name: "service print",
@@ -186,7 +181,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: serviceNeeds,
-    load: () => import("../commands/service_print.ts"),
   },
   {
     name: "service install",
@@ -204,7 +198,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: serviceNeeds,
-    load: () => import("../commands/service_install.ts"),
   },
   {
     name: "service uninstall",
@@ -217,7 +210,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "may_be_broken",
     needs: serviceNeeds,
-    load: () => import("../commands/service_uninstall.ts"),
   },
   {
     name: "policy explain",
@@ -234,6 +226,5 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: (plan) => unionOf(settingsNeeds(plan), askNeeds(plan)),
-    load: () => import("../commands/policy_explain.ts"),
   },
 ];

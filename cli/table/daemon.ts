@@ -102,7 +102,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
       const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${cradle.socket}`] };
       return [storeNeeds(plan), socket, programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(unionOf);
     },
-    load: () => import("../commands/serve.ts"),
   },
   {
     name: "session open",
@@ -114,7 +113,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "daemon",
     needs: socketNeeds,
-    load: () => import("../commands/session_open.ts"),
   },
   {
     name: "session flush",
@@ -126,7 +124,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "note",
     uses: "daemon",
     needs: socketNeeds,
-    load: () => import("../commands/session_flush.ts"),
   },
   {
     name: "session status",
@@ -138,7 +135,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "daemon",
     needs: socketNeeds,
-    load: () => import("../commands/session_status.ts"),
   },
   {
     name: "session close",
@@ -150,7 +146,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "note",
     uses: "daemon",
     needs: socketNeeds,
-    load: () => import("../commands/session_close.ts"),
   },
   {
     name: "watch",
@@ -163,7 +158,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "daemon",
     needs: socketNeeds,
-    load: () => import("../commands/watch.ts"),
   },
   {
     name: "mcp",
@@ -177,7 +171,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "mcp -store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/mcp.ts"),
   },
   {
     name: "version",
@@ -189,7 +182,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "nothing",
     needs: () => NO_PERMISSIONS,
-    load: () => import("../commands/version.ts"),
   },
   {
     name: "help",
@@ -204,7 +196,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "nothing",
     needs: () => NO_PERMISSIONS,
-    load: () => import("../commands/help.ts"),
   },
   {
     name: "completion",
@@ -220,6 +211,5 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "nothing",
     needs: () => NO_PERMISSIONS,
-    load: () => import("../commands/completion.ts"),
   },
 ];

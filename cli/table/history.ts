@@ -27,7 +27,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: 'checkpoint shop v1 --note "before the import"', why: "Name the current content v1" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/checkpoint.ts"),
   },
   {
     name: "rollback",
@@ -45,7 +44,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/rollback.ts"),
   },
   {
     name: "compact",
@@ -56,7 +54,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "compact shop@try", why: "Its storage becomes materialized, its chain one object" }],
     output: "note",
     ...ON_BRANCHES,
-    load: () => import("../commands/compact.ts"),
   },
   {
     name: "export",
@@ -79,7 +76,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
       const store = unionOf(storeNeeds(plan), { ...NO_PERMISSIONS, read: files, write: files });
       return plan.route === "socket" ? unionOf(store, socketNeeds(plan)) : store;
     },
-    load: () => import("../commands/export.ts"),
   },
   {
     name: "diff",
@@ -102,7 +98,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "diff shop@main shop@try --table orders --rows 5", why: "Counts, and five rows of orders" }],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/diff.ts"),
   },
   {
     name: "gc",
@@ -122,7 +117,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/gc.ts"),
   },
   {
     name: "copy-store",
@@ -144,7 +138,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
       const ends = [plan.positionals.source ?? "", plan.positionals.target ?? ""];
       return ends.filter((end) => !end.startsWith("s3:")).map(directoryNeeds).reduce(unionOf, bucketNeeds(plan));
     },
-    load: () => import("../commands/copy_store.ts"),
   },
   {
     name: "verify",
@@ -161,7 +154,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "store",
     needs: storeNeeds,
-    load: () => import("../commands/verify.ts"),
   },
   {
     name: "status",
@@ -185,7 +177,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
       if (plan.flags["ro-cache-budget"] === null) return needs;
       return unionOf(needs, { ...NO_PERMISSIONS, read: [`${plan.workspace}/checkouts-ro`] });
     },
-    load: () => import("../commands/status.ts"),
   },
   {
     name: "branches",
@@ -196,7 +187,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "branches shop", why: "The branches of shop" }],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/branches.ts"),
   },
   {
     name: "databases",
@@ -207,7 +197,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "databases", why: "Every database of the store" }],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/databases.ts"),
   },
   {
     name: "lease",
@@ -218,6 +207,5 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "lease shop", why: "Holder, epoch and expiry of shop@main" }],
     output: "data",
     ...ON_BRANCHES,
-    load: () => import("../commands/lease.ts"),
   },
 ];

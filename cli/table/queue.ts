@@ -21,7 +21,6 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "broker",
     needs: submitNeeds,
-    load: () => import("../commands/queue_add.ts"),
   },
   {
     name: "queue list",
@@ -32,7 +31,6 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "queue list", why: "Each item's state and its task" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/queue_list.ts"),
   },
   {
     name: "queue cancel",
@@ -43,7 +41,6 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
     output: "note",
     ...ASKS_BROKER,
-    load: () => import("../commands/queue_cancel.ts"),
   },
   {
     name: "ui",
@@ -55,6 +52,5 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/ui.ts"),
   },
 ];

@@ -44,6 +44,5 @@ export const REDTEAM_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: redteamNeeds,
-    load: () => import("../commands/redteam.ts"),
   },
 ];

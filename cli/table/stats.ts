@@ -47,6 +47,5 @@ export const STATS_COMMANDS: readonly CommandSpec[] = [
     uses: "home",
     config: "required",
     needs: statsNeeds,
-    load: () => import("../commands/stats.ts"),
   },
 ];

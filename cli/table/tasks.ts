@@ -46,7 +46,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "broker",
     needs: submitNeeds,
-    load: () => import("../commands/submit.ts"),
   },
   {
     name: "tasks",
@@ -72,7 +71,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/tasks.ts"),
   },
   {
     name: "inspect",
@@ -84,7 +82,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not known" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/inspect.ts"),
   },
   {
     name: "logs",
@@ -104,7 +101,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/logs.ts"),
   },
   {
     name: "review",
@@ -119,7 +115,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/review.ts"),
   },
   {
     name: "approve",
@@ -147,7 +142,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     ],
     output: "note",
     ...ASKS_BROKER,
-    load: () => import("../commands/approve.ts"),
   },
   {
     name: "deny",
@@ -158,7 +152,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
     output: "note",
     ...ASKS_BROKER,
-    load: () => import("../commands/deny.ts"),
   },
   {
     name: "kill",
@@ -169,7 +162,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" }],
     output: "note",
     ...ASKS_BROKER,
-    load: () => import("../commands/kill.ts"),
   },
   {
     name: "pending",
@@ -180,7 +172,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "pending", why: "What there is to review, and until when" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/pending.ts"),
   },
   {
     name: "retry",
@@ -192,7 +183,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "retry 3f9a --detach", why: "Print the new task's id" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/retry.ts"),
   },
   {
     name: "prune",
@@ -213,6 +203,5 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "prune --older-than 30d --dry-run", why: "What would go" }],
     output: "data",
     ...ASKS_BROKER,
-    load: () => import("../commands/prune.ts"),
   },
 ];

@@ -1,0 +1,37 @@
+import { assert, assertEquals } from "@std/assert";
+
+/** What `deno info --json` says of a module. */
+interface InfoModule {
+  specifier: string;
+  dependencies?: { code?: { specifier: string } }[];
+}
+
+/** Every module that the runtime reads before the first line of `entry` runs: what an import may load at any time counts. */
+async function modulesReadFor(entry: string): Promise<Set<string>> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json", entry] }).output();
+  const { modules } = JSON.parse(new TextDecoder().decode(stdout)) as { modules: InfoModule[] };
+  const known = new Map(modules.map((module) => [module.specifier, module]));
+  const read = new Set<string>();
+  for (const queue = [entry]; queue.length > 0;) {
+    const specifier = queue.pop()!;
+    if (read.has(specifier)) continue;
+    read.add(specifier);
+    // Types alone are not read.
+    for (const { code } of known.get(specifier)?.dependencies ?? []) if (code !== undefined) queue.push(code.specifier);
+  }
+  return read;
+}
+
+Deno.test("a call's first thread reads no module of a command but of those that run inline, and neither engine", async () => {
+  const url = (path: string) => import.meta.resolve(`../${path}`);
+  const read = await modulesReadFor(url("cli/main.ts"));
+  const commands = [...read].filter((specifier) => specifier.startsWith(url("cli/commands/")));
+  assertEquals(
+    commands.sort(),
+    ["completion", "help", "version"].map((name) => url(`cli/commands/${name}.ts`)),
+  );
+  assert(read.has(url("cli/commands.ts")));
+  for (const path of ["lib/store/store.ts", "lib/client/client.ts", "broker/serve.ts", "broker/client/client.ts"]) {
+    assert(!read.has(url(path)), path);
+  }
+});
