@@ -138,7 +138,8 @@ export class HttpServer {
     }
     if (!this.#options.token.accepts(request.headers.get("authorization"))) {
       await drain(request, guarded);
-      return problem(401, "denied", "A bearer token is needed", { "www-authenticate": 'Bearer realm="taskd"' });
+      const why = "The token is missing or wrong: it is sent as Authorization: Bearer <token>";
+      return problem(401, "denied", why, { "www-authenticate": 'Bearer realm="taskd"' });
     }
     switch (pathname) {
       case "/metrics":
