@@ -1,6 +1,7 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { resetConnections } from "../../tests/support/resets.ts";
+import { nextTurn } from "../clock.ts";
 import { ConnectionGuard } from "./guard.ts";
 
 /** A guard before a server that answers everything; `accept` accepts for it. */
@@ -48,4 +49,76 @@ Deno.test("a client that is gone once it is accepted ends nothing but its own co
 
 function raise(error: Error): never {
   throw error;
+}
+
+/** A guard on a clock that stands still, before a server that answers without the request's body and ends the connection. */
+async function withLastAnswer(
+  test: (at: { guard: ConnectionGuard; clock: VirtualClock; client: Deno.TcpConn }) => Promise<void>,
+): Promise<void> {
+  const clock = new VirtualClock();
+  const answered = Promise.withResolvers<void>();
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (_request, info) => {
+    const guarded = guard.requestBegan(info.remoteAddr.port)!;
+    guarded.last();
+    info.completed.finally(() => {
+      guarded.responseDone();
+      answered.resolve();
+    });
+    return new Response("enough", { status: 413 });
+  });
+  const backend = { hostname: "127.0.0.1", port: server.addr.port };
+  const guard = ConnectionGuard.listen({ hostname: "127.0.0.1", port: 0 }, { backend, clock });
+  try {
+    using client = await Deno.connect({ hostname: "127.0.0.1", port: guard.address.port });
+    await client.write(new TextEncoder().encode(`POST / HTTP/1.1\r\nHost: x\r\nContent-Length: ${2 ** 40}\r\n\r\n`));
+    await answered.promise;
+    await test({ guard, clock, client });
+  } finally {
+    await guard.close();
+    await server.shutdown();
+  }
+}
+
+/** Everything that comes until the connection ends. */
+async function rest(client: Deno.TcpConn): Promise<string> {
+  return await new Response(client.readable).text();
+}
+
+Deno.test("after its last answer a connection has a second for what still comes, and the answer is read meanwhile", () =>
+  withLastAnswer(async ({ guard, clock, client }) => {
+    const answer = rest(client);
+    // The guard looks at its deadlines four times a second.
+    const pass = async (ms: number) => {
+      for (let passed = 0; passed < ms; passed += 250) {
+        await clock.sleeper(250);
+        clock.advance(250);
+        await turns();
+      }
+    };
+    while (!(await Promise.race([answer.then(() => true), turns().then(() => false)]))) {
+      assertEquals(guard.connections, 1);
+    }
+    assertStringIncludes(await answer, "413 Payload Too Large");
+    await pass(1_000);
+    assertEquals(guard.connections, 1);
+    await pass(250);
+    while (guard.connections > 0) await turns();
+  }));
+
+Deno.test("after its last answer 16 MiB of a connection are dropped, and more ends it", () =>
+  withLastAnswer(async ({ guard, client }) => {
+    const chunk = new Uint8Array(1 << 20);
+    for (let sent = 0; sent < 16 << 20;) sent += await client.write(chunk);
+    assertEquals(guard.connections, 1);
+    // Time stands still: nothing else can end it.
+    await client.write(new Uint8Array(1));
+    while (guard.connections > 0) await turns();
+    await assertRejects(async () => {
+      for (;;) await client.write(chunk);
+    });
+  }));
+
+/** Lets timers and sockets have their turn. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await nextTurn();
 }
