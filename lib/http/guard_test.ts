@@ -79,14 +79,19 @@ async function withLastAnswer(
   }
 }
 
-/** Everything that comes until the connection ends. */
+/** Everything that comes until the other side says no more; this side stays open. */
 async function rest(client: Deno.TcpConn): Promise<string> {
-  return await new Response(client.readable).text();
+  const buffer = new Uint8Array(4096);
+  let text = "";
+  for (let count = await client.read(buffer); count !== null; count = await client.read(buffer)) {
+    text += new TextDecoder().decode(buffer.subarray(0, count));
+  }
+  return text;
 }
 
 Deno.test("after its last answer a connection has a second for what still comes, and the answer is read meanwhile", () =>
   withLastAnswer(async ({ guard, clock, client }) => {
-    const answer = rest(client);
+    assertStringIncludes(await rest(client), "413 Payload Too Large");
     // The guard looks at its deadlines four times a second.
     const pass = async (ms: number) => {
       for (let passed = 0; passed < ms; passed += 250) {
@@ -95,10 +100,6 @@ Deno.test("after its last answer a connection has a second for what still comes,
         await turns();
       }
     };
-    while (!(await Promise.race([answer.then(() => true), turns().then(() => false)]))) {
-      assertEquals(guard.connections, 1);
-    }
-    assertStringIncludes(await answer, "413 Payload Too Large");
     await pass(1_000);
     assertEquals(guard.connections, 1);
     await pass(250);
