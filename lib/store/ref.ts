@@ -192,11 +192,11 @@ export class Refs {
     });
   }
 
-  /** What was probably meant by a branch that is not there, as a question; empty where nothing is near. */
+  /** What was probably meant by a branch that is not there, as a question; what makes the database, if that is missing. */
   async #guess(db: string, branch: string): Promise<string> {
     try {
       const here = (await this.list(db)).map((each) => each.branch);
-      if (here.length === 0) return await this.guessDatabase(db);
+      if (here.length === 0) return await this.guessDatabase(db) || `\`taskd create ${db}\` makes the database; `;
       const near = (await import("../text/nearest.ts")).nearest(branch, here);
       return near === undefined ? "" : `Did you mean ${db}@${near}? `;
     } catch {

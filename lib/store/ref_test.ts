@@ -292,7 +292,7 @@ Deno.test("a branch that is not there is told with the one that was probably mea
   assertEquals(await hint("shop", "tri"), `Did you mean shop@try? ${listing}`);
   assertEquals(await hint("shpo", "main"), `Did you mean the database shop? ${listing}`);
   assertEquals(await hint("shop", "elsewhere"), listing);
-  assertEquals(await hint("other", "main"), listing);
+  assertEquals(await hint("other", "main"), `\`taskd create other\` makes the database; ${listing}`);
   // A listing that fails hides nothing.
   const faulty = new FaultyBackend(
     memory,
