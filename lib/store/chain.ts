@@ -57,6 +57,11 @@ const MAX_HOPS = 4096;
 /** Base pointers and chains are immutable, so a process keeps some. */
 const CACHE_ENTRIES = 256;
 
+/** Whether a further lineage may continue a chain by a base pointer, and still be reached through so many. */
+export function isShareable({ objects }: Chain): boolean {
+  return new Set(objects.map(({ lineage }) => lineage)).size < MAX_HOPS;
+}
+
 /** Bytes of a base pointer. */
 export function encodeBase(base: Base): Uint8Array {
   return new TextEncoder().encode(JSON.stringify(base));

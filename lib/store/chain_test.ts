@@ -2,8 +2,8 @@ import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/asser
 import fc from "fast-check";
 import { MemoryBackend } from "../backend/memory.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { chainId, Chains, encodeBase } from "./chain.ts";
-import { baseKey, segmentKey, snapshotKey } from "./keys.ts";
+import { chainId, Chains, encodeBase, isShareable } from "./chain.ts";
+import { baseKey, lineagePrefix, segmentKey, snapshotKey } from "./keys.ts";
 import { formatTxid } from "./names.ts";
 
 const lineageName = (n: number) => n.toString(16).padStart(32, "0");
@@ -195,6 +195,27 @@ Deno.test("a chain that has lost a base pointer is a gap", async () => {
   const error = await assertRejects(() => new Chains(world.backend).resolve(lineageName(2), 3), TaskdError);
   assertEquals(error.code, "chain_gap");
   assert(error.message.endsWith(`nothing covers (${formatTxid(0)}..${formatTxid(1)}]`), error.message);
+});
+
+Deno.test("a chain is shareable just as long as a further lineage that continues it can be read", async () => {
+  const keys = new Map<string, string>();
+  /** Lists one object of each lineage, and at once: there are thousands. */
+  const backend = new class extends MemoryBackend {
+    override async *list(prefix: string) {
+      await Promise.resolve();
+      yield { key: keys.get(prefix)!, size: 0 };
+    }
+  }();
+  const chains = new Chains(backend);
+  const put = async (n: number) => {
+    if (n > 1) await backend.create(baseKey(lineageName(n)), encodeBase({ lineage: lineageName(n - 1), txid: n - 1 }));
+    const key = n === 1 ? snapshotKey(lineageName(n), 1, n, "zst") : segmentKey(lineageName(n), 1, n - 1, n);
+    keys.set(lineagePrefix(lineageName(n)), key);
+  };
+  for (let n = 1; n <= 4097; n++) await put(n);
+  const read = (n: number) => chains.resolve(lineageName(n), n);
+  assertEquals([isShareable(await read(4095)), isShareable(await read(4096))], [true, false]);
+  assertEquals((await assertRejects(() => read(4097), TaskdError)).code, "corrupt");
 });
 
 Deno.test("base pointers that form a cycle are refused", async () => {

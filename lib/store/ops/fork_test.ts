@@ -114,3 +114,20 @@ Deno.test("a hundred forks at once are a hundred branches, and of one name exact
     assertEquals(outcomes.filter(({ status }) => status === "fulfilled").length, 1);
     assertEquals(await stored(store, "app@same"), "1");
   }));
+
+Deno.test("a chain that cannot have another base pointer is copied, and not shared into what nobody could read", () =>
+  withApp([], async ({ store }) => {
+    const { chains } = store.context;
+    const resolve = chains.resolve.bind(chains);
+    let lineages = 0;
+    chains.resolve = async (...point) => {
+      const chain = await resolve(...point);
+      const objects = Array.from({ length: lineages }, (_, i) => ({ ...chain.objects[0]!, lineage: `${i}` }));
+      return { ...chain, objects };
+    };
+    lineages = 4095;
+    assertEquals((await store.fork(at("app"), "shared")).mode, "shared");
+    lineages = 4096;
+    // They are read to be copied, and do not follow one another.
+    await fails("corrupt", store.fork(at("app"), "copy"));
+  }));

@@ -11,7 +11,7 @@ import type { Backend } from "../../backend/backend.ts";
 import { discard } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { TaskdError } from "../../errors.ts";
-import { type Base, encodeBase } from "../chain.ts";
+import { type Base, encodeBase, isShareable } from "../chain.ts";
 import { newLineage, type Point, type StoreContext } from "../context.ts";
 import { storeError, translated } from "../errors.ts";
 import { baseKey, imageIndexKey, snapshotKey } from "../keys.ts";
@@ -35,13 +35,16 @@ export interface NewLineage {
   stored_bytes: number;
 }
 
-/** Begins a lineage at `point`: a base pointer, or a full copy when asked for or when the chain has reached the depth floor. */
+/**
+ * Begins a lineage at `point`: a base pointer, or a full copy when asked for, when the chain has reached the depth floor,
+ * or when it cannot have another base pointer.
+ */
 export async function beginLineage(
   context: StoreContext,
   point: Point,
   options: { materialize?: boolean; epoch: number; lineage?: string } & LongOptions,
 ): Promise<NewLineage> {
-  if (options.materialize || point.chain.depth >= context.depth_floor) {
+  if (options.materialize || point.chain.depth >= context.depth_floor || !isShareable(point.chain)) {
     return await materializeLineage(context, point, options);
   }
   if (context.layout_version < LAYOUT_SHARED) {
