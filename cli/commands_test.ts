@@ -1,12 +1,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { GROUPS, type Plan } from "./command.ts";
-import { loadInWorker } from "./command_modules.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
-import { loadInline } from "./inline_modules.ts";
 import { launchFlags } from "./launch_flags.ts";
 import { commandHelp, commandsMarkdown, helpWidth, overview } from "./help.ts";
+import { loadForBroker } from "./modules/broker.ts";
+import { loadInline } from "./modules/inline.ts";
+import { loadLocal } from "./modules/local.ts";
+import { loadForStore } from "./modules/store.ts";
 import { parseCall } from "./parse.ts";
 import { branchNeeds, NO_PERMISSIONS, toDenoPermissions } from "./permissions.ts";
+import { whomAsks } from "./run.ts";
 
 Deno.test("every row of the command table is whole and nothing is named twice", () => {
   const names = COMMANDS.map((command) => command.name);
@@ -42,11 +45,9 @@ Deno.test("every example parses, and names its own command", async () => {
 
 Deno.test("every command's module loads, asks whom its row says, and has what the runner calls", async () => {
   for (const command of COMMANDS) {
-    const { asks, module } = await (command.uses === "nothing" ? loadInline : loadInWorker)(command);
-    assertEquals(
-      asks,
-      { store: "store", branches: "store", daemon: "store", broker: "broker" }[String(command.uses)] ?? "nobody",
-    );
+    const load = { nobody: loadLocal, store: loadForStore, broker: loadForBroker }[whomAsks(command)];
+    const { asks, module } = await (command.uses === "nothing" ? loadInline : load)(command);
+    assertEquals(asks, whomAsks(command));
     assertEquals([typeof module.run, typeof module.render], ["function", "function"], command.name);
   }
 });

@@ -14,25 +14,34 @@ import type { CommandSpec, Plan } from "./command.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "./exit_codes.ts";
 import { reportFailure } from "./failure.ts";
-import { loadInline } from "./inline_modules.ts";
 import { absolutePath, type LaunchContext, planCall } from "./launch.ts";
+import { loadInline } from "./modules/inline.ts";
 import { parseCall } from "./parse.ts";
 import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "./permissions.ts";
-import { type Load, processIo, runCommand } from "./run.ts";
+import { type Load, type LoadedCommand, processIo, runCommand, whomAsks } from "./run.ts";
 import { makeStoreDirectory } from "./store_directory.ts";
 import type { FromWorker, ToWorker } from "./worker_host.ts";
-// Makes the Worker's modules part of the program, so that whatever caches or packs it has them.
-import type {} from "./worker.ts";
+// Makes the Workers' modules part of the program, so that whatever caches or packs it has them.
+import type {} from "./workers/broker.ts";
+import type {} from "./workers/local.ts";
+import type {} from "./workers/store.ts";
 
 /** Where commands' modules come from; tests put probes in their place. */
 export interface DispatchModules {
-  /** The Worker's module. */
-  worker: URL;
+  /** The Worker's module, by whom the command asks. */
+  workers: Readonly<Record<LoadedCommand["asks"], URL>>;
   /** For commands that run inline. */
   load: Load;
 }
 
-const MODULES: DispatchModules = { worker: new URL("./worker.ts", import.meta.url), load: loadInline };
+const MODULES: DispatchModules = {
+  workers: {
+    nobody: new URL("./workers/local.ts", import.meta.url),
+    store: new URL("./workers/store.ts", import.meta.url),
+    broker: new URL("./workers/broker.ts", import.meta.url),
+  },
+  load: loadInline,
+};
 
 /** Runs the call that `argv` makes and returns its exit status. */
 export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {
@@ -47,7 +56,7 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
-  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.worker);
+  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.workers[whomAsks(spec)]);
   revokeAll();
   return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
 }

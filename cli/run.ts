@@ -21,6 +21,12 @@ export type LoadedCommand =
   | { asks: "store"; module: CommandModule; open(plan: Plan, signal: AbortSignal): Promise<Operations> }
   | { asks: "broker"; module: BrokerModule; client(place: BrokerPlace, signal: AbortSignal): BrokerClient };
 
+/** Whom a command asks, by what it uses. */
+export function whomAsks({ uses }: CommandSpec): LoadedCommand["asks"] {
+  if (uses === "broker") return "broker";
+  return uses === "store" || uses === "branches" || uses === "daemon" ? "store" : "nobody";
+}
+
 /** Loads the module of a command; a test may answer with another. */
 export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
 

@@ -18,7 +18,8 @@ export interface LaunchLines {
   readme: string[];
 }
 
-const WORKERS = "--include cli/worker.ts --include daemon/worker.ts";
+const WORKERS =
+  "--include cli/workers/broker.ts --include cli/workers/local.ts --include cli/workers/store.ts --include daemon/worker.ts";
 
 /** The lines as the command table has them now. */
 export function launchLines(): LaunchLines {

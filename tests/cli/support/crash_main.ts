@@ -8,4 +8,5 @@ import { dispatch } from "../../../cli/dispatch.ts";
 import { probeLoad } from "./probe_load.ts";
 import type {} from "./crash_worker.ts";
 
-Deno.exit(await dispatch(Deno.args, { worker: new URL("./crash_worker.ts", import.meta.url), load: probeLoad }));
+const worker = new URL("./crash_worker.ts", import.meta.url);
+Deno.exit(await dispatch(Deno.args, { workers: { nobody: worker, store: worker, broker: worker }, load: probeLoad }));

@@ -1,5 +1,5 @@
 /**
- * The Worker of `cli/worker.ts` with the probe in place of every command.
+ * A Worker of `cli/workers` with the probe in place of every command.
  *
  * @module
  */

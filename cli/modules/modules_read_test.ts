@@ -22,8 +22,9 @@ async function modulesReadFor(entry: string): Promise<Set<string>> {
   return read;
 }
 
+const url = (path: string) => import.meta.resolve(`../../${path}`);
+
 Deno.test("a call's first thread reads no module of a command but of those that run inline, and neither engine", async () => {
-  const url = (path: string) => import.meta.resolve(`../${path}`);
   const read = await modulesReadFor(url("cli/main.ts"));
   const commands = [...read].filter((specifier) => specifier.startsWith(url("cli/commands/")));
   assertEquals(
@@ -33,5 +34,17 @@ Deno.test("a call's first thread reads no module of a command but of those that 
   assert(read.has(url("cli/commands.ts")));
   for (const path of ["lib/store/store.ts", "lib/client/client.ts", "broker/serve.ts", "broker/client/client.ts"]) {
     assert(!read.has(url(path)), path);
+  }
+});
+
+Deno.test("a command's Worker reads the engine of nobody whom the command does not ask", async () => {
+  const foreign = {
+    store: ["broker/serve.ts", "broker/client/client.ts"],
+    broker: ["broker/serve.ts", "lib/store/store.ts"],
+  };
+  for (const [worker, paths] of Object.entries(foreign)) {
+    const read = await modulesReadFor(url(`cli/workers/${worker}.ts`));
+    assert(read.has(url(`cli/modules/${worker}.ts`)));
+    for (const path of paths) assert(!read.has(url(path)), `${worker}: ${path}`);
   }
 });
