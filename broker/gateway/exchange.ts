@@ -79,6 +79,8 @@ export class Exchange {
   #connected = false;
   #client_gone = false;
   #drained_bytes = 0;
+  /** Ends the wait for an answer. */
+  #giveUp: () => void = () => {};
   #finish: () => void = () => {};
 
   constructor(options: ExchangeOptions) {
@@ -137,6 +139,7 @@ export class Exchange {
         reject(new Refusal(code, detail));
         outgoing.destroy();
       };
+      this.#giveUp = () => fail("upstream_failed", "The client went away");
       outgoing.on("error", (error: { code?: unknown }) => {
         // Its message can quote the request; its code is a constant.
         const code = /^[A-Z][A-Z_]{2,40}$/.exec(String(error.code))?.[0] ?? "unknown cause";
@@ -247,6 +250,12 @@ export class Exchange {
     const { response, limits } = this.#options;
     if (response.writableFinished || this.#client_gone) return;
     this.#client_gone = true;
+    // The vendor has seen nothing yet: it bills nothing, and nobody waits for its answer.
+    if (this.#outgoing !== undefined && !this.#connected) {
+      this.#settle("client_gone");
+      this.#giveUp();
+      return;
+    }
     this.#options.deadline.set(limits.drain_ms, () => this.#broken("cut_off"));
     this.#incoming?.resume();
   }

@@ -97,6 +97,29 @@ for (const [point, first] of LEAVINGS) {
   });
 }
 
+Deno.test("a client that leaves before the vendor is connected to holds nothing up and costs nothing", async () => {
+  // It takes connections and begins no TLS: no request can have reached it.
+  using silent = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const base_url = `https://127.0.0.1:${silent.addr.port}`;
+  const upstreams = { vendor_a: { base_url, api_key: "k" } };
+  // Time stands still: no deadline can end it.
+  await using gate = await harness(json({}), { upstreams, clock: new VirtualClock() });
+  const leave = [(client: RawClient) => client[Symbol.dispose](), (_: RawClient, lease: GatewayLease) => lease.end()];
+  for (const leaving of leave) {
+    const lease = gate.lease("vendor_a");
+    using client = await RawClient.connect(gate.url);
+    await client.send(rawPost(PATH, lease.token, JSON.stringify(BODIES.messages)));
+    using connection = await silent.accept();
+    const ended = leaving(client, lease);
+    await eventually("nothing is in flight", () => lease.spend().in_flight === 0);
+    await ended;
+    assertEquals([lease.spend().usd, lease.spend().unmetered_requests], [0, 0]);
+    // Its greeting, and then its end.
+    while (await connection.read(new Uint8Array(4096)).catch(() => null) !== null);
+  }
+  assertEquals(gate.settled.map(({ ending }) => ending), ["client_gone", "client_gone"]);
+});
+
 async function leaveAfter(url: string, lease: GatewayLease, needle: string): Promise<void> {
   using client = await RawClient.connect(url);
   await client.send(rawPost(PATH, lease.token, streaming));
