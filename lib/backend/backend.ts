@@ -86,9 +86,10 @@ export interface ObjectStream {
 /**
  * A flat, strongly consistent object store. All writes are atomic: a reader sees
  * the whole new object or what was there before. A write is durable once its
- * promise resolves, unless it asks for less. No object's key goes on where another one's ends and has a `/`: where keys
- * are paths, a directory in an object's place is `denied`. Every method throws only {@linkcode BackendError}; what a body's own source throws
- * passes unchanged, and nothing is written then.
+ * promise resolves, unless it asks for less. No object's key goes on where another one's
+ * ends and has a `/`: where keys are paths, a directory in an object's place is `denied`, and
+ * in a listing a file in that of a directory. Every method throws only {@linkcode BackendError};
+ * what a body's own source throws passes unchanged, and nothing is written then.
  */
 export interface Backend {
   /** Where it is, for messages: `file:///srv/store`, `s3://bucket/prefix`. Holds no secret. */

@@ -168,7 +168,8 @@ export class LocalBackend implements Backend {
       let path = this.#root;
       for (const part of directory) {
         path += `/${part}`;
-        if (!lookAt(path, prefix)?.isDirectory) return;
+        // Not as if there were nothing: garbage collection would take all for unreachable.
+        if (lookAt(path, prefix, "directory") === undefined) return;
       }
       yield* walk(path, prefix.slice(0, prefix.length - start.length), start);
     } catch (error) {

@@ -158,6 +158,16 @@ Deno.test("a directory in place of an object is denied and named, by reads as by
     assertEquals(temporaries(directory), []);
   }));
 
+Deno.test("a file in place of a directory of keys is denied and named by a listing", () =>
+  inDirectory(async (directory) => {
+    const backend = await LocalBackend.open(directory);
+    await Deno.writeTextFile(`${directory}/refs`, "");
+    for (const prefix of ["refs/", "refs/app/", "refs/app/m"]) {
+      const error = await assertRejects(() => Array.fromAsync(backend.list(prefix)), BackendError, prefix);
+      assertEquals([error.code, error.hint], ["denied", "Move it out of the store"]);
+    }
+  }));
+
 Deno.test("a key below an object, and an object where keys are, are denied", () =>
   inDirectory(async (directory) => {
     const backend = await LocalBackend.open(directory);

@@ -142,6 +142,23 @@ Deno.test("a directory in place of the tombstones is named by who needs them, an
   await store.audit();
 });
 
+Deno.test("where a file stands in place of the refs or of the data, nothing is taken for garbage", async () => {
+  await using store = await bench();
+  for (const name of ["refs", "data"]) {
+    await instead(`${store.location}/${name}`, text(""), async () => {
+      const operator = store.operator();
+      await operator.fails("gc_failed", "collectGarbage", { grace_ms: 0 });
+      if (name === "refs") await operator.fails("denied", "branches");
+      await operator.end();
+    });
+  }
+  const operator = store.operator();
+  const { tombstoned, deleted } = await operator.ok("collectGarbage", { grace_ms: 0 });
+  assertEquals([tombstoned, deleted], [0, 0]);
+  await operator.end();
+  await store.audit();
+});
+
 Deno.test("a location that is a file, or somebody's other directory, is not made a store", async () => {
   await using store = await bench();
   const file = store.file();
