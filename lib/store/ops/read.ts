@@ -7,6 +7,7 @@
 import { Buffer } from "node:buffer";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
+import { resolve } from "@std/path/resolve";
 import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
@@ -20,6 +21,11 @@ import type { DiffResult, LongOptions, VerifyResult } from "../results.ts";
 
 /** Bytes compared at once. */
 const COMPARE_BYTES = 1 << 20;
+
+/** What the store's directory has of its own. */
+const OWN_PARTS: ReadonlySet<string> = new Set(
+  ["bstore.json", "refs", "data", "gc", "checkouts", "checkouts-ro", "holders", "tmp", ".taskd"],
+);
 
 /** Answer of export. */
 export interface ExportResult {
@@ -41,6 +47,7 @@ export async function exportTo(
   const point = await pointAt(context, address);
   const attempted = `Cannot export to ${file}`;
   const force = options.force === true;
+  refuseOwn(context.workspace.root, file, attempted);
   refuseTarget(file, attempted, { force, hint: "Add --force to replace it" });
   // Of a known name, so that a process may be granted these paths and no folder.
   const temporary = `${file}.partial`;
@@ -75,6 +82,16 @@ export async function exportTo(
     throw fileError(error, attempted);
   }
   return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
+}
+
+/** With `force` an export replaces files: not the store's objects, nor checkouts, whose edits are nowhere else. */
+function refuseOwn(root: string, file: string, attempted: string): void {
+  const inside = `${resolve(root)}/`;
+  const path = resolve(file);
+  if (!path.startsWith(inside) || !OWN_PARTS.has(path.slice(inside.length).split("/")[0]!)) return;
+  throw new TaskdError("denied", `${attempted}: it is one of the store's own files`, {
+    hint: "Name a file outside the store's directory",
+  });
 }
 
 /** A process that may touch the file alone cannot open its folder: the content is durable, the name soon. */

@@ -65,6 +65,16 @@ Deno.test("a log that another file of that name has left is not brought into an 
     }
   }));
 
+Deno.test("an export replaces none of the store's own files, not even by force", () =>
+  withApp([1], async ({ store, directory, edit }) => {
+    const checkout = await edit("main", "mine");
+    const { key } = (await Array.fromAsync(store.context.backend.list("data/")))[0]!;
+    const own = [checkout, `${directory}/${key}`, `${directory}/refs/app/main.json`, `${directory}/x/../bstore.json`];
+    for (const file of own) await fails("denied", store.export(at("app@main@c1"), file, { force: true }));
+    assertEquals(rows(checkout), "1,mine");
+    assertEquals((await store.verify(at("app"))).ok, true);
+  }, { on_disk: true }));
+
 Deno.test("what an export that was cut off has left is named, and replaced by force", () =>
   withApp([1], async ({ store, directory }) => {
     const file = `${directory}/out.db`;
