@@ -1,8 +1,6 @@
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { join } from "@std/path/join";
 import { DatabaseSync } from "node:sqlite";
-import { LocalBackend } from "../../lib/backend/local.ts";
-import { imageIndexKey, parseObjectKey, snapshotKey } from "../../lib/store/keys.ts";
 import type { OpArgs } from "../../lib/protocol/messages.ts";
 import { BUCKETS_SECONDS } from "../../daemon/metrics.ts";
 import { Place } from "./daemon_process.ts";
@@ -287,30 +285,6 @@ Deno.test("a checkpoint at rest is timed as one; with a live session it counts a
       "bstore_flush_duration_seconds_count 1",
     ]);
   }
-});
-
-// conformance: 2.metrics.bstore_checkpoint_overwrite_detected_total
-Deno.test("a checkpoint at rest whose head another writer's object stands before is counted, and said on stderr", async () => {
-  await using place = new Place();
-  await using http = await HttpDaemon.start(place, { reap_every_ms: 0 });
-  using client = await http.daemon.connect();
-  await client.call("create", { db: "app" });
-  const { path } = await client.call("checkout", { db: "app" });
-  write(path);
-  const backend = await LocalBackend.open(place.store);
-  const objects = await Array.fromAsync(backend.list("data/"));
-  const first = objects.map(({ key }) => parseObjectKey(key)).find((object) => object?.kind === "snapshot")!;
-  const foreign = snapshotKey(first.lineage, 99, first.last + 1, first.codec);
-  await backend.copy(first.key, foreign);
-  if (first.codec === "raw") await backend.copy(imageIndexKey(first.key), imageIndexKey(foreign));
-  const before = await http.metrics();
-  const answer = await client.call("checkpoint", { db: "app", name: "one" });
-  assertEquals(answer.overwrite_detected, true);
-  assertEquals(changes(before, await http.metrics()), [
-    "bstore_checkpoint_duration_seconds_count 1",
-    "bstore_checkpoint_overwrite_detected_total 1",
-  ]);
-  await http.daemon.logged("app@main@one: the head may not be its own");
 });
 
 // conformance: 2.metrics.bstore_reap_total 2.metrics.bstore_gc_tombstoned_total 2.metrics.bstore_gc_deleted_total 2.metrics.bstore_gc_backlog 2.metrics.bstore_janitor_runs_total

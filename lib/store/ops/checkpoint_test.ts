@@ -1,6 +1,8 @@
-import { assertEquals, assertNotEquals } from "@std/assert";
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { dirname } from "@std/path/dirname";
 import { DatabaseSync } from "node:sqlite";
 import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
+import { imageIndexKey, parseObjectKey, snapshotKey } from "../keys.ts";
 import { encodeRef } from "../ref.ts";
 import { MAX_CHECKPOINTS, MAX_NOTE, MAX_REF_BYTES, refuseCheckpoint } from "./checkpoint.ts";
 
@@ -21,6 +23,33 @@ Deno.test("a checkpoint stores what the checkout holds; of nothing new it stores
     assertEquals((await store.checkout(at("app"))).source, "kept");
     assertEquals([await stored(store, "app@main@empty"), await stored(store, "app@main@again")], ["", "1"]);
   }));
+
+// conformance: 2.metrics.bstore_checkpoint_overwrite_detected_total
+Deno.test("a checkpoint before whose head another writer puts his own object, says so", async () => {
+  const log: string[] = [];
+  await withApp([], async ({ store, directory, edit, faults }) => {
+    await edit("main", 1);
+    const [first] = await store.context.chains.objects((await store.context.refs.read("app", "main")).ref.lineage);
+    assert(first?.kind === "snapshot");
+    const rival = (txid: number) => {
+      const [key, foreign] = [first.key, snapshotKey(first.lineage, 99, txid, first.codec)];
+      Deno.mkdirSync(dirname(`${directory}/${foreign}`), { recursive: true });
+      Deno.copyFileSync(`${directory}/${key}`, `${directory}/${foreign}`);
+      if (first.codec !== "raw") return;
+      Deno.copyFileSync(`${directory}/${imageIndexKey(key)}`, `${directory}/${imageIndexKey(foreign)}`);
+    };
+    // After the object is stored, and before the ref names it.
+    let stored: number | undefined;
+    faults.plan = ({ method, key }) => {
+      if (method === "put") stored = parseObjectKey(key)?.last ?? stored;
+      else if (method === "replace" && stored !== undefined) rival(stored);
+      return undefined;
+    };
+    const { txid, overwrite_detected } = await store.checkpoint(at("app"), "one");
+    assertEquals([txid, overwrite_detected], [2, true]);
+    assertEquals(log.filter((line) => line.includes("checkpoint app@main@one: the head may not be its own")).length, 1);
+  }, { on_disk: true, log: (line) => log.push(line) });
+});
 
 Deno.test("a checkpoint without a checkout names the head", () =>
   withApp([1], async ({ store, directory }) => {
