@@ -24,7 +24,9 @@ const COMPARE_BYTES = 1 << 20;
 
 /** What the store's directory has of its own. */
 const OWN_PARTS: ReadonlySet<string> = new Set(
-  ["bstore.json", "refs", "data", "gc", "checkouts", "checkouts-ro", "holders", "tmp", ".taskd"],
+  "bstore.json copying.json workspace.json refs data gc checkouts checkouts-ro holders tmp daemon.lock .taskd".split(
+    " ",
+  ),
 );
 
 /** Answer of export. */
