@@ -38,6 +38,7 @@ Deno.test("a checkout is clean by size and time alone only if all of identity, s
       false,
     ],
     ["another chain", (path) => restamp(path, { chain_id: "0".repeat(64) }), true],
+    ["no word of the content beside the keys", (path) => restamp(path, { digest: undefined! }), true],
     ["other content under the same keys", (path) => restamp(path, { digest: "0".repeat(16) }), true],
     [
       "exactly 1 s between time and stamp",

@@ -34,8 +34,8 @@ export interface Origin {
   digest: string;
 }
 
-/** What `.sum` says of a file. */
-export interface Sidecar extends Origin {
+/** What `.sum` says of a file. One that names no digest, which the contract's list of fields lacks, goes by the keys. */
+export interface Sidecar extends Pick<Origin, "chain_id">, Partial<Pick<Origin, "digest">> {
   /** Bytes. */
   size: number;
   /** Modification time in nanoseconds since 1970. */
@@ -54,7 +54,7 @@ const nanoseconds = v.pipe(v.string(), v.regex(/^\d{1,30}$/));
 
 const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   chain_id: v.string(),
-  digest: v.string(),
+  digest: v.exactOptional(v.string()),
   size: v.number(),
   mtime_ns: nanoseconds,
   change_counter: v.number(),
@@ -276,9 +276,9 @@ export class Workspace {
   }
 }
 
-/** Whether two files, or a file and a chain, have one origin. */
-export function sameOrigin(a: Origin | undefined, b: Origin): boolean {
-  return a?.chain_id === b.chain_id && a.digest === b.digest;
+/** Whether a sidecar, if there is one, names this origin. */
+export function sameOrigin(sidecar: Sidecar | undefined, { chain_id, digest }: Origin): boolean {
+  return sidecar?.chain_id === chain_id && (sidecar.digest ?? digest) === digest;
 }
 
 /** Plain files in a directory and, `depth` deep, in those below it; symbolic links are not followed. */
