@@ -15,8 +15,6 @@ import type { Publisher } from "./publisher.ts";
 
 /** Default of -reap-every, the contract's number. */
 export const DEFAULT_REAP_EVERY_MS = 60_000;
-/** Default of -gc-grace, the contract's number. */
-export const DEFAULT_GC_GRACE_MS = 15 * 60_000;
 
 /** What a janitor works with. */
 export interface JanitorOptions {

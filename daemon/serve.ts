@@ -18,6 +18,7 @@ import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
 import type { HttpTimeouts } from "../lib/http/guard.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
+import { DEFAULT_GC_GRACE_MS } from "../lib/store/gc.ts";
 import { type S3StoreOptions, storeDirectory } from "../lib/store/open.ts";
 import { isS3Location } from "../lib/store/s3_location.ts";
 import { bindSocket } from "../lib/unix_socket.ts";
@@ -29,7 +30,7 @@ import { createHandlers } from "./handlers.ts";
 import { BearerToken } from "./http/auth.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./locks.ts";
-import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
+import { DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
 import { type Log, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
@@ -118,8 +119,8 @@ export interface UnclosedSession {
 /**
  * Serves a store until it is told to stop.
  *
- * Requires read and write on the workspace, the socket and `cradleOf` it, `--allow-net=unix:<socket>` of the
- * socket and `birthplaceOf` it, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
+ * Requires read and write on the workspace, the socket and the directory of `cradleOf` it, `--allow-net=unix:<socket>`
+ * of the socket and of the one in that directory, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
  * `s3.access` lists.
  *
  * @throws {TaskdError} `daemon_running` when the store or the socket is another daemon's; else what is wrong with them.

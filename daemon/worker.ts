@@ -8,6 +8,7 @@
 
 import { CaptureSession } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
+import { sqliteVersion } from "../lib/sqlite/connection.ts";
 import { formatAddress } from "../lib/store/names.ts";
 import { openStore } from "../lib/store/open.ts";
 import type { Store } from "../lib/store/store.ts";
@@ -86,17 +87,7 @@ async function run(work: Work): Promise<unknown> {
   if (work.kind !== "setup") return await (await host!).run(work);
   host = Host.setUp(work.setup);
   await host;
-  return await sqliteVersion();
-}
-
-async function sqliteVersion(): Promise<string> {
-  const { DatabaseSync } = await import("node:sqlite");
-  const database = new DatabaseSync(":memory:");
-  try {
-    return String(database.prepare("SELECT sqlite_version() AS version").get()?.version);
-  } finally {
-    database.close();
-  }
+  return sqliteVersion();
 }
 
 function sendLog(entry: string): void {

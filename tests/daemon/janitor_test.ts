@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { DatabaseSync } from "node:sqlite";
-import { DEFAULT_GC_GRACE_MS, DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
+import { DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
+import { DEFAULT_GC_GRACE_MS } from "../../lib/store/gc.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { Place } from "./daemon_process.ts";
