@@ -168,7 +168,7 @@ export class Chains {
     return rivals.reduce((highest, { last }) => Math.max(highest, last), 0);
   }
 
-  /** Drops what is remembered of a lineage, after its objects were changed from outside. */
+  /** Drops all that is remembered, for a caller that wants what the store has now. */
   forget(): void {
     this.#bases.clear();
     this.#chains.clear();

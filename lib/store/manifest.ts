@@ -13,7 +13,7 @@ import { randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { parseJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
-import { COPYING_KEY, MANIFEST_KEY } from "./keys.ts";
+import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, REFS_PREFIX } from "./keys.ts";
 
 /** The `format` field of every manifest. */
 const STORE_FORMAT = "taskd-branch-store";
@@ -101,7 +101,7 @@ export async function openManifest(
     });
   }
   // Without a manifest only an empty place is a new store: anything else may be somebody's other data.
-  for (const prefix of ["refs/", "data/"]) {
+  for (const prefix of [REFS_PREFIX, DATA_PREFIX]) {
     for await (const { key } of backend.list(prefix)) {
       throw new TaskdError(
         "not_a_store",

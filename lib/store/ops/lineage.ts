@@ -13,8 +13,8 @@ import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { TaskdError } from "../../errors.ts";
 import { type Base, encodeBase, isShareable } from "../chain.ts";
 import { newLineage, type Point, type StoreContext } from "../context.ts";
-import { storeError, translated } from "../errors.ts";
-import { baseKey, imageIndexKey, snapshotKey } from "../keys.ts";
+import { translated } from "../errors.ts";
+import { baseKey, imageIndexKey, lineagePrefix, snapshotKey } from "../keys.ts";
 import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
 import { materialize } from "../materialize.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
@@ -176,12 +176,11 @@ export async function abandonLineage(
 ): Promise<void> {
   try {
     const keys: string[] = [];
-    for await (const { key } of backend.list(`data/${lineage}/`)) {
+    for await (const { key } of backend.list(lineagePrefix(lineage))) {
       keys.push(key);
     }
     for (const key of keys) await backend.delete(key);
-  } catch (error) {
+  } catch {
     // The caller is about to report what went wrong first.
-    void storeError(error, "");
   }
 }
