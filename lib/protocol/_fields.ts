@@ -77,6 +77,7 @@ export const TTL_OR_NULL: Kind<number | null> = {
   type: "integer, ms, or null",
   schema: v.pipe(v.unknown(), v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`)),
 };
+export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);
 export const TABLES: Kind<string[]> = {
   type: "array of strings",
   schema: v.pipe(
@@ -93,4 +94,3 @@ export function required<T>(kind: Kind<T>, doc: string): Field<T> {
 export function optional<T>(kind: Kind<T>, doc: string): Field<T> {
   return { ...kind, required: false, doc };
 }
-export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);
