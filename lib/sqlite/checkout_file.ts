@@ -82,7 +82,7 @@ export function requirePlainFile(path: string): Deno.FileInfo {
     info = Deno.lstatSync(path);
   } catch (cause) {
     if (cause instanceof Deno.errors.NotFound) throw new TaskdError("not_found", `There is no file ${path}`, { cause });
-    throw new TaskdError("denied", `Cannot look at ${path}`, { cause });
+    throw fileError(cause, `Cannot look at ${path}`);
   }
   if (!info.isFile) {
     throw new TaskdError("denied", `Cannot use ${path}: it is not a plain file`, {
@@ -154,8 +154,8 @@ export class CheckoutFile {
     let main: OpenFile;
     try {
       main = new OpenFile(path);
-    } catch (cause) {
-      throw new TaskdError("denied", `Cannot open ${path}`, { cause });
+    } catch (error) {
+      throw fileError(error, `Cannot open ${path}`);
     }
     return new CheckoutFile(path, main, options.busy_timeout_ms);
   }

@@ -172,3 +172,11 @@ Deno.test("closing a file closes its connections first, so that the last one fol
     assertEquals([hasWal(path), rows(path)], [false, "2"]);
     return Promise.resolve();
   }));
+
+Deno.test("requirePlainFile() says why a path cannot be looked at, and calls it denied only where it is", () =>
+  withDirectory((directory) => {
+    const path = `${directory}/${"x".repeat(300)}`;
+    const { message } = refuses("unavailable", () => requirePlainFile(path));
+    assert(/name too long/i.test(message), message);
+    return Promise.resolve();
+  }));
