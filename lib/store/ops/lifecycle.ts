@@ -27,9 +27,13 @@ export interface DestroyOptions {
 /** Destroys a branch: its ref and local files at once, its objects when nothing resolves through them any more. */
 export async function destroy(
   context: StoreContext,
-  { db, branch }: Address,
+  address: Address,
   options: DestroyOptions = {},
 ): Promise<{ db: string; branch: string }> {
+  const { db, branch } = address;
+  if (address.checkpoint !== undefined) {
+    throw new TaskdError("usage", `Cannot destroy ${formatAddress(address)}: it is a checkpoint, not a branch`);
+  }
   const nonce = context.holder.next();
   const attempted = `Cannot destroy ${db}@${branch}`;
   const claimed = await context.refs.update(db, branch, (ref) => {

@@ -156,3 +156,11 @@ Deno.test("a destroy that cannot remove the checkout leaves the branch as free a
     Deno.removeSync(`${path}.last-used`, { recursive: true });
     await store.destroy(at("app"));
   }));
+
+Deno.test("destroy() of a checkpoint's address is refused, and the branch stays", () =>
+  withApp([1], async ({ store }) => {
+    await store.fork(at("app"), "child");
+    await store.checkpoint(at("app@child"), "named");
+    await fails("usage", store.destroy(at("app@child@named")));
+    assertEquals((await store.status(at("app@child"))).checkpoints.map(({ name }) => name), ["named"]);
+  }));
