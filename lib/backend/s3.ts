@@ -141,7 +141,6 @@ export class S3Backend implements Backend {
     let begun = false;
     const iterator: AsyncIterator<Uint8Array> = {
       next: () => {
-        begun = true;
         return chunks.next();
       },
       return: () => {
@@ -243,19 +242,18 @@ export class S3Backend implements Backend {
     }
     const chunks = body instanceof Uint8Array ? once(body) : body;
     const pieces = inPieces(chunks, this.#part_bytes);
-    let begun = false;
     try {
       const first = await pieces.next();
       if (first.done) return await single(new Uint8Array());
       if (first.value.length < this.#part_bytes) return await single(first.value);
-      begun = true;
       if (condition === "new") await this.#beforeMultipartCreate(key);
       return await uploadParts(objects, write, joined(first.value, pieces));
     } catch (error) {
       if (!(error instanceof S3Failure)) throw error;
       throw failureError(error, key, "write");
     } finally {
-      if (!begun) await pieces.return(undefined);
+      // Whatever it came to: the source may hold a file open until it is told.
+      await pieces.return(undefined);
     }
   }
 

@@ -194,6 +194,32 @@ Deno.test("an upload that fails is given up at the server", async () => {
   assertEquals([last.method, last.target.includes("uploadId=")], ["DELETE", true]);
 });
 
+Deno.test("a source is closed though its upload never begins", async () => {
+  await using stage = await proxied({ part_bytes: 5 * MIB });
+  const source = () => {
+    const state = { closed: false };
+    return {
+      state,
+      body: async function* (): AsyncGenerator<Uint8Array> {
+        try {
+          for (let chunk = 0; chunk < 20; chunk++) yield await Promise.resolve(new Uint8Array(MIB));
+        } finally {
+          state.closed = true;
+        }
+      },
+    };
+  };
+  const [refused, unanswered] = [source(), source()];
+  await stage.direct.put("taken", new Uint8Array(1));
+  assertEquals(await codeOf(stage.backend.create("taken", refused.body())), "precondition_failed");
+  stage.proxy.plan = ({ method, target }) =>
+    method === "POST" && /[?&]uploads\b/.test(target)
+      ? { kind: "answer", status: 403, code: "AccessDenied" }
+      : undefined;
+  assertEquals(await codeOf(stage.backend.put("k", unanswered.body())), "denied");
+  assertEquals([refused.state.closed, unanswered.state.closed], [true, true]);
+});
+
 Deno.test("a delete that is lost or refused by its own repetition still deletes that version only", async () => {
   const faults: ProxyFault[][] = [
     [{ kind: "cut" }],
