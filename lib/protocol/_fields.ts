@@ -9,8 +9,8 @@ import { formatAddress, parseAddress, parseName } from "../store/names.ts";
 
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
 const MAX_PATH_LENGTH = 4095;
-/** The longest note of a checkpoint, in UTF-16 units. */
-const MAX_NOTE_LENGTH = 4096;
+/** The longest text and name of a table, in UTF-16 units; operations have limits of their own below it. */
+const MAX_TEXT_LENGTH = 4096;
 /** The most rows of a table that a diff shows. */
 const MAX_DIFF_ROWS = 10_000;
 /** The most tables that a diff can be narrowed to. */
@@ -65,7 +65,7 @@ export const DATABASE: Kind<string> = parsed("name", (name) => parseName(name, "
 export const BRANCH: Kind<string> = parsed("name", (name) => parseName(name, "branch"));
 export const CHECKPOINT: Kind<string> = parsed("name", (name) => parseName(name, "checkpoint"));
 export const ADDRESS: Kind<string> = parsed("address", (address) => formatAddress(parseAddress(address)));
-export const NOTE: Kind<string> = { type: "string", schema: text("text", MAX_NOTE_LENGTH) };
+export const NOTE: Kind<string> = { type: "string", schema: text("text", MAX_TEXT_LENGTH) };
 export const FLAG: Kind<boolean> = { type: "boolean", schema: v.pipe(v.unknown(), v.boolean("must be true or false")) };
 export const PATH: Kind<string> = {
   type: "absolute path",
@@ -82,7 +82,7 @@ export const TABLES: Kind<string[]> = {
   type: "array of strings",
   schema: v.pipe(
     v.unknown(),
-    v.array(text("a table name", MAX_NOTE_LENGTH), "must be an array of strings"),
+    v.array(text("a table name", MAX_TEXT_LENGTH), "must be an array of strings"),
     v.maxLength(MAX_DIFF_TABLES, `must have at most ${MAX_DIFF_TABLES} entries`),
   ),
 };

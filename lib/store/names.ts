@@ -76,6 +76,12 @@ export function formatAddress(address: Address): string {
   return address.checkpoint === undefined ? branch : `${branch}@${address.checkpoint}`;
 }
 
+/** Refuses, with `usage`, the address of a checkpoint where a branch is `done` something to, such as "destroy". */
+export function requireBranch(address: Address, done: string): void {
+  if (address.checkpoint === undefined) return;
+  throw new TaskdError("usage", `Cannot ${done} ${formatAddress(address)}: it is a checkpoint, not a branch`);
+}
+
 /** A txid or epoch as it stands in keys: 16 hex digits, so that keys sort. */
 export function formatTxid(txid: Txid): string {
   if (!Number.isSafeInteger(txid) || txid < 0) {

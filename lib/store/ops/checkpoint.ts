@@ -15,7 +15,7 @@ import type { QuietCheckout } from "../checkouts.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
 import { headTrouble } from "../head_check.ts";
-import { type Address, formatAddress, parseName } from "../names.ts";
+import { type Address, formatAddress, parseName, requireBranch } from "../names.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../objects.ts";
 import { encodeRef, type Ref, type RefCheckpoint } from "../ref.ts";
 import type { CheckpointResult, LongOptions } from "../results.ts";
@@ -37,6 +37,7 @@ export async function checkpoint(
   options: { note?: string } & LongOptions = {},
 ): Promise<CheckpointResult> {
   parseName(name, "checkpoint");
+  requireBranch(address, "make a checkpoint of");
   const { db, branch } = address;
   return await withLease(context, address, async (lease) => {
     refuseCheckpoint(lease.ref, address, name, options.note);

@@ -10,7 +10,7 @@ import { TaskdError } from "../../errors.ts";
 import { fileError } from "../../fs.ts";
 import { isoNow, type StoreContext } from "../context.ts";
 import { isLeased, refuseClaimed, STALE_CLAIM_MS } from "../lease.ts";
-import { type Address, formatAddress } from "../names.ts";
+import { type Address, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import { removeEntry } from "../chain_cache.ts";
 
@@ -31,9 +31,7 @@ export async function destroy(
   options: DestroyOptions = {},
 ): Promise<{ db: string; branch: string }> {
   const { db, branch } = address;
-  if (address.checkpoint !== undefined) {
-    throw new TaskdError("usage", `Cannot destroy ${formatAddress(address)}: it is a checkpoint, not a branch`);
-  }
+  requireBranch(address, "destroy");
   const nonce = context.holder.next();
   const attempted = `Cannot destroy ${db}@${branch}`;
   const claimed = await context.refs.update(db, branch, (ref) => {
@@ -135,9 +133,11 @@ export interface TouchResult {
 /** Counts a branch as used now; `ttl_ms` sets its life from here, null takes the limit away. */
 export async function touch(
   context: StoreContext,
-  { db, branch }: Address,
+  address: Address,
   options: { ttl_ms?: number | null } = {},
 ): Promise<TouchResult> {
+  requireBranch(address, "touch");
+  const { db, branch } = address;
   const { ref } = await context.refs.update(db, branch, (ref) => {
     refuseClaimed(ref);
     const { ttl_ms: known, ...rest } = ref;
@@ -163,12 +163,7 @@ export async function protect(
   on: boolean,
 ): Promise<{ db: string; branch: string; protected: boolean }> {
   const { db, branch } = address;
-  if (address.checkpoint !== undefined) {
-    throw new TaskdError(
-      "usage",
-      `Cannot protect ${formatAddress(address)}: it is a checkpoint, not a branch`,
-    );
-  }
+  requireBranch(address, "protect");
   await context.refs.update(db, branch, (ref) => {
     refuseClaimed(ref);
     if ((ref.protected === true) === on) return undefined;

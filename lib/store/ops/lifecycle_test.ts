@@ -59,7 +59,6 @@ Deno.test("unprotected again, a branch is destroyed like any other", () =>
   withApp([1], async ({ store }) => {
     await store.protect(at("app"), true);
     await store.protect(at("app"), false);
-    await fails("usage", store.protect(at("app@main@c1"), true));
     await store.destroy(at("app"));
   }));
 
@@ -157,10 +156,19 @@ Deno.test("a destroy that cannot remove the checkout leaves the branch as free a
     await store.destroy(at("app"));
   }));
 
-Deno.test("destroy() of a checkpoint's address is refused, and the branch stays", () =>
+Deno.test("what is done to a branch is refused for a checkpoint's address, and the branch stays", () =>
   withApp([1], async ({ store }) => {
     await store.fork(at("app"), "child");
     await store.checkpoint(at("app@child"), "named");
-    await fails("usage", store.destroy(at("app@child@named")));
+    const named = at("app@child@named");
+    for (
+      const refused of [
+        () => store.destroy(named),
+        () => store.touch(named),
+        () => store.protect(named, true),
+        () => store.compact(named),
+        () => store.checkpoint(named, "again"),
+      ]
+    ) await fails("usage", refused());
     assertEquals((await store.status(at("app@child"))).checkpoints.map(({ name }) => name), ["named"]);
   }));

@@ -9,7 +9,7 @@
 import { hasCode, TaskdError } from "../../errors.ts";
 import { isoNow, newLineage, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, refuseClaimed, withLease } from "../lease.ts";
-import { type Address, formatAddress } from "../names.ts";
+import { type Address, formatAddress, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { CompactResult, LongOptions, RepointResult } from "../results.ts";
 import { assertSpared, type Moment, momentOf } from "../tombstones.ts";
@@ -83,6 +83,7 @@ export async function compact(
   address: Address,
   options: LongOptions = {},
 ): Promise<CompactResult> {
+  requireBranch(address, "compact");
   const { db, branch } = address;
   const since = momentOf(context.clock);
   return await withLease(context, address, async (lease) => {
