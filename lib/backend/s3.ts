@@ -141,6 +141,7 @@ export class S3Backend implements Backend {
     let begun = false;
     const iterator: AsyncIterator<Uint8Array> = {
       next: () => {
+        begun = true;
         return chunks.next();
       },
       return: () => {
