@@ -27,9 +27,11 @@ async function loadedWith(path: string): Promise<string[]> {
   return [...loaded];
 }
 
+const WORKERS = ["broker", "local", "store"].map((name) => `cli/workers/${name}.ts`);
+
 Deno.test("nothing of S3 is loaded before a bucket store is opened", async () => {
   const root = new URL("../../", import.meta.url).pathname;
-  for (const entry of ["mod.ts", "cli/main.ts", "cli/worker.ts", "daemon/worker.ts"]) {
+  for (const entry of ["mod.ts", "cli/main.ts", "daemon/worker.ts", ...WORKERS]) {
     const loaded = await loadedWith(`${root}${entry}`);
     assert(loaded.length > 1, entry);
     assertEquals(loaded.filter((specifier) => /aws-sdk|\/_?s3(_|\.ts)(?!location)/.test(specifier)), [], entry);
