@@ -5,6 +5,6 @@
  * @module
  */
 
-import { dispatch } from "./dispatch.ts";
+import { dispatch } from "./run/dispatch.ts";
 
 Deno.exit(await dispatch(Deno.args));

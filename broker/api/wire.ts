@@ -9,8 +9,8 @@
  */
 
 import * as v from "valibot";
-import type { TrustBrief } from "../brief.ts";
-import type { Stats } from "../stats/stats.ts";
+import type { TrustBrief } from "../task/brief.ts";
+import type { Stats } from "../task/stats.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { CiObservation, Json, SpendFigures } from "../task/rows.ts";
 import type { Gate, Outcome, Pushed, Stage } from "../task/stages.ts";

@@ -9,7 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { unlockAndClose } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { CacheEntry, CacheFolder } from "./_folder.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 
 /** A sign that an entry or a folder is in use; the kernel drops it with the process. */
 export type Hold = Deno.FsFile;

@@ -12,7 +12,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { fileError, fsyncDirectory } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { runProcess } from "../git/process.ts";
+import { runProcess } from "../../lib/process.ts";
 
 /** Entries that are kept. */
 const MAX_ENTRIES = 2_000_000;

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import { copyTree, settleTree } from "./trees.ts";
 
 async function folder() {
@@ -87,7 +87,9 @@ Deno.test("attack: a deep tree is removed also by a process that may open few fi
     await nest(at.tree, "d", levels);
     await Deno.chmod(`${at.tree}/d`, 0);
   }
-  const script = `const { removeTree } = await import(${JSON.stringify(import.meta.resolve("../remove_tree.ts"))});
+  const script = `const { removeTree } = await import(${
+    JSON.stringify(import.meta.resolve("../../lib/remove_tree.ts"))
+  });
     await removeTree(Deno.args[0]);`;
   const { success, stderr } = await new Deno.Command("sh", {
     args: ["-c", 'ulimit -n 200; exec "$@"', "sh", Deno.execPath(), "eval", script, at.tree],

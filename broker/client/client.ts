@@ -22,7 +22,7 @@ import type {
   TrustBrief,
 } from "../api/wire.ts";
 import type { PolicyView } from "../settings/explain.ts";
-import type { Grouping } from "../stats/stats.ts";
+import type { Grouping } from "../task/stats.ts";
 import type { Stage } from "../task/stages.ts";
 import { readEvents, type TaskEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";

@@ -24,7 +24,7 @@ import {
   type TrustBrief,
   type UiAddress,
 } from "../api/wire.ts";
-import { GROUPINGS } from "../stats/stats.ts";
+import { GROUPINGS } from "../task/stats.ts";
 import type { Json } from "../task/rows.ts";
 import { type Outcome, OUTCOMES, type Stage, STAGES } from "../task/stages.ts";
 

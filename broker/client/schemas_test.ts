@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import * as v from "valibot";
-import { buildBrief } from "../brief.ts";
+import { buildBrief } from "../task/brief.ts";
 import type { TaskView } from "../api/wire.ts";
 import { TASK_VIEW, TRUST_BRIEF } from "./schemas.ts";
 

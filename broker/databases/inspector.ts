@@ -13,7 +13,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { runProcess } from "../git/process.ts";
+import { runProcess } from "../../lib/process.ts";
 import type { Report } from "./report.ts";
 // Makes it part of the program, so that whatever caches or packs it has it.
 import type {} from "./inspector_main.ts";

@@ -15,7 +15,7 @@ import type { Client } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
-import type { Log } from "../log.ts";
+import type { Log } from "../../lib/log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
 import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
 import type { Report } from "./report.ts";

@@ -8,12 +8,12 @@
 import { createHash } from "node:crypto";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { DATABASE } from "../brief.ts";
+import { DATABASE } from "../task/brief.ts";
 import { collectFacts } from "../git/facts.ts";
 import { humanDiff } from "../git/human_diff.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { StagedRepository } from "../git/stage.ts";
-import { evaluateDiffPolicy } from "../policy/diff_policy.ts";
+import { evaluateDiffPolicy } from "../git/diff_policy.ts";
 import type { Gate } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { TaskEnding } from "./endings.ts";

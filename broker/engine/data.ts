@@ -5,7 +5,7 @@
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import type { BriefDatabase } from "../brief.ts";
+import type { BriefDatabase } from "../task/brief.ts";
 import {
   asJson,
   changesOf,

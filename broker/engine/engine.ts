@@ -25,7 +25,7 @@ import type {
 } from "../api/wire.ts";
 import type { Decision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
-import { BrokerMetrics } from "../metrics.ts";
+import { BrokerMetrics } from "./metrics.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";

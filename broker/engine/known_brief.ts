@@ -5,10 +5,10 @@
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { type BriefDatabase, buildBrief, type SetupEvidence, type TrustBrief } from "../brief.ts";
+import { type BriefDatabase, buildBrief, type SetupEvidence, type TrustBrief } from "../task/brief.ts";
 import type { DiffFacts } from "../git/facts.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
-import type { PolicyVerdict } from "../policy/diff_policy.ts";
+import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { EngineParts } from "./parts.ts";

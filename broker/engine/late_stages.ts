@@ -10,7 +10,7 @@
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { NotAcknowledged } from "../api/not_acknowledged.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import { type ApprovalRequest, type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Move, Outcome } from "../task/stages.ts";

@@ -13,7 +13,7 @@ import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
 import { isBase } from "../git/stage.ts";
-import { hasSetup } from "../profile/run_setup.ts";
+import { hasSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";

@@ -11,7 +11,7 @@ import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote, remoteOptions } from "../git/stage.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/rows.ts";

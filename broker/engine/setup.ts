@@ -9,7 +9,7 @@ import type { DependencyCache } from "../cache/dependency_cache.ts";
 import { findLockfiles } from "../cache/lockfiles.ts";
 import { cacheEnv } from "../cache/package_managers.ts";
 import type { Git } from "../git/git.ts";
-import { runSetup } from "../profile/run_setup.ts";
+import { runSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntime } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { SetupRequest, SetupResult } from "./parts.ts";

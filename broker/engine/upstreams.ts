@@ -9,7 +9,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES } from "../agents.ts";
 import type { Credential, TokenSource, UpstreamOptions } from "../gateway/upstream.ts";
-import type { Log } from "../log.ts";
+import type { Log } from "../../lib/log.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES } from "../settings/keys.ts";
 import type { ResolvedSettings } from "../settings/load.ts";
 import { Subscription } from "../settings/oauth.ts";

@@ -6,7 +6,7 @@
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { PendingTask, TaskView } from "../api/wire.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
 import { sha256Hex, type SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";

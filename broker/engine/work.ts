@@ -15,7 +15,7 @@ import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, Spend } from "../gateway/lease.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { type StagedRepository, stageRepository } from "../git/stage.ts";
-import { removeTree } from "../remove_tree.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json, SpendFigures } from "../task/rows.ts";
 import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";

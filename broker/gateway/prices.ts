@@ -1,5 +1,5 @@
 /**
- * What tokens cost. The rows are data (broker/prices.json, dated), and a row can be
+ * What tokens cost. The rows are data (broker/gateway/prices.json, dated), and a row can be
  * added or overridden from a file of the same form.
  *
  * A model of a vendor's lane always has a price, never nothing: a name that is not
@@ -13,7 +13,7 @@
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Lane } from "../agents.ts";
-import builtin from "../prices.json" with { type: "json" };
+import builtin from "./prices.json" with { type: "json" };
 import { type Metered, totalInput, type Usage } from "./metering/usage.ts";
 
 /** A vendor whose prices are in the file. */

@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import builtin from "../prices.json" with { type: "json" };
+import builtin from "./prices.json" with { type: "json" };
 import { noUsage } from "./metering/usage.ts";
 import { cost, parsePriceFile, PriceBook, type PricedLane, type PriceMatch } from "./prices.ts";
 

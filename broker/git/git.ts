@@ -13,7 +13,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { gitError } from "./failure.ts";
-import { type ProcessResult, runProcess } from "./process.ts";
+import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
 
 /** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */

@@ -16,7 +16,7 @@ import { verifyCommit } from "./commit.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { classifyGitFailure, gitError } from "./failure.ts";
 import type { Git } from "./git.ts";
-import type { ProcessResult } from "./process.ts";
+import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 import { listRemote, remoteOptions } from "./stage.ts";
 

@@ -7,7 +7,7 @@
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { APPROVE_SCHEMA, PRUNE_SCHEMA, type Pruned, REASON_SCHEMA, type StatsView } from "../api/wire.ts";
-import { computeStats, type Grouping, GROUPINGS } from "../stats/stats.ts";
+import { computeStats, type Grouping, GROUPINGS } from "../task/stats.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
 import { RequestRefused } from "./statuses.ts";

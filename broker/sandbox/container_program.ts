@@ -7,8 +7,8 @@
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { runProcess } from "../git/process.ts";
-import { TOOL_VARIABLES } from "../setup/host_programs.ts";
+import { runProcess } from "../../lib/process.ts";
+import { TOOL_VARIABLES } from "./host_programs.ts";
 
 /** Starting may have to wait for a disk; a program that hangs is not waited for. */
 const DEADLINE_MS = 120_000;

@@ -13,7 +13,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { resourceLimits } from "../setup/runtimes.ts";
+import { resourceLimits } from "./runtimes.ts";
 import { ContainerProgram, refused } from "./container_program.ts";
 import { ContainerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
 import { SharedNetwork } from "./_shared_network.ts";

@@ -10,8 +10,8 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { askProgram, type PROGRAM_PATHS } from "../setup/host_programs.ts";
-import { chooseRuntime, describeRuntime, findRuntimes, type FoundRuntime } from "../setup/runtimes.ts";
+import { askProgram, type PROGRAM_PATHS } from "./host_programs.ts";
+import { chooseRuntime, describeRuntime, findRuntimes, type FoundRuntime } from "./runtimes.ts";
 import type { Settings } from "../settings/settings.ts";
 import { ContainerRuntime } from "./container_runtime.ts";
 import { DenoRuntime } from "./deno_runtime.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { PROGRAM_PATHS } from "../setup/host_programs.ts";
+import { PROGRAM_PATHS } from "./host_programs.ts";
 import { loadSettings } from "../settings/load.ts";
 import { openRuntime } from "./open.ts";
 import { untestedVersion } from "./tested_versions.ts";

@@ -7,7 +7,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { parseRepo } from "../git/repo_url.ts";
-import { compileGlob } from "../policy/glob.ts";
+import { compileGlob } from "../git/glob.ts";
 import { asList, asMap, asText, duration, fieldsOf, type Json, type Kind, MAX_WAIT, refuse, SWITCH } from "./kinds.ts";
 import type { Node } from "./nodes.ts";
 

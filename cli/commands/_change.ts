@@ -4,14 +4,14 @@
  * @module
  */
 
-import { renderBrief, type TrustBrief } from "../../broker/brief.ts";
+import { renderBrief, type TrustBrief } from "../../broker/task/brief.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import type { Gate } from "../../broker/task/stages.ts";
 import { toHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { decodeDiff, diffText } from "../diff_text.ts";
+import { decodeDiff, diffText } from "../text/diff_text.ts";
 import { briefOf } from "./inspect.ts";
 
 /** A change. */

@@ -7,9 +7,9 @@
 
 import * as v from "valibot";
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { ownDaemonCommand } from "../own_command.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { ownDaemonCommand } from "../table/own_command.ts";
 import type { StartResult } from "./start.ts";
 
 /** What the other process prints, once. */

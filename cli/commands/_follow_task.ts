@@ -17,7 +17,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { readableLines } from "./_agent_output.ts";
 import { spendWord } from "./_task_words.ts";
-import type { Io } from "../io.ts";
+import type { Io } from "../text/io.ts";
 
 /** How far a task has come, as its events tell. */
 export interface Progress {

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { BrokerClient } from "../../broker/client/client.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { Io } from "../io.ts";
+import { Io } from "../text/io.ts";
 import { followTask } from "./_follow_task.ts";
 
 /** A clock whose sleepers wake at once, the time having passed. */

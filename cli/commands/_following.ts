@@ -8,10 +8,10 @@
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Submitted } from "../../broker/api/wire.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import { followTask, type Progress } from "./_follow_task.ts";
-import type { Io } from "../io.ts";
+import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
 import { isWanted, nextSteps, shortId, spendWords } from "./_task_words.ts";
 

@@ -6,12 +6,12 @@
  */
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
-import { findProgram } from "../../broker/setup/host_programs.ts";
-import { AUTO_ORDER } from "../../broker/setup/runtimes.ts";
-import { type ServiceManager, unitPath, unitText } from "../../broker/setup/units.ts";
+import { findProgram } from "../../broker/sandbox/host_programs.ts";
+import { AUTO_ORDER } from "../../broker/sandbox/runtimes.ts";
+import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import { ownDaemonCommand } from "../own_command.ts";
+import type { Args } from "../plan/args.ts";
+import { ownDaemonCommand } from "../table/own_command.ts";
 import { environment } from "./_surroundings.ts";
 
 /** Seconds that the manager gives the broker to end its tasks' sandboxes. */

@@ -6,9 +6,9 @@
 
 import type { SubmitRequest } from "../../broker/api/wire.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import { readInstruction } from "../instruction.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import { readInstruction } from "./_instruction.ts";
+import type { Io } from "../text/io.ts";
 
 /** The port when none is written, as in egress.yaml. */
 const DEFAULT_PORT = 443;

@@ -5,15 +5,15 @@
  * @module
  */
 
-import { type AskProgram, askProgram } from "../../broker/setup/host_programs.ts";
-import { healthOverSocket, type LookOptions, terminateBy } from "../../broker/setup/lifecycle.ts";
+import { type AskProgram, askProgram } from "../../broker/sandbox/host_programs.ts";
+import { healthOverSocket, type LookOptions, terminateBy } from "../../broker/client/lifecycle.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import type { PolicyView } from "../../broker/settings/explain.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { HostPlace } from "../broker_host.ts";
+import type { Args } from "../plan/args.ts";
+import type { HostPlace } from "../plan/broker_host.ts";
 
 /** What the plan says about the host. */
 export function hostOf(args: Args): HostPlace {

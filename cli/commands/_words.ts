@@ -4,9 +4,9 @@
  * @module
  */
 
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { RepointOptions } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { RepointOptions } from "../plan/operations.ts";
 import type { RepointResult } from "../../lib/store/results.ts";
 
 /** `<db>@<branch>`. */

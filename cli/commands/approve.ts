@@ -8,13 +8,13 @@
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "../../broker/git/flags.ts";
-import { processTerminal, Prompt } from "../../broker/setup/prompt.ts";
+import { processTerminal, Prompt } from "../setup/prompt.ts";
 import type { Gate } from "../../broker/task/stages.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import type { Io } from "../text/io.ts";
 import { knownText, openGate, readChange, shownDiff } from "./_change.ts";
 import { approveCommand, DIFF_DIGITS, shortId, standing } from "./_task_words.ts";
 

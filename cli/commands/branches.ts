@@ -7,10 +7,10 @@
 import type { BranchInfo } from "../../lib/store/results.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { textTable } from "../text/text_table.ts";
 import { branchName, stamp } from "./_words.ts";
 
 /** The branches. */

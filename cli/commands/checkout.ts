@@ -5,9 +5,9 @@
  */
 
 import type { CheckoutResult } from "../../lib/store/results.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 
 /** Makes the file. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CheckoutResult> {

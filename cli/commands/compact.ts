@@ -6,9 +6,9 @@
 
 import type { CompactResult } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName, count } from "./_words.ts";
 
 /** Rewrites the branch. */

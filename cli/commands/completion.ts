@@ -5,9 +5,9 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import { completionScript, SHELLS } from "../completion.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import { completionScript, SHELLS } from "./completion_script.ts";
+import type { Io } from "../text/io.ts";
 
 /** The script. */
 export interface CompletionResult {

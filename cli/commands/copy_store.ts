@@ -11,8 +11,8 @@ import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { MANIFEST_KEY } from "../../lib/store/keys.ts";
 import { openBackend } from "../../lib/store/open.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { count } from "./_words.ts";
 
 /** What was copied, from where to where. */

@@ -5,10 +5,10 @@
  */
 
 import type { DatabaseInfo } from "../../lib/store/results.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { textTable } from "../text/text_table.ts";
 
 /** The databases. */
 export interface DatabasesResult {

@@ -6,10 +6,10 @@
 
 import type { DiffResult, JsonValue, RowDiff, TableDiff } from "../../lib/store/results.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
-import { cutLine, textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { cutLine, textTable } from "../text/text_table.ts";
 import { count } from "./_words.ts";
 
 /** Compares the two sides. */

@@ -4,15 +4,15 @@
  * @module
  */
 
-import { findBroker } from "../../broker/setup/lifecycle.ts";
-import { type Check, type CheckStatus, worst } from "../../broker/setup/check.ts";
-import { examine } from "../../broker/setup/doctor.ts";
+import { findBroker } from "../../broker/client/lifecycle.ts";
+import { type Check, type CheckStatus, worst } from "../setup/check.ts";
+import { examine } from "../setup/doctor.ts";
 import { untestedVersion } from "../../broker/sandbox/tested_versions.ts";
 import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
-import type { Io } from "../io.ts";
-import { cutLine } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import type { Io } from "../text/io.ts";
+import { cutLine } from "../text/text_table.ts";
 import { asking, environment, hostOf, livePolicy, looking } from "./_surroundings.ts";
 
 /** Every check, and the worst of them. */

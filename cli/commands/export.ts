@@ -7,9 +7,9 @@
 import { hasCode } from "../../lib/errors.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { ExportResult, Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { ExportResult, Operations } from "../plan/operations.ts";
 
 /** Writes the file, after the live session, if there is one, has made its commits durable. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<ExportResult> {

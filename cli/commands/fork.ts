@@ -7,9 +7,9 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type Address, parseName } from "../../lib/store/names.ts";
 import type { ForkResult } from "../../lib/store/results.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName } from "./_words.ts";
 
 /** Makes the branch. */

@@ -6,9 +6,9 @@
 
 import type { GcResult } from "../../lib/store/gc.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { count } from "./_words.ts";
 
 /** What a pass did, or would do. */

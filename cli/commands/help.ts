@@ -5,10 +5,10 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import { COMMANDS, findCommand } from "../commands.ts";
-import { commandHelp, groupHelp, type Heading, helpWidth, overview } from "../help.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import { COMMANDS, findCommand } from "../table/commands.ts";
+import { commandHelp, groupHelp, type Heading, helpWidth, overview } from "./help_text.ts";
+import type { Io } from "../text/io.ts";
 
 /** The text. */
 export interface HelpResult {

@@ -5,7 +5,7 @@
  */
 
 import { type Seeded, seedHome } from "../../broker/settings/seed.ts";
-import type { Args } from "../args.ts";
+import type { Args } from "../plan/args.ts";
 
 /** Makes what is missing. */
 export async function run(args: Args): Promise<Seeded> {

@@ -4,16 +4,16 @@
  * @module
  */
 
-import { renderBrief, type TrustBrief } from "../../broker/brief.ts";
+import { renderBrief, type TrustBrief } from "../../broker/task/brief.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
-import type { Io } from "../io.ts";
-import { textList } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import type { Io } from "../text/io.ts";
+import { textList } from "../text/text_table.ts";
 import { age, nextSteps, spendWords, standing } from "./_task_words.ts";
 import { stamp } from "./_words.ts";
 

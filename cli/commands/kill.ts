@@ -5,8 +5,8 @@
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 
 /** The task. */
 export interface EndedResult {

@@ -5,10 +5,10 @@
  */
 
 import type { LeaseAnswer } from "../../lib/protocol/messages.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
-import { textList } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { textList } from "../text/text_table.ts";
 import { branchName, stamp } from "./_words.ts";
 
 /** Reads the lease. */

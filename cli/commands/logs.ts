@@ -5,9 +5,9 @@
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { Args } from "../args.ts";
+import type { Args } from "../plan/args.ts";
 import { followTask } from "./_follow_task.ts";
-import type { Io } from "../io.ts";
+import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
 
 /** The whole log. */

@@ -12,10 +12,10 @@ import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { failure } from "../../lib/protocol/codec.ts";
 import { VERSION } from "../../lib/version.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { TOOLS } from "../mcp/tools.ts";
-import type { Operations } from "../operations.ts";
+import type { Operations } from "../plan/operations.ts";
 
 /** The part of a call's parameters that is used. */
 interface CallParams {

@@ -6,8 +6,8 @@
 
 import { compareWithLive, type Comparison, renderExplain } from "../../broker/settings/explain.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { environment, livePolicy } from "./_surroundings.ts";
 
 /** Resolves as `start` does, and asks the broker that runs what it works with. */

@@ -7,8 +7,8 @@
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Pruned } from "../../broker/api/wire.ts";
 import { systemClock } from "../../lib/clock.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { count } from "./_words.ts";
 
 /** Removes records, or says which it would. */

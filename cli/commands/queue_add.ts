@@ -6,8 +6,8 @@
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { QueueItemView } from "../../broker/api/wire.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { readSubmission } from "./_submission.ts";
 
 /** The item. */

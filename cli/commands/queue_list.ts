@@ -7,9 +7,9 @@
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { QueueItemView } from "../../broker/api/wire.ts";
 import { systemClock } from "../../lib/clock.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { textTable } from "../text/text_table.ts";
 import { age, shortId } from "./_task_words.ts";
 
 /** The queue. */

@@ -4,23 +4,23 @@
  * @module
  */
 
-import { byGroup, GROUP_TITLES, PROMISES } from "../../broker/redteam/catalogue.ts";
-import { type ContainerPlace, containerPlace } from "../../broker/redteam/container_place.ts";
-import { type InstalledPlace, RedteamContext } from "../../broker/redteam/context.ts";
-import type { SecurityPromise } from "../../broker/redteam/promise.ts";
-import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../../broker/redteam/run.ts";
+import { byGroup, GROUP_TITLES, PROMISES } from "../redteam/catalogue.ts";
+import { type ContainerPlace, containerPlace } from "../redteam/container_place.ts";
+import { type InstalledPlace, RedteamContext } from "../redteam/context.ts";
+import type { SecurityPromise } from "../redteam/promise.ts";
+import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run.ts";
 import { denoCache } from "../../broker/serve.ts";
-import { findBroker } from "../../broker/setup/lifecycle.ts";
-import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/setup/runtimes.ts";
+import { findBroker } from "../../broker/client/lifecycle.ts";
+import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/runtimes.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import type { Io } from "../text/io.ts";
 import { RUNTIME_NAMES } from "../table/broker_admin.ts";
 import { asking, environment, hostOf, looking } from "./_surroundings.ts";
 

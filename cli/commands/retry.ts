@@ -5,8 +5,8 @@
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { checkFollowing, follow, type FollowedTask } from "./_following.ts";
 
 export { exitCode, render } from "./_following.ts";

@@ -6,9 +6,9 @@
 
 import { parseName } from "../../lib/store/names.ts";
 import type { RepointResult } from "../../lib/store/results.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName, repointOptions, repointWords } from "./_words.ts";
 
 /** Takes the branch back. */

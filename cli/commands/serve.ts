@@ -7,8 +7,8 @@
 import { checkToken } from "../../daemon/http/auth.ts";
 import { type HttpListenOptions, serve } from "../../daemon/serve.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 
 /** Serves until it is interrupted. Under --json it prints one object once it serves; the log is on stderr. */
 export async function run(args: Args, io: Io): Promise<undefined> {

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { installUnit } from "../../broker/setup/service.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import { installUnit } from "../setup/service.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { serviceFile } from "./_service.ts";
 import { asking, hostOf } from "./_surroundings.ts";
 

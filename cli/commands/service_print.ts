@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Args } from "../args.ts";
+import type { Args } from "../plan/args.ts";
 import { type ServiceFile, serviceFile } from "./_service.ts";
 
 /** Makes the file's text and writes nothing. */

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { uninstallUnit } from "../../broker/setup/service.ts";
-import { unitPath } from "../../broker/setup/units.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import { uninstallUnit } from "../setup/service.ts";
+import { unitPath } from "../setup/units.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { managerOf } from "./_service.ts";
 import { asking, hostOf } from "./_surroundings.ts";
 

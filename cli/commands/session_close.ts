@@ -6,9 +6,9 @@
 
 import type { CloseAnswer } from "../../lib/protocol/messages.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { liveSessions, type Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { liveSessions, type Operations } from "../plan/operations.ts";
 import { branchName } from "./_words.ts";
 
 /** Flushes and closes. */

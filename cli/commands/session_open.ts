@@ -5,9 +5,9 @@
  */
 
 import type { OpenAnswer } from "../../lib/protocol/messages.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { liveSessions, type Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { liveSessions, type Operations } from "../plan/operations.ts";
 
 /** Opens the session. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<OpenAnswer> {

@@ -7,10 +7,10 @@
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { liveSessions, type Operations } from "../operations.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { liveSessions, type Operations } from "../plan/operations.ts";
+import { textTable } from "../text/text_table.ts";
 import { branchName } from "./_words.ts";
 
 /** The open sessions. */

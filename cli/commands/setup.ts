@@ -4,18 +4,18 @@
  * @module
  */
 
-import { buildImages, type BuildImagesOptions } from "../../broker/images/build.ts";
+import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";
 import { agentOf, type Lane, LANES } from "../../broker/agents.ts";
-import { hasImage } from "../../broker/setup/images.ts";
+import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
-import type { Check } from "../../broker/setup/check.ts";
-import { processTerminal, Prompt } from "../../broker/setup/prompt.ts";
-import { AUTO_ORDER, findRuntimes } from "../../broker/setup/runtimes.ts";
-import { type Answers, keysOfFile, runWizard, type WizardResult } from "../../broker/setup/wizard.ts";
+import type { Check } from "../setup/check.ts";
+import { processTerminal, Prompt } from "../setup/prompt.ts";
+import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/runtimes.ts";
+import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { asking, environment, hostOf } from "./_surroundings.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 

@@ -5,11 +5,11 @@
  */
 
 import { type RunningBroker, serveBroker } from "../../broker/serve.ts";
-import { findBroker, stopBroker } from "../../broker/setup/lifecycle.ts";
-import { LogFile } from "../../broker/setup/log_file.ts";
-import { preflight } from "../../broker/setup/preflight.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import { findBroker, stopBroker } from "../../broker/client/lifecycle.ts";
+import { LogFile } from "../setup/log_file.ts";
+import { preflight } from "../setup/preflight.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { startDetached } from "./_detached.ts";
 import { environment, hostOf, livePolicy, looking, terminating } from "./_surroundings.ts";
 

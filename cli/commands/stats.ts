@@ -7,15 +7,15 @@
 
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
-import { type Grouping, GROUPINGS, type GroupTally, RunningStats, type Stats } from "../../broker/stats/stats.ts";
+import { type Grouping, GROUPINGS, type GroupTally, RunningStats, type Stats } from "../../broker/task/stats.ts";
 import { visitTraces } from "../../broker/task/task_index.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { parseDuration } from "../../lib/text/duration.ts";
-import type { Args } from "../args.ts";
-import { bar, sparkline } from "../chart.ts";
-import type { Io } from "../io.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import { bar, sparkline } from "../text/chart.ts";
+import type { Io } from "../text/io.ts";
+import { textTable } from "../text/text_table.ts";
 
 /** How long the broker is waited for: everything else is there already. */
 const BROKER_DEADLINE_MS = 2_000;

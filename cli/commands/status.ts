@@ -7,10 +7,10 @@
 import type { BranchInfo, BranchStatus } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
-import { textList } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { textList } from "../text/text_table.ts";
 import { cacheBytes } from "./_cache_bytes.ts";
 import { render as renderBranches } from "./branches.ts";
 import { branchName, stamp } from "./_words.ts";

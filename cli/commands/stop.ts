@@ -4,10 +4,10 @@
  * @module
  */
 
-import { stopBroker } from "../../broker/setup/lifecycle.ts";
+import { stopBroker } from "../../broker/client/lifecycle.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 import { looking, terminating } from "./_surroundings.ts";
 
 /** The broker that has ended. */

@@ -9,9 +9,9 @@ import type { TaskListItem } from "../../broker/api/wire.ts";
 import { isStage, STAGES } from "../../broker/task/stages.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { textTable } from "../text_table.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { textTable } from "../text/text_table.ts";
 import { age, shortId, spendWord, standing } from "./_task_words.ts";
 
 /** The tasks. */

@@ -5,9 +5,9 @@
  */
 
 import { formatDuration } from "../../lib/text/duration.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations, TouchResult } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations, TouchResult } from "../plan/operations.ts";
 import { branchName } from "./_words.ts";
 
 /** Starts the time to live anew; a time of 0 removes it. */

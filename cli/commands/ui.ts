@@ -6,8 +6,8 @@
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { UiAddress } from "../../broker/api/wire.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 
 /** Asks where the pages are. */
 export async function run(_args: Args, _io: Io, broker: BrokerClient): Promise<UiAddress> {

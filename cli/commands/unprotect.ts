@@ -4,9 +4,9 @@
  * @module
  */
 
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName, type ProtectResult } from "./_words.ts";
 
 /** Allows the branch to be destroyed again. */

@@ -8,10 +8,10 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { Address } from "../../lib/store/names.ts";
 import type { VerifyResult } from "../../lib/store/results.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../exit_codes.ts";
-import type { Io } from "../io.ts";
-import type { Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import type { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName, count } from "./_words.ts";
 
 /** One branch; `intact` rather than `ok`, which in JSON says that the call itself worked. */

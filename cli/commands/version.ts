@@ -5,8 +5,8 @@
  */
 
 import { VERSION } from "../../lib/version.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
 
 /** The running build. */
 export interface VersionResult {

@@ -7,9 +7,9 @@
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Args } from "../args.ts";
-import type { Io } from "../io.ts";
-import { liveSessions, type Operations } from "../operations.ts";
+import type { Args } from "../plan/args.ts";
+import type { Io } from "../text/io.ts";
+import { liveSessions, type Operations } from "../plan/operations.ts";
 import { stamp } from "./_words.ts";
 
 /** Prints events until it is interrupted. */

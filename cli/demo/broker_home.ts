@@ -6,9 +6,9 @@
  */
 
 import { join } from "@std/path/join";
-import { TOOL_VARIABLES } from "../../broker/setup/host_programs.ts";
+import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { ownCommand } from "../own_command.ts";
+import { ownCommand } from "../table/own_command.ts";
 import { runOwn } from "./daemon_process.ts";
 
 /** What runs sandboxes in the demo. */

@@ -6,7 +6,7 @@
 
 import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { ownCommand } from "../own_command.ts";
+import { ownCommand } from "../table/own_command.ts";
 
 /** Where the daemon works. */
 export interface DaemonOptions {

@@ -9,7 +9,7 @@ import { type Field, OPS } from "../../lib/protocol/ops.ts";
 import { parseArgs } from "../../lib/protocol/parse.ts";
 import type { OpArgs, OpName } from "../../lib/protocol/messages.ts";
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../../lib/store/names.ts";
-import { liveSessions, type Operations } from "../operations.ts";
+import { liveSessions, type Operations } from "../plan/operations.ts";
 
 /** What a tool does to the store, as clients are told. */
 export type Effect = "reads" | "adds" | "destroys";

@@ -4,10 +4,10 @@
  * @module
  */
 
-import type { HostPlace } from "../broker_host.ts";
-import type { Plan } from "../command.ts";
-import { parentOf } from "../launch.ts";
-import { ANYWHERE, brokerNeeds, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../permissions.ts";
+import type { HostPlace } from "../plan/broker_host.ts";
+import type { Plan } from "../plan/command.ts";
+import { parentOf } from "../plan/launch.ts";
+import { ANYWHERE, brokerNeeds, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { programFiles } from "./_shared.ts";
 
 /** The broker, and the file that holds the instruction. */

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { FlagSpec, PositionalSpec } from "../command.ts";
-import { branchNeeds, NO_PERMISSIONS, type PermissionSet } from "../permissions.ts";
+import type { FlagSpec, PositionalSpec } from "../plan/command.ts";
+import { branchNeeds, NO_PERMISSIONS, type PermissionSet } from "../plan/permissions.ts";
 
 /** A command that works on branches, through the daemon where one runs. */
 export const ON_BRANCHES = { uses: "branches", needs: branchNeeds } as const;

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { CommandSpec } from "../command.ts";
-import { NO_PERMISSIONS, storeNeeds, unionOf } from "../permissions.ts";
+import type { CommandSpec } from "../plan/command.ts";
+import { NO_PERMISSIONS, storeNeeds, unionOf } from "../plan/permissions.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the group Branches. */

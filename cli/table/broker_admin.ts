@@ -5,8 +5,8 @@
  * @module
  */
 
-import type { CommandSpec, FlagSpec } from "../command.ts";
-import { unionOf } from "../permissions.ts";
+import type { CommandSpec, FlagSpec } from "../plan/command.ts";
+import { unionOf } from "../plan/permissions.ts";
 import {
   askNeeds,
   brokerServes,

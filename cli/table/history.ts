@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CommandSpec } from "../command.ts";
+import type { CommandSpec } from "../plan/command.ts";
 import {
   branchNeeds,
   bucketNeeds,
@@ -13,7 +13,7 @@ import {
   socketNeeds,
   storeNeeds,
   unionOf,
-} from "../permissions.ts";
+} from "../plan/permissions.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the groups History and Inspect. */

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { CommandSpec, Plan } from "../command.ts";
-import { brokerOf, NO_PERMISSIONS, unionOf } from "../permissions.ts";
+import type { CommandSpec, Plan } from "../plan/command.ts";
+import { brokerOf, NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
 import { askNeeds } from "./_broker_needs.ts";
 
 /** What tasks can be told apart by; a test compares it with the broker's own list. */

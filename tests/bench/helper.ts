@@ -7,7 +7,7 @@
  * @module
  */
 
-import { YOUNG_GENERATION } from "../../cli/own_command.ts";
+import { YOUNG_GENERATION } from "../../cli/table/own_command.ts";
 
 /** A module to run; `T` is what it prints. */
 export interface Helper<T> {

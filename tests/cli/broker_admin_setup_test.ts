@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { configure, EMBEDDED, makeBrokerPlace } from "./support/broker_place.ts";
 
 const SECRET = "sk-test-0123456789abcdef";

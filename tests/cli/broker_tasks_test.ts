@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { AGENTS } from "../../broker/agents.ts";
 import { STAGES } from "../../broker/task/stages.ts";
-import { findCommand } from "../../cli/commands.ts";
+import { findCommand } from "../../cli/table/commands.ts";
 import { type BrokerHost, makeBrokerHost, type Script, SPEND, toGate } from "./support/broker.ts";
 
 const REPO = "https://example.com/ada/shop";

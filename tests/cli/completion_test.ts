@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { COMMANDS } from "../../cli/commands.ts";
-import { SHELLS } from "../../cli/completion.ts";
+import { COMMANDS } from "../../cli/table/commands.ts";
+import { SHELLS } from "../../cli/commands/completion_script.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 
 /** First words, in the order of the table. */

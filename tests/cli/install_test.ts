@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import config from "../../deno.json" with { type: "json" };
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { startMinio } from "../support/minio.ts";
 
 const ROOT = new URL("../../", import.meta.url);

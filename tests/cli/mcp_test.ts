@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { TOOLS } from "../../cli/mcp/tools.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { COMMANDS } from "../../cli/commands.ts";
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { COMMANDS } from "../../cli/table/commands.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { makePlace } from "./support/taskd.ts";
 
 Deno.test("taskd version says which build runs on what", async () => {

@@ -5,12 +5,12 @@
  * @module
  */
 
-import { PROGRAM_PATHS } from "../../broker/setup/host_programs.ts";
-import type { HostPlace } from "../../cli/broker_host.ts";
-import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/command.ts";
-import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
-import { flagHelp, flagWord, usageLine } from "../../cli/help.ts";
-import { PERMISSION_KINDS } from "../../cli/permissions.ts";
+import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import type { HostPlace } from "../../cli/plan/broker_host.ts";
+import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/plan/command.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "../../cli/table/commands.ts";
+import { flagHelp, flagWord, usageLine } from "../../cli/commands/help_text.ts";
+import { PERMISSION_KINDS } from "../../cli/plan/permissions.ts";
 import { daemonLockPath } from "../../lib/store/daemon_lock.ts";
 
 const BEGIN = "<!-- reference: written by tests/cli/reference.ts -->";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
-import { parseCall } from "../../cli/parse.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "../../cli/table/commands.ts";
+import { parseCall } from "../../cli/plan/parse.ts";
 import { Metrics } from "../../daemon/metrics.ts";
 
 interface Panel {

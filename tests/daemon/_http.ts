@@ -5,7 +5,7 @@
  * @module
  */
 
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 import type { HttpListenOptions, ServeOptions } from "../../daemon/serve.ts";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
 import { RawHttp } from "../support/raw_http.ts";

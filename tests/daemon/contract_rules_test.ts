@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
-import { COMMANDS, GLOBAL_FLAGS } from "../../cli/commands.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "../../cli/table/commands.ts";
 import { DEFAULT_FLUSH_EVERY_MS, DEFAULT_SNAPSHOT_EVERY } from "../../daemon/serve.ts";
 import { DEFAULT_DEPTH_FLOOR } from "../../lib/store/store.ts";
 import { TaskdError } from "../../lib/errors.ts";

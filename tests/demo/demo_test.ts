@@ -1,8 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import type { DemoResult } from "../../cli/demo.ts";
+import type { DemoResult } from "../../cli/demo/main.ts";
 import { podman, podmanTest, testImages } from "../support/podman.ts";
 
-const DEMO = new URL("../../cli/demo.ts", import.meta.url).pathname;
+const DEMO = new URL("../../cli/demo/main.ts", import.meta.url).pathname;
 
 /** Starts the demo on a small shop with a directory for temporary files of its own. */
 function startDemo(tmp: string, words: string[], env: Record<string, string> = {}): Deno.ChildProcess {

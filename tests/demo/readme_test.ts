@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { COMMANDS } from "../../cli/commands.ts";
+import { COMMANDS } from "../../cli/table/commands.ts";
 
 Deno.test("the README's table names every command of the program under its group, and no other", async () => {
   const readme = await Deno.readTextFile(new URL("../../README.md", import.meta.url));

@@ -13,7 +13,7 @@ import { projectPath } from "./_project_path.ts";
 
 /** Who may, and why. */
 const ALLOWED: Readonly<Record<string, string>> = {
-  "broker/redteam/context.ts": "the attack on modes of files, in a process of its own",
+  "cli/redteam/context.ts": "the attack on modes of files, in a process of its own",
   "tests/cli/support/probe.ts": "attempts of a process whose permissions are tried",
 };
 

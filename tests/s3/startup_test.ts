@@ -27,7 +27,7 @@ async function loadedWith(path: string): Promise<string[]> {
   return [...loaded];
 }
 
-const WORKERS = ["broker", "local", "store"].map((name) => `cli/workers/${name}.ts`);
+const WORKERS = ["broker", "local", "store"].map((name) => `cli/run/workers/${name}.ts`);
 
 Deno.test("nothing of S3 is loaded before a bucket store is opened", async () => {
   const root = new URL("../../", import.meta.url).pathname;

@@ -6,7 +6,7 @@
  */
 
 import { join } from "@std/path/join";
-import { FINAL_STATES } from "../../broker/queue/item.ts";
+import { FINAL_STATES } from "../../broker/engine/queue/item.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { plainGit, writeFiles } from "../broker/git/bench.ts";

@@ -6,10 +6,10 @@
  */
 
 import { type Clock, randomHex, systemClock, systemRandom, toHex } from "../../lib/clock.ts";
-import { buildImages } from "../../broker/images/build.ts";
-import { ENTRYPOINT_SCRIPT } from "../../broker/images/entrypoint.ts";
-import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "../../broker/images/recipe.ts";
-import { ROOT_FILE_SYSTEM_SCRIPT } from "../../broker/images/root_file_system.ts";
+import { buildImages } from "../../broker/sandbox/images/build.ts";
+import { ENTRYPOINT_SCRIPT } from "../../broker/sandbox/images/entrypoint.ts";
+import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "../../broker/sandbox/images/recipe.ts";
+import { ROOT_FILE_SYSTEM_SCRIPT } from "../../broker/sandbox/images/root_file_system.ts";
 import { ContainerRuntime } from "../../broker/sandbox/container_runtime.ts";
 
 /** Where podman is. */

@@ -8,7 +8,7 @@
  */
 
 import { join } from "@std/path/join";
-import { launchFlags } from "../../cli/launch_flags.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
 
 /** The lines, by where they stand. */
 export interface LaunchLines {
@@ -19,7 +19,7 @@ export interface LaunchLines {
 }
 
 const WORKERS =
-  "--include cli/workers/broker.ts --include cli/workers/local.ts --include cli/workers/store.ts --include daemon/worker.ts";
+  "--include cli/run/workers/broker.ts --include cli/run/workers/local.ts --include cli/run/workers/store.ts --include daemon/worker.ts";
 
 /** The lines as the command table has them now. */
 export function launchLines(): LaunchLines {

@@ -5,7 +5,7 @@
  */
 
 import type { TrustBrief } from "../../api/wire.ts";
-import type { BriefDatabase } from "../../brief.ts";
+import type { BriefDatabase } from "../../task/brief.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";

@@ -5,7 +5,7 @@
  */
 
 import type { TaskView, TrustBrief } from "../../api/wire.ts";
-import type { CommandEvidence } from "../../brief.ts";
+import type { CommandEvidence } from "../../task/brief.ts";
 import type { Json } from "../../task/rows.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";

@@ -8,7 +8,7 @@ import { join } from "@std/path/join";
 import { newTaskId } from "../../../broker/task/ids.ts";
 import { indexPath } from "../../../broker/task/task_index.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
-import { ownCommand } from "../../../cli/own_command.ts";
+import { ownCommand } from "../../../cli/table/own_command.ts";
 import { anyLife, plantTrace, START_MS } from "../../broker/task/lives.ts";
 import { SeededRandom } from "../../support/writers/random.ts";
 import { type Bench, type BenchCase, settle } from "../bench.ts";

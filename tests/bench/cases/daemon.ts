@@ -6,7 +6,7 @@
 
 import { join } from "@std/path/join";
 import { DaemonProcess } from "../../../cli/demo/daemon_process.ts";
-import { ownCommand } from "../../../cli/own_command.ts";
+import { ownCommand } from "../../../cli/table/own_command.ts";
 import type { BenchCase } from "../bench.ts";
 import { pause, processorShare, residentBytes, run } from "../process.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";

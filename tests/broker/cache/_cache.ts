@@ -5,7 +5,7 @@
  */
 
 import { type CacheRequest, type CacheUse, DependencyCache } from "../../../broker/cache/dependency_cache.ts";
-import { removeTree } from "../../../broker/remove_tree.ts";
+import { removeTree } from "../../../lib/remove_tree.ts";
 import { VirtualClock } from "../../support/clock.ts";
 
 /** One block: what a small file takes. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { DependencyCache } from "../../../broker/cache/dependency_cache.ts";
-import { removeTree } from "../../../broker/remove_tree.ts";
+import { removeTree } from "../../../lib/remove_tree.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { BLOCK } from "./_cache.ts";
 

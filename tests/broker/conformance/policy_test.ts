@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { buildBrief } from "../../../broker/brief.ts";
+import { buildBrief } from "../../../broker/task/brief.ts";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../../cli/support/broker_place.ts";
 import { CONTRACT_SETTINGS } from "../../conformance/broker_settings.ts";
 import { plantTrace, someOrder, staged } from "../task/lives.ts";

@@ -6,7 +6,7 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
-import type { TrustBrief } from "../../../broker/brief.ts";
+import type { TrustBrief } from "../../../broker/task/brief.ts";
 import { changesOf, resultsOf } from "../../../broker/databases/evidence.ts";
 import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Client } from "../../../lib/client/client.ts";

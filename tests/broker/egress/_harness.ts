@@ -8,10 +8,10 @@ import { join } from "@std/path/join";
 import type { Decision } from "../../../broker/egress/decision.ts";
 import { EgressProxy, type EgressProxyOptions, type TaskEgress } from "../../../broker/egress/proxy.ts";
 import type { EgressList } from "../../../broker/egress/rules.ts";
-import { RawClient as Client } from "../../../broker/redteam/raw.ts";
+import { RawClient as Client } from "../../../cli/redteam/raw.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 
-export { latin1, Server, text } from "../../../broker/redteam/raw.ts";
+export { latin1, Server, text } from "../../../cli/redteam/raw.ts";
 
 /** A client that speaks in raw bytes. */
 export class RawClient extends Client {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { openPullRequest, titleOf } from "../../../broker/engine/pull_request.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
-import { Gh } from "../../../broker/host/gh.ts";
+import { Gh } from "../../../broker/git/gh.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { writeProgram } from "../../support/programs.ts";

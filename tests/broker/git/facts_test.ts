@@ -8,7 +8,7 @@ import {
   DOT_GIT_SPELLINGS,
   HIDING_ATTRIBUTES,
   UNUSUAL_NAMES,
-} from "../../../broker/redteam/inputs/git.ts";
+} from "../../../cli/redteam/inputs/git.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { type Files, GitBench, type GitBenchOptions, plainGit, writeFiles } from "./bench.ts";
 import { writeProgram } from "../../support/programs.ts";

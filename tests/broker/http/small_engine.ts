@@ -4,7 +4,7 @@
  * @module
  */
 
-import { buildBrief } from "../../../broker/brief.ts";
+import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import type {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { ATTEMPTS_PRELUDE } from "../../../broker/redteam/inputs/container_scripts.ts";
+import { ATTEMPTS_PRELUDE } from "../../../cli/redteam/inputs/container_scripts.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import type { CommandWorkload, OutputLine, Sandbox, SandboxEnd, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
 import type { TestRuntime } from "../../support/podman.ts";

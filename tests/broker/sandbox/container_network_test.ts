@@ -6,7 +6,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { firewallAttacks, networkAttacks, SIBLING_SCRIPT } from "../../../broker/redteam/inputs/container_scripts.ts";
+import { firewallAttacks, networkAttacks, SIBLING_SCRIPT } from "../../../cli/redteam/inputs/container_scripts.ts";
 import { podman, podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, startIn } from "./_container.ts";
 

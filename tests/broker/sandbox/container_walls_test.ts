@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { FORK_BOMB, WALL_ATTACKS } from "../../../broker/redteam/inputs/container_scripts.ts";
+import { FORK_BOMB, WALL_ATTACKS } from "../../../cli/redteam/inputs/container_scripts.ts";
 import { psLister } from "../../../broker/sandbox/processes.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, runIn, startIn } from "./_container.ts";

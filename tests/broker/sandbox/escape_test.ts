@@ -3,7 +3,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { ModelServer } from "./_model_server.ts";
 import { Place } from "./_sandbox.ts";
 
-const HOSTILE = import.meta.resolve("../../../broker/redteam/hostile_agent.ts");
+const HOSTILE = import.meta.resolve("../../../cli/redteam/hostile_agent.ts");
 
 // conformance: b1.sandbox b2.ceiling.not_in_sandbox b4.admin_unreachable
 Deno.test("nothing in the sandbox's process gets out of the work folder and past the gateway", async () => {

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import type { PendingTask, TaskView, TrustBrief } from "../../../broker/api/wire.ts";
-import { type BriefDatabase, type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/brief.ts";
+import { type BriefDatabase, type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/task/brief.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";

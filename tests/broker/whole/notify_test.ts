@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { NOTIFY_PROGRAMS } from "../../../broker/notify.ts";
+import { NOTIFY_PROGRAMS } from "../../../broker/engine/notify.ts";
 import { BrokerBench, until } from "../engine/bench.ts";
 import { writeProgram } from "../../support/programs.ts";
 

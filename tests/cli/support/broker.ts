@@ -8,7 +8,7 @@
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import type { CeilingView, PendingTask, QueueItemView, SubmitRequest, TaskView } from "../../../broker/api/wire.ts";
-import { buildBrief, type TrustBrief } from "../../../broker/brief.ts";
+import { buildBrief, type TrustBrief } from "../../../broker/task/brief.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
 import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { GateAnswer } from "../../../broker/task/approval.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { dispatch } from "../../../cli/dispatch.ts";
+import { dispatch } from "../../../cli/run/dispatch.ts";
 import { probeLoad } from "./probe_load.ts";
 import type {} from "./crash_worker.ts";
 

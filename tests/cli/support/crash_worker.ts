@@ -4,7 +4,7 @@
  * @module
  */
 
-import { hostCommand } from "../../../cli/worker_host.ts";
+import { hostCommand } from "../../../cli/run/worker_host.ts";
 
 hostCommand(() => {
   queueMicrotask(() => {

@@ -9,8 +9,8 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, statfsSync } from "node:fs";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
-import type { Args } from "../../../cli/args.ts";
-import { findCommand } from "../../../cli/commands.ts";
+import type { Args } from "../../../cli/plan/args.ts";
+import { findCommand } from "../../../cli/table/commands.ts";
 
 /** How each attempt ended: `done`, `refused` by a permission, or the error it got past the permissions with. */
 export type ProbeReport = { inside: Record<string, string>; outside: Record<string, string> };

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Load } from "../../../cli/run.ts";
+import type { Load } from "../../../cli/run/run.ts";
 
 /** Loads the probe. */
 export const probeLoad: Load = async () => ({ asks: "nobody", module: await import("./probe.ts") });

@@ -1,10 +1,10 @@
 /**
- * A Worker of `cli/workers` with the probe in place of every command.
+ * A Worker of `cli/run/workers` with the probe in place of every command.
  *
  * @module
  */
 
-import { hostCommand } from "../../../cli/worker_host.ts";
+import { hostCommand } from "../../../cli/run/worker_host.ts";
 import { probeLoad } from "./probe_load.ts";
 
 hostCommand(probeLoad);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { launchFlags } from "../../../cli/launch_flags.ts";
+import { launchFlags } from "../../../cli/table/launch_flags.ts";
 
 /** What a call came to. */
 export interface Outcome {

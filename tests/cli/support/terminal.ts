@@ -5,7 +5,7 @@
  * @module
  */
 
-import { launchFlags } from "../../../cli/launch_flags.ts";
+import { launchFlags } from "../../../cli/table/launch_flags.ts";
 import type { BrokerHost } from "./broker.ts";
 
 const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;

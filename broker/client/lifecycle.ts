@@ -1,0 +1,160 @@
+/**
+ * One broker per home directory, and how one that runs is found, ended and replaced.
+ *
+ * Whoever serves holds a lock of the operating system below `~/.taskd`, which the kernel
+ * frees however its holder dies. What the lock's file says is believed only while the
+ * lock is held, and a process is only ever signalled when it also answers for itself on
+ * its socket with the very number that the lock names: a number that was left behind, and
+ * may be another program's by now, ends nobody.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { acquireDaemonLock, type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { BrokerClient } from "./client.ts";
+import { taskdHome } from "../settings/load.ts";
+import type { AskProgram } from "../sandbox/host_programs.ts";
+
+/** What a broker says of itself. */
+export interface BrokerHealth {
+  pid: number;
+  version: string;
+  runtime: string;
+  started_at: string;
+  running: number;
+  pending: number;
+}
+
+/** Asks the broker at a socket; undefined when none answers. */
+export type AskHealth = (socket: string) => Promise<BrokerHealth | undefined>;
+
+/** A broker that serves answers at once. */
+const ANSWER_MS = 5_000;
+
+/** Asks over the socket. */
+export function healthOverSocket(clock: Clock): AskHealth {
+  return async (socket) => {
+    try {
+      return await new BrokerClient({ socket }, { clock, head_deadline_ms: ANSWER_MS }).health();
+    } catch (error) {
+      if (hasCode(error, "broker_unreachable", "unavailable")) return undefined;
+      throw error;
+    }
+  };
+}
+
+/** What there is of a broker. */
+export type FoundBroker =
+  /** Nobody holds the lock. */
+  | { state: "none" }
+  /** It answers. */
+  | { state: "serving"; pid: number; socket: string; health: BrokerHealth }
+  /** It holds the lock and does not answer: it is starting, ending, or stuck. */
+  | { state: "silent"; pid: number; socket?: string };
+
+/** What looking needs. */
+export interface LookOptions {
+  /** The user's home directory. */
+  home: string;
+  askHealth: AskHealth;
+  clock: Clock;
+}
+
+/** Milliseconds between looks at something that is about to change. */
+const LOOK_MS = 25;
+/** How long a broker that holds the lock may take to answer or to go before it counts as silent. */
+const SETTLE_MS = 5_000;
+
+/** Looks for the broker of a home directory. */
+export async function findBroker(options: LookOptions): Promise<FoundBroker> {
+  const { home, askHealth, clock } = options;
+  const deadline = clock.monotonic() + SETTLE_MS;
+  for (;;) {
+    const info = await holder(home, clock);
+    if (info === undefined) return { state: "none" };
+    const { pid, socket } = info;
+    const health = socket === undefined ? undefined : await askHealth(socket);
+    if (socket !== undefined && health?.pid === pid) return { state: "serving", pid, socket, health };
+    if (clock.monotonic() >= deadline) return { state: "silent", pid, ...(socket === undefined ? {} : { socket }) };
+    await clock.sleep(LOOK_MS);
+  }
+}
+
+async function holder(home: string, clock: Clock) {
+  try {
+    return await readDaemonInfo(taskdHome(home), { clock });
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** How a broker is ended. */
+export interface StopOptions extends LookOptions {
+  /** Sends a process SIGTERM. */
+  terminate: (pid: number) => Promise<void>;
+  /** Milliseconds that it is given. */
+  timeout_ms: number;
+  signal?: AbortSignal;
+}
+
+/**
+ * Asks the broker to end, and waits until it has.
+ *
+ * @returns Its process id; undefined when none ran.
+ * @throws {TaskdError} `timed_out` when it does not end in time, `broker_unreachable` when it does not answer.
+ */
+export async function stopBroker(options: StopOptions): Promise<number | undefined> {
+  const { clock, home, terminate, timeout_ms, signal } = options;
+  const found = await findBroker(options);
+  if (found.state === "none") return undefined;
+  if (found.state === "silent") throw silent(found);
+  const { pid } = found;
+  await terminate(pid);
+  const deadline = clock.monotonic() + timeout_ms;
+  while ((await holder(home, clock))?.pid === pid) {
+    if (clock.monotonic() >= deadline) {
+      throw new TaskdError("timed_out", `The broker (pid ${pid}) was asked to stop and has not within its time`, {
+        hint: `Wait longer with -timeout, or end it with: kill -9 ${pid}; the next start puts its tasks in order`,
+      });
+    }
+    await clock.sleep(LOOK_MS, signal);
+  }
+  return pid;
+}
+
+/** Signals by the program `kill`, which can be named in a permission: signalling by oneself needs that for every program. */
+export function terminateBy(ask: AskProgram, path: string): (pid: number) => Promise<void> {
+  return async (pid) => {
+    // One that has ended meanwhile is what was asked for; one that cannot be ended is told of when it does not end.
+    await ask(path, ["-TERM", String(pid)]);
+  };
+}
+
+function silent({ pid, socket }: { pid: number; socket?: string }): TaskdError {
+  const where = socket === undefined ? "has not opened its socket" : `does not answer on ${socket}`;
+  return new TaskdError("broker_unreachable", `A broker (pid ${pid}) is running, but ${where}`, {
+    hint: `It may be starting or ending: try again; if it stays so, look at process ${pid} and end it with kill`,
+  });
+}
+
+/**
+ * Makes this process the broker of a home directory; the caller releases the lock once it serves no more.
+ *
+ * @throws {TaskdError} `broker_running`; `not_found` without a `~/.taskd`.
+ */
+export async function claimHome(home: string, clock: Clock): Promise<DaemonLock> {
+  try {
+    return await acquireDaemonLock(taskdHome(home), { clock });
+  } catch (error) {
+    if (hasCode(error, "daemon_running")) {
+      throw new TaskdError("broker_running", `Cannot start: another broker serves ${taskdHome(home)} already`, {
+        cause: error,
+        hint: "Another start was faster: run taskd doctor, or start again to replace it",
+      });
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The broker's metrics in Prometheus text format. What happens is counted as it happens;
+ * what is, is read at each scrape. Every label has a few values that are known beforehand:
+ * no task, repository, model or host name is one, so that nothing an agent does can make
+ * more of them.
+ *
+ * @module
+ */
+
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { ErrorCode } from "../../lib/errors.ts";
+import { LANES } from "../agents.ts";
+import type { CeilingView, QueueItemView, QueueState } from "../api/wire.ts";
+import type { Decision } from "../egress/decision.ts";
+import { REASONS } from "../egress/reasons.ts";
+import type { Settlement } from "../gateway/lease.ts";
+import { type Outcome, OUTCOMES, type Stage } from "../task/stages.ts";
+import type { TaskChange } from "../task/task.ts";
+
+/** Bounds of the stages' durations in seconds: from a clone that takes no time to a gate that waits for a day. */
+const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3_600, 14_400, 86_400];
+/** Bounds of the gateway's requests in seconds. */
+const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
+
+const AUTH_MODES = ["api_key", "subscription"] as const;
+/** Codes of refused starts. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
+
+/** States of items that have not ended. */
+const OPEN_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
+
+/** What is read at a scrape. */
+export interface Standing {
+  /** Tasks that are being worked on. */
+  running: number;
+  /** Tasks at the gate. */
+  pending: number;
+  /** Tasks that may run at the same time. */
+  slots: number;
+  ceiling: CeilingView;
+  /** Items of the queue; those that have ended are not counted. */
+  queue?: readonly Pick<QueueItemView, "state">[];
+}
+
+/** The metrics of one broker. */
+export class BrokerMetrics {
+  readonly #registry = new Registry();
+  readonly #read: () => Standing;
+  /** Where each task that has not ended stands, and since when. */
+  readonly #standing = new Map<string, { stage: Stage; since_ms: number }>();
+  readonly #running: Gauge;
+  readonly #pending: Gauge;
+  readonly #slots: Gauge;
+  readonly #queue: Gauge<"state">;
+  readonly #headroom_usd: Gauge;
+  readonly #headroom_starts: Gauge;
+  readonly #blocked: Gauge<"limb">;
+  readonly #damaged: Gauge;
+  readonly #started: Counter;
+  readonly #ended: Counter<"outcome">;
+  readonly #refused: Counter<"code">;
+  readonly #stage_duration: Histogram<"stage">;
+  readonly #requests: Counter<"lane" | "auth" | "ending">;
+  readonly #request_duration: Histogram<"lane">;
+  readonly #unmetered: Counter<"lane" | "auth">;
+  readonly #usd: Counter<"lane" | "auth">;
+  readonly #egress: Counter<"reason">;
+
+  /** Registers every family; `read` is called at each scrape. */
+  constructor(version: string, read: () => Standing) {
+    this.#read = read;
+    this.#gauge("build_info", "Always 1; the label is the running build.", ["version"]).set({ version }, 1);
+    this.#running = this.#gauge("tasks_running", "Tasks that are being worked on.");
+    this.#pending = this.#gauge("tasks_pending", "Tasks that wait for approval.");
+    this.#slots = this.#gauge("task_slots", "Tasks that may run at the same time.");
+    this.#started = this.#counter("tasks_started_total", "Tasks that were begun.");
+    this.#ended = this.#counter("tasks_ended_total", "Tasks that have ended, by outcome.", ["outcome"]);
+    this.#refused = this.#counter("starts_refused_total", "Starts that were refused, by code.", ["code"]);
+    this.#stage_duration = new Histogram({
+      name: "taskd_broker_stage_duration_seconds",
+      help: "Time that tasks spent in a stage, once they have left it.",
+      labelNames: ["stage"],
+      buckets: STAGE_BUCKETS_SECONDS,
+      registers: [this.#registry],
+    });
+    this.#queue = this.#gauge("queue_items", "Items of the queue that have not ended, by state.", ["state"]);
+    this.#requests = this.#counter(
+      "gateway_requests_total",
+      "Settled requests to vendors, by how they ended.",
+      ["lane", "auth", "ending"],
+    );
+    this.#request_duration = new Histogram({
+      name: "taskd_broker_gateway_request_duration_seconds",
+      help: "Time from a request's arrival to its settlement.",
+      labelNames: ["lane"],
+      buckets: REQUEST_BUCKETS_SECONDS,
+      registers: [this.#registry],
+    });
+    this.#unmetered = this.#counter(
+      "gateway_unmetered_requests_total",
+      "Requests of which the cost is not known, or not all of it.",
+      ["lane", "auth"],
+    );
+    this.#usd = this.#counter(
+      "gateway_spend_usd_total",
+      "USD metered by the gateway; with a subscription, what the same tokens cost by list price.",
+      ["lane", "auth"],
+    );
+    this.#egress = this.#counter("egress_decisions_total", "Decisions of the egress proxy, by reason.", ["reason"]);
+    this.#headroom_usd = this.#gauge("ceiling_headroom_usd", "USD left below the global ceiling. Its limb on only.");
+    this.#headroom_starts = this.#gauge(
+      "ceiling_headroom_starts",
+      "Task starts left below the global ceiling. Its limb on only.",
+    );
+    this.#blocked = this.#gauge("ceiling_blocked", "1 while the limb of the global ceiling refuses starts.", ["limb"]);
+    this.#damaged = this.#gauge("ceiling_damaged_lines", "Lines of the global ceiling's ledger that are damaged.");
+    this.#beginAtZero();
+  }
+
+  /** What is known beforehand stands at 0, so that its first event is an increase. */
+  #beginAtZero(): void {
+    for (const outcome of Object.keys(OUTCOMES)) this.#ended.inc({ outcome }, 0);
+    for (const code of REFUSALS) this.#refused.inc({ code }, 0);
+    for (const lane of LANES) {
+      for (const auth of AUTH_MODES) {
+        this.#unmetered.inc({ lane, auth }, 0);
+        this.#usd.inc({ lane, auth }, 0);
+      }
+    }
+    for (const reason of Object.keys(REASONS)) this.#egress.inc({ reason }, 0);
+  }
+
+  /** A task was begun. */
+  started(): void {
+    this.#started.inc();
+  }
+
+  /** A task has ended. */
+  ended(outcome: Outcome): void {
+    this.#ended.inc({ outcome });
+  }
+
+  /** A start was refused; other codes than those of slots and ceilings are not counted. */
+  refused(code: ErrorCode): void {
+    if (REFUSALS.has(code)) this.#refused.inc({ code });
+  }
+
+  /** Rows of a task were written; for the task store's `onChange`. */
+  changed({ rows, record }: TaskChange): void {
+    for (const row of rows) {
+      const at_ms = Date.parse(row.ts);
+      if (row.type === "created") this.#standing.set(record.id, { stage: "admission", since_ms: at_ms });
+      if (row.type !== "stage") continue;
+      const before = this.#standing.get(record.id);
+      // Since when an earlier broker's task stands where it was found is not known here.
+      if (before?.stage === row.from) {
+        this.#stage_duration.observe({ stage: row.from }, Math.max(0, at_ms - before.since_ms) / 1_000);
+      }
+      if (row.to === "done") this.#standing.delete(record.id);
+      else this.#standing.set(record.id, { stage: row.to, since_ms: at_ms });
+    }
+  }
+
+  /** A request was settled; for the gateway's `onSettled`. */
+  settled({ lane, auth, ending, usd, unmetered, duration_ms }: Settlement): void {
+    this.#requests.inc({ lane, auth, ending });
+    this.#request_duration.observe({ lane }, duration_ms / 1_000);
+    if (usd > 0 && Number.isFinite(usd)) this.#usd.inc({ lane, auth }, usd);
+    if (unmetered) this.#unmetered.inc({ lane, auth });
+  }
+
+  /** The egress proxy has decided; for its `onDecision`. */
+  decided({ reason }: Pick<Decision, "reason">): void {
+    this.#egress.inc({ reason });
+  }
+
+  /** Everything, as a scrape gets it. */
+  async text(): Promise<string> {
+    const { running, pending, slots, ceiling, queue = [] } = this.#read();
+    this.#running.set(running);
+    this.#pending.set(pending);
+    this.#slots.set(slots);
+    for (const state of OPEN_STATES) this.#queue.set({ state }, queue.filter((item) => item.state === state).length);
+    setOrClear(this.#headroom_usd, ceiling.headroom_usd);
+    setOrClear(this.#headroom_starts, ceiling.headroom_starts);
+    this.#blocked.set({ limb: "usd" }, ceiling.usd.blocked ? 1 : 0);
+    this.#blocked.set({ limb: "tasks" }, ceiling.tasks.blocked ? 1 : 0);
+    this.#damaged.set(ceiling.damaged);
+    return await this.#registry.metrics();
+  }
+
+  #gauge<L extends string>(name: string, help: string, labelNames: readonly L[] = []): Gauge<L> {
+    return new Gauge({ name: `taskd_broker_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #counter<L extends string>(name: string, help: string, labelNames: readonly L[] = []): Counter<L> {
+    return new Counter({ name: `taskd_broker_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+}
+
+/** A limb that is off has no headroom, which is something else than none left. */
+function setOrClear(gauge: Gauge, value: number | null): void {
+  if (value === null) gauge.remove();
+  else gauge.set(value);
+}

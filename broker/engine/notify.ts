@@ -1,0 +1,166 @@
+/**
+ * The desktop notification that an approval is pending, through the program that the desktop has for it.
+ *
+ * A notification is a courtesy: one that cannot be shown is logged, and nothing waits for it. What it says comes from
+ * outside, so it goes as arguments of its own (no shell, no script is made of it), on one line, short, and without
+ * markup.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../lib/clock.ts";
+import { fileErrorCode } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { AtGate } from "./parts.ts";
+import { runProcess } from "../../lib/process.ts";
+import type { Log } from "../../lib/log.ts";
+
+/** A program that shows notifications. */
+export interface NotifyProgram {
+  /** Where it may be, the most usual place first; absolute. */
+  paths: readonly string[];
+  /** Its arguments for a title and a text, both on one line. */
+  args(title: string, text: string): string[];
+}
+
+/** What desktops have, in the order in which they are looked for. */
+export const NOTIFY_PROGRAMS: readonly NotifyProgram[] = [
+  {
+    paths: ["/usr/bin/notify-send", "/usr/local/bin/notify-send"],
+    // The text, and not the title, may have markup.
+    args: (title, text) => ["--app-name=taskd", "--", title, escapeMarkup(text)],
+  },
+  {
+    paths: ["/usr/bin/osascript"],
+    // The script is fixed, the texts are its arguments. The title does not begin with a hyphen, so options end there.
+    args: (title, text) => [
+      ...["on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run"]
+        .flatMap((line) => ["-e", line]),
+      title,
+      text,
+    ],
+  },
+];
+
+/** By which these programs find the desktop. */
+const VARIABLES: readonly string[] = [
+  "HOME",
+  "USER",
+  "DISPLAY",
+  "WAYLAND_DISPLAY",
+  "XAUTHORITY",
+  "XDG_RUNTIME_DIR",
+  "DBUS_SESSION_BUS_ADDRESS",
+];
+
+const TITLE = "taskd: an approval is pending";
+/** Characters of an instruction that are shown. */
+const MAX_INSTRUCTION_CHARS = 140;
+/** Characters of a repository's name that are shown. */
+const MAX_REPO_CHARS = 100;
+/** A desktop that does not answer. */
+const DEADLINE_MS = 10_000;
+const MAX_OUTPUT_BYTES = 64 << 10;
+/** Notifications that wait for a desktop; further ones are left out. */
+const MAX_PENDING = 8;
+
+/** What a {@linkcode DesktopNotifier} is made of. */
+export interface NotifierOptions {
+  /** The setting `notifications`. */
+  enabled: boolean;
+  /** A variable of the environment. */
+  env: (name: string) => string | undefined;
+  log: Log;
+  clock: Clock;
+  /** What may be there; a test has programs of its own. */
+  programs?: readonly NotifyProgram[];
+}
+
+/** Shows notifications. */
+export class DesktopNotifier {
+  readonly #options: NotifierOptions;
+  readonly #found: { path: string; program: NotifyProgram } | undefined;
+  readonly #pending = new Set<Promise<void>>();
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+    if (!options.enabled) return;
+    this.#found = find(options.programs ?? NOTIFY_PROGRAMS);
+    if (this.#found === undefined) {
+      options.log("info", "notify", "No desktop notifications: neither notify-send nor osascript is installed");
+    }
+  }
+
+  /** Tells the person at the desktop that a task waits; returns at once and never throws. */
+  notify(task: AtGate): void {
+    if (this.#found === undefined) return;
+    const { log } = this.#options;
+    if (this.#pending.size >= MAX_PENDING) {
+      log("warn", "notify", "A desktop notification is left out: the desktop does not answer", {
+        task_id: task.task_id,
+      });
+      return;
+    }
+    const { path, program } = this.#found;
+    const shown = this.#show(path, program.args(TITLE, textOf(task))).catch((error) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      log("warn", "notify", `A desktop notification cannot be shown: ${reason}`, { task_id: task.task_id });
+    });
+    this.#pending.add(shown);
+    void shown.finally(() => this.#pending.delete(shown));
+  }
+
+  /** Resolves when nothing is being shown any more. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#pending);
+  }
+
+  async #show(path: string, args: string[]): Promise<void> {
+    const { env, clock } = this.#options;
+    const variables = VARIABLES.flatMap((name) => {
+      const value = env(name);
+      return value === undefined ? [] : [[name, value] as const];
+    });
+    const { code, stderr } = await runProcess(path, {
+      args,
+      env: { ...Object.fromEntries(variables), PATH: "/usr/bin:/bin" },
+      cwd: "/",
+      deadline_ms: DEADLINE_MS,
+      max_bytes: MAX_OUTPUT_BYTES,
+      on_excess: "cut",
+      clock,
+      attempted: `Cannot run ${path}`,
+    });
+    if (code !== 0) throw new Error(`${path} ended with ${code}: ${sanitizeLine(stderr.trim()).slice(0, 300)}`);
+  }
+}
+
+/** What a notification says of a task. */
+function textOf({ task_id, repo, instruction }: AtGate): string {
+  const name = shortened(repo, MAX_REPO_CHARS);
+  return `${name}: ${shortened(instruction, MAX_INSTRUCTION_CHARS)} (${task_id.slice(0, 8)})`;
+}
+
+function shortened(text: string, max_chars: number): string {
+  // Cut first: an instruction may be long, and what is cut is made whole again below.
+  const head = text.slice(0, max_chars + 1).replace(/\s+/g, " ").trim();
+  const line = sanitizeLine(head.length > max_chars ? head.slice(0, max_chars) : head);
+  return text.length > max_chars ? `${line}...` : line;
+}
+
+function escapeMarkup(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+function find(programs: readonly NotifyProgram[]): { path: string; program: NotifyProgram } | undefined {
+  for (const program of programs) {
+    for (const path of program.paths) {
+      try {
+        if (Deno.statSync(path).isFile) return { path, program };
+      } catch (error) {
+        if (fileErrorCode(error) === "unavailable") throw error;
+      }
+    }
+  }
+  return undefined;
+}

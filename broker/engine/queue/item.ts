@@ -1,0 +1,73 @@
+/**
+ * An item of the queue: what was asked for, and where it stands. Each is one file of
+ * JSON that is replaced as a whole, so that a crash leaves the old item or the new one.
+ * What became of an item is read off its task, which is the record; the file only
+ * has to say which task that is, or that there is none yet.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { QUEUE_STATES, type QueueState, SUBMIT_SCHEMA } from "../../api/wire.ts";
+import { NO_CI_CONCLUSION } from "../../task/recover.ts";
+import type { TaskRecord } from "../../task/record.ts";
+
+/** States that an item never leaves. */
+export const FINAL_STATES: ReadonlySet<QueueState> = new Set(["completed", "ci_failed", "cancelled", "dead_letter"]);
+
+const word = v.pipe(v.string(), v.maxLength(131_072));
+
+const ITEM = v.strictObject({
+  v: v.literal(1),
+  id: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
+  /** Its place: items begin in the order of their numbers. */
+  number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
+  request: SUBMIT_SCHEMA,
+  state: v.picklist(QUEUE_STATES),
+  queued_at: v.pipe(v.string(), v.isoTimestamp()),
+  updated_at: v.pipe(v.string(), v.isoTimestamp()),
+  task_id: v.exactOptional(v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/))),
+  reason: v.exactOptional(word),
+});
+
+/** An item. */
+export type QueueItem = v.InferOutput<typeof ITEM>;
+
+/** The item that `text` holds; undefined when it is none. */
+export function parseItem(text: string): QueueItem | undefined {
+  try {
+    const parsed = v.safeParse(ITEM, JSON.parse(text));
+    return parsed.success ? parsed.output : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What an item's task says of the item. */
+export function standing(record: Pick<TaskRecord, "stage" | "outcome" | "reason" | "ci">): {
+  state: QueueState;
+  reason?: string;
+} {
+  const { stage, outcome, ci, reason } = record;
+  if (stage === "awaiting_approval" || stage === "awaiting_ci") return { state: stage };
+  if (stage !== "done" || outcome === undefined) return { state: "running" };
+  const why = reason === undefined ? {} : { reason };
+  switch (outcome) {
+    case "no_diff":
+    case "promoted":
+      return { state: "completed", ...why };
+    case "pushed":
+      if (ci?.state === "failed") return { state: "ci_failed", reason: ci.detail ?? "a check failed" };
+      if (ci?.state === "no_conclusion") return { state: "dead_letter", reason: ci.detail ?? NO_CI_CONCLUSION };
+      return { state: "completed", ...why };
+    case "denied":
+    case "cancelled":
+      return { state: "cancelled", ...why };
+    case "timed_out":
+    case "setup_failed":
+    case "agent_failed":
+    case "policy_blocked":
+    case "push_failed":
+      return { state: "dead_letter", reason: `${outcome}: ${reason ?? ""}` };
+  }
+}

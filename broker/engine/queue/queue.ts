@@ -1,0 +1,360 @@
+/**
+ * The durable queue: items are begun one after the other as slots become free. An item
+ * that was accepted is on the disk; what was in flight when a broker died is never begun
+ * again, because the task that an item became names the item in its first row, which is
+ * written before anything is done for it.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../../lib/errors.ts";
+import { fileError, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
+import { escapeJson } from "../../../lib/text/sanitize.ts";
+import type { QueueItemView, SubmitRequest } from "../../api/wire.ts";
+import type { EngineOperations, TaskQueue } from "../parts.ts";
+import type { Log } from "../../../lib/log.ts";
+import { type Identified, newTaskId, resolveTaskId } from "../../task/ids.ts";
+import { NO_CI_CONCLUSION } from "../../task/recover.ts";
+import type { TaskRecord } from "../../task/record.ts";
+import type { TaskStore } from "../../task/task_store.ts";
+import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
+
+/** Items that may wait at the same time. */
+const MAX_QUEUED = 10_000;
+/** Bytes of all items that have not ended: a list of them is one answer. */
+export const MAX_OPEN_BYTES = 64 << 20;
+/** Ended items that are kept to be looked at. */
+const MAX_ENDED = 1_000;
+/** Bytes of them. */
+export const MAX_ENDED_BYTES = 16 << 20;
+/** How long a refused start is left alone at first, unless a task ends before; it doubles with each refusal. */
+const AGAIN_MS = 5_000;
+/** The longest it gets. */
+const MAX_AGAIN_MS = 60_000;
+/** Refusals that pass by themselves; what a broker that stops does not begin is the next one's. */
+const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
+/** Those that may be about one vendor: its ceiling, its credential. */
+const PASSING_OF_A_VENDOR = ["ceiling_reached", "unavailable"] as const;
+const ITEMS: Identified = { called: "queue item", listed_by: "taskd queue list" };
+
+/** What a queue is made of. */
+export interface QueueOptions {
+  /** Its directory, made 0700 when there is none; files are 0600. */
+  directory: string;
+  tasks: Pick<TaskStore, "list" | "read" | "onChange">;
+  engine: Pick<EngineOperations, "submit" | "kill">;
+  log: Log;
+  clock: Clock;
+  random?: RandomBytes;
+}
+
+/** The queue of one broker. */
+export class DurableQueue implements TaskQueue {
+  readonly #options: QueueOptions;
+  readonly #items = new Map<string, QueueItem>();
+  readonly #stopping = new AbortController();
+  readonly #forget: () => void;
+  readonly #dispatching: Promise<void>;
+  readonly #writes = new Map<string, Promise<void>>();
+  #last = 0;
+  /** Of items that are being written. */
+  #arriving_bytes = 0;
+  #news = Promise.withResolvers<void>();
+
+  /**
+   * Reads the directory, settles what its items have become, and begins to dispatch.
+   *
+   * @throws {TaskdError} `denied`, `no_space` or `unavailable` when the directory cannot be used.
+   */
+  constructor(options: QueueOptions) {
+    this.#options = options;
+    this.#load();
+    this.#forget = options.tasks.onChange(({ record }) => this.#follow(record));
+    this.#dispatching = this.#dispatch();
+  }
+
+  #load(): void {
+    const { directory, log, tasks } = this.#options;
+    try {
+      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+      for (const { name } of Deno.readDirSync(directory)) {
+        if (!name.endsWith(".json")) continue;
+        const path = `${directory}/${name}`;
+        const item = parseItem(Deno.readTextFileSync(path));
+        if (item === undefined || name !== `${item.id}.json`) {
+          log("error", "queue_item_damaged", `Cannot read the queue's item ${path}; it is left as it is`);
+          continue;
+        }
+        this.#items.set(item.id, item);
+        this.#last = Math.max(this.#last, item.number);
+      }
+    } catch (error) {
+      throw fileError(error, `Cannot use the queue in ${directory}`);
+    }
+    // The tasks know better: a crash may have come between a task's first row and its item's.
+    for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
+      const item = queue_id === undefined ? undefined : this.#items.get(queue_id);
+      if (item === undefined || FINAL_STATES.has(item.state)) continue;
+      try {
+        this.#follow(tasks.read(id));
+      } catch (error) {
+        // A trace that went bad on the disk keeps nobody else's tasks from going on.
+        log(
+          "error",
+          "queue_task_unreadable",
+          `Cannot follow the task of the queue's item ${item.id}: ${messageOf(error)}`,
+        );
+      }
+    }
+    for (const item of this.#items.values()) {
+      if (item.state === "queued" || FINAL_STATES.has(item.state)) continue;
+      const reason = this.#lost(item);
+      if (reason !== undefined) this.#change(item, { state: "dead_letter", reason });
+    }
+  }
+
+  /** Why nobody goes on with a begun item; undefined when its task can be followed, or may be once it can be read. */
+  #lost({ task_id, state }: QueueItem): string | undefined {
+    const gone = "its task is gone from the audit directory";
+    if (task_id === undefined) return gone;
+    try {
+      this.#options.tasks.read(task_id);
+      return undefined;
+    } catch (error) {
+      if (hasCode(error, "not_found")) return gone;
+      // What waits at the gate does so again where the trace is put right; what ran or was watched has ended with the broker.
+      if (!hasCode(error, "corrupt") || state === "awaiting_approval") return undefined;
+      return state === "awaiting_ci" ? NO_CI_CONCLUSION : `its task cannot be followed: ${error.message}`;
+    }
+  }
+
+  /**
+   * Adds an item; it is on the disk when this resolves.
+   *
+   * @throws {TaskdError} `overloaded` at {@linkcode MAX_QUEUED} or {@linkcode MAX_OPEN_BYTES}; `no_space`, `denied` or `unavailable`.
+   */
+  async enqueue(request: SubmitRequest): Promise<QueueItemView> {
+    const { clock, random = systemRandom } = this.#options;
+    if (this.#waiting().length >= MAX_QUEUED) {
+      throw new TaskdError("overloaded", `Cannot queue the task: ${MAX_QUEUED} wait already`, {
+        hint: "Cancel some, or wait until they have begun",
+      });
+    }
+    let open_bytes = this.#arriving_bytes + sizeOf(request);
+    for (const item of this.#items.values()) if (!FINAL_STATES.has(item.state)) open_bytes += sizeOf(item.request);
+    if (open_bytes > MAX_OPEN_BYTES) {
+      throw new TaskdError(
+        "overloaded",
+        `Cannot queue the task: those that have not ended have ${MAX_OPEN_BYTES >> 20} MiB already`,
+        { hint: "Put the material into the repository and refer to it, or wait until some have ended" },
+      );
+    }
+    const now = new Date(clock.now()).toISOString();
+    const id = newTaskId(random);
+    const item: QueueItem = {
+      v: 1,
+      id,
+      number: ++this.#last,
+      request,
+      state: "queued",
+      queued_at: now,
+      updated_at: now,
+    };
+    this.#arriving_bytes += sizeOf(request);
+    try {
+      await this.#write(item);
+    } finally {
+      this.#arriving_bytes -= sizeOf(request);
+    }
+    this.#items.set(id, item);
+    this.#wake();
+    return view(item);
+  }
+
+  /** Every item, in the order of the queue. */
+  list(): QueueItemView[] {
+    return this.#sorted().map(view);
+  }
+
+  /**
+   * Takes an item off the queue, or ends its task; `id` may be a prefix.
+   *
+   * @throws {TaskdError} `not_found`; `wrong_state` when it has ended or its change is being pushed.
+   */
+  async cancel(id: string): Promise<void> {
+    const item = this.#items.get(resolveTaskId(id, this.#items.keys(), ITEMS))!;
+    if (FINAL_STATES.has(item.state)) {
+      throw new TaskdError("wrong_state", `Cannot cancel the item ${item.id}: it is ${item.state}`);
+    }
+    if (item.task_id !== undefined) {
+      return await this.#options.engine.kill(item.task_id, "its queue item was cancelled");
+    }
+    const cancelled = this.#changed(item, { state: "cancelled", reason: "cancelled before it began" });
+    // Not begun any more from here on, whether or not it can be written.
+    this.#items.set(item.id, cancelled);
+    await this.#write(cancelled);
+    this.#prune();
+  }
+
+  /** Ends dispatching; resolves once nothing of it runs any more. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#forget();
+    this.#wake();
+    await this.#dispatching;
+    await Promise.allSettled(this.#writes.values());
+  }
+
+  #sorted(): QueueItem[] {
+    return [...this.#items.values()].sort((a, b) => a.number - b.number);
+  }
+
+  #waiting(): QueueItem[] {
+    return this.#sorted().filter(({ state }) => state === "queued");
+  }
+
+  #wake(): void {
+    this.#news.resolve();
+    this.#news = Promise.withResolvers();
+  }
+
+  async #dispatch(): Promise<void> {
+    const { signal } = this.#stopping;
+    let again_ms = AGAIN_MS;
+    while (!signal.aborted) {
+      const news = this.#news.promise;
+      if (await this.#beginNext() || signal.aborted) {
+        again_ms = AGAIN_MS;
+        continue;
+      }
+      const patience = new AbortController();
+      const wait = this.#waiting().length === 0
+        ? news
+        : Promise.race([news, this.#options.clock.sleep(again_ms, patience.signal).catch(() => {})]);
+      await wait;
+      patience.abort();
+      again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
+    }
+  }
+
+  /** Begins the first item that may begin now; false when there is none. */
+  async #beginNext(): Promise<boolean> {
+    const refused = new Set<string | undefined>();
+    for (const { id, request } of this.#waiting()) {
+      // One try for each agent: its vendor's ceiling holds up no other's items.
+      const item = this.#items.get(id);
+      if (item?.state !== "queued" || refused.has(request.agent)) continue;
+      const came_to = await this.#begin(item);
+      if (came_to !== "refused") return came_to === "begun";
+      refused.add(request.agent);
+    }
+    return false;
+  }
+
+  /** Begins an item; `refused` is for this one or its like, `full` for all. */
+  async #begin(item: QueueItem): Promise<"begun" | "refused" | "full"> {
+    try {
+      const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
+      this.#follow(record);
+      // Cancelled while its task was being made, and perhaps forgotten since.
+      if ((this.#items.get(item.id)?.state ?? "cancelled") === "cancelled") {
+        await this.#options.engine.kill(record.id, "its queue item was cancelled").catch(() => {});
+      }
+      return "begun";
+    } catch (error) {
+      if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR)) {
+        const known = this.#items.get(item.id);
+        // Not worth a write: the next start asks again.
+        if (known?.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
+        return hasCode(error, ...PASSING) ? "full" : "refused";
+      }
+      const reason = messageOf(error);
+      const known = this.#items.get(item.id);
+      if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason });
+      return "begun";
+    }
+  }
+
+  /** Takes over what an item's task says. */
+  #follow(record: TaskRecord): void {
+    const item = record.queue_id === undefined ? undefined : this.#items.get(record.queue_id);
+    // Any change may have freed a slot.
+    this.#wake();
+    if (item === undefined || FINAL_STATES.has(item.state)) return;
+    const { state, reason } = standing(record);
+    if (item.task_id === record.id && item.state === state) return;
+    this.#change(item, { state, task_id: record.id, ...(reason === undefined ? {} : { reason }) });
+  }
+
+  #changed(item: QueueItem, change: Partial<QueueItem>): QueueItem {
+    const { reason: _, ...kept } = item;
+    return { ...kept, ...change, updated_at: new Date(this.#options.clock.now()).toISOString() };
+  }
+
+  /** Changes an item at once, and on the disk soon: at the next start the task says it again. */
+  #change(item: QueueItem, change: Partial<QueueItem>): void {
+    const changed = this.#changed(item, change);
+    this.#items.set(item.id, changed);
+    this.#write(changed).catch((error) => {
+      this.#options.log("error", "queue_write_failed", error.message, { item: item.id });
+    });
+    if (FINAL_STATES.has(changed.state)) this.#prune();
+  }
+
+  /** Writes of one item come one after the other, so that the last one stands. */
+  #write(item: QueueItem): Promise<void> {
+    const path = `${this.#options.directory}/${item.id}.json`;
+    const before = this.#writes.get(item.id) ?? Promise.resolve();
+    const bytes = new TextEncoder().encode(`${escapeJson(JSON.stringify(item))}\n`);
+    const writing = before.catch(() => {}).then(() => writeFileAtomic(path, bytes, 0o600));
+    this.#writes.set(item.id, writing);
+    const done = () => {
+      if (this.#writes.get(item.id) === writing) this.#writes.delete(item.id);
+    };
+    writing.then(done, done);
+    return writing;
+  }
+
+  #prune(): void {
+    const ended = this.#sorted().filter(({ state }) => FINAL_STATES.has(state));
+    let [kept, kept_bytes] = [0, 0];
+    for (const { id, request } of ended.reverse()) {
+      kept_bytes += sizeOf(request);
+      if (++kept <= MAX_ENDED && kept_bytes <= MAX_ENDED_BYTES || this.#writes.has(id)) continue;
+      try {
+        removeIfPresent(`${this.#options.directory}/${id}.json`);
+      } catch (error) {
+        // Tried again when the next one ends: neither that one nor those that wait have to do with it.
+        const reason = messageOf(error);
+        this.#options.log("error", "queue_write_failed", `Cannot remove an ended item: ${reason}`, { item: id });
+        return;
+      }
+      this.#items.delete(id);
+    }
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** What a request takes in memory and in a list, nearly: instructions are most of it. */
+function sizeOf({ instruction, repo, egress_extra }: SubmitRequest): number {
+  return instruction.length + repo.length + (egress_extra?.length ?? 0) * 256 + 512;
+}
+
+function view({ request, number: _number, v: _v, ...item }: QueueItem): QueueItemView {
+  const { id, state, queued_at, updated_at, task_id, reason } = item;
+  return {
+    id,
+    state,
+    repo: request.repo,
+    instruction: request.instruction,
+    agent: request.agent ?? "",
+    queued_at,
+    updated_at,
+    ...(task_id === undefined ? {} : { task_id }),
+    ...(reason === undefined ? {} : { reason }),
+  };
+}

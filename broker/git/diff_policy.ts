@@ -1,0 +1,106 @@
+/**
+ * The diff policy: what fails a task, and what its approver has to look at twice. Decided on facts that the broker
+ * established itself, never on anything that a task says.
+ *
+ * @module
+ */
+
+import type { DiffFacts, FileChange } from "./facts.ts";
+import { FLAG_CATEGORIES, type FlagCategory } from "./flags.ts";
+import { compileGlob } from "./glob.ts";
+
+/** The `diff_policy` block of config.yaml. */
+export interface DiffPolicy {
+  /** 0 is no cap. */
+  max_files_changed: number;
+  /** Added and deleted lines together; 0 is no cap. */
+  max_lines_changed: number;
+  /** Globs; touching a match fails the task. */
+  blocked_paths: readonly string[];
+  /** Globs; a match has to be acknowledged. */
+  second_look_paths: readonly string[];
+}
+
+/** One reason for which a task fails. */
+export type Violation =
+  | { rule: "max_files_changed" | "max_lines_changed"; limit: number; found: number; message: string }
+  | { rule: "blocked_paths"; glob: string; paths: string[]; found: number; message: string };
+
+/** What has to be acknowledged by its name. */
+export interface SecondLook {
+  /** A category of flags, or `path:` and the glob of `second_look_paths`. */
+  category: FlagCategory | `path:${string}`;
+  /** What it is about, for people. */
+  reason: string;
+  /** The paths, as the facts have them. */
+  paths: string[];
+}
+
+/** What the policy says of a change. */
+export interface PolicyVerdict {
+  /** Any of these fails the task. */
+  blocked: Violation[];
+  /** What an approval has to name, in a stable order. */
+  second_look: SecondLook[];
+}
+
+/** Paths that a violation lists; `found` has their number. */
+const MAX_LISTED = 100;
+/** Links and submodules, which stand for a whole directory. */
+const STANDS_FOR_MORE = new Set(["120000", "160000"]);
+
+/** Holds a change against a policy. */
+export function evaluateDiffPolicy(policy: DiffPolicy, facts: DiffFacts): PolicyVerdict {
+  const { max_files_changed, max_lines_changed } = policy;
+  const blocked: Violation[] = [
+    ...over("max_files_changed", max_files_changed, facts.files_changed, "files changed"),
+    ...over("max_lines_changed", max_lines_changed, facts.lines_changed, "lines added and deleted"),
+  ];
+  for (const glob of policy.blocked_paths) {
+    const paths = touched(glob, facts);
+    if (paths.length === 0) continue;
+    const message = `${paths.length} changed ${paths.length === 1 ? "path matches" : "paths match"} ${glob}`;
+    blocked.push({ rule: "blocked_paths", glob, paths: paths.slice(0, MAX_LISTED), found: paths.length, message });
+  }
+  return { blocked, second_look: [...flagged(facts), ...secondLooks(policy, facts)] };
+}
+
+function over(
+  rule: "max_files_changed" | "max_lines_changed",
+  limit: number,
+  found: number,
+  what: string,
+): Violation[] {
+  return limit === 0 || found <= limit
+    ? []
+    : [{ rule, limit, found, message: `${found} ${what}, and ${rule} is ${limit}` }];
+}
+
+function touched(glob: string, { files }: DiffFacts): string[] {
+  const matches = compileGlob(glob);
+  return files.filter((file) => touches(matches, file)).map(({ path }) => path);
+}
+
+/** A link in place of a directory changes what lies below: `dir/**` covers it. */
+function touches(matches: (path: string) => boolean, { path, mode_before, mode_after }: FileChange): boolean {
+  if (matches(path)) return true;
+  const standsForMore = STANDS_FOR_MORE.has(mode_before) || STANDS_FOR_MORE.has(mode_after);
+  return standsForMore && matches(`${path}/any`);
+}
+
+function flagged({ flags }: DiffFacts): SecondLook[] {
+  const found: SecondLook[] = [];
+  for (const [category, reason] of Object.entries(FLAG_CATEGORIES) as [FlagCategory, string][]) {
+    const paths = flags.filter((flag) => flag.category === category).map(({ path }) => path);
+    if (paths.length > 0) found.push({ category, reason, paths });
+  }
+  return found;
+}
+
+function secondLooks(policy: DiffPolicy, facts: DiffFacts): SecondLook[] {
+  return [...new Set(policy.second_look_paths)].flatMap((glob) => {
+    const paths = touched(glob, facts);
+    if (paths.length === 0) return [];
+    return [{ category: `path:${glob}` as const, reason: `second_look_paths has ${glob}`, paths }];
+  });
+}

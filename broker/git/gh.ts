@@ -1,0 +1,240 @@
+/**
+ * The code host through its command-line program, `gh`: opening pull requests, and looking at them.
+ *
+ * Every call names host, repository and branch itself, runs in an empty directory with an environment of its own, and
+ * is bounded in time and output. What the operator exported (`GH_HOST`, `GH_REPO`) leads no call, and no credential,
+ * anywhere else.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { HOST_VARIABLES, picked, TOKEN_VARIABLES } from "./credentials.ts";
+import { type ProcessResult, runProcess } from "../../lib/process.ts";
+import type { RepoUrl } from "./repo_url.ts";
+import { type Check, decodeRollup, RollupSchema } from "./checks.ts";
+
+/** Where gh may be, most usual place first. */
+export const GH_PATHS: readonly string[] = ["/usr/bin/gh", "/usr/local/bin/gh", "/opt/homebrew/bin/gh"];
+
+/** What a {@linkcode Gh} is made of. */
+export interface GhOptions {
+  /** Absolute path of gh. */
+  path: string;
+  /** An empty directory, absolute: a repository in the working directory would have its say. */
+  cwd: string;
+  /** The operator's environment, of which logins and the way into the network are taken. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** By default the system's. */
+  clock?: Clock;
+}
+
+/** A pull request to open. */
+export interface PullRequestOptions {
+  repo: RepoUrl;
+  /** Branch with the change, in the same repository. */
+  head: string;
+  /** Branch that it is for. */
+  base: string;
+  title: string;
+  body: string;
+  draft?: boolean;
+  signal?: AbortSignal;
+}
+
+/** A pull request. */
+export interface PullRequest {
+  number: number;
+  url: string;
+}
+
+/** A pull request as it stands. */
+export interface PullRequestView {
+  state: "open" | "closed" | "merged";
+  /** Commit that its branch has now. */
+  head_oid: string;
+  checks: Check[];
+}
+
+const DEADLINE_MS = 60_000;
+/** A few thousand checks. */
+const MAX_BYTES = 4 << 20;
+/** GitHub's limits, in characters. */
+const MAX_TITLE = 256;
+const MAX_BODY = 65_536;
+
+const ViewSchema = v.object({
+  state: v.picklist(["OPEN", "CLOSED", "MERGED"]),
+  headRefOid: v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/)),
+  statusCheckRollup: v.nullable(RollupSchema),
+});
+
+/** Runs gh. */
+export class Gh {
+  readonly #options: GhOptions;
+  readonly #env: Record<string, string>;
+  readonly #clock: Clock;
+
+  /** Nothing is run yet. */
+  constructor(options: GhOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#env = {
+      ...picked(options.env, [...HOST_VARIABLES, ...TOKEN_VARIABLES]),
+      // gh looks for git there, and for nothing else.
+      PATH: "/usr/bin:/bin",
+      LC_ALL: "C",
+      NO_COLOR: "1",
+      GH_PROMPT_DISABLED: "1",
+      GH_NO_UPDATE_NOTIFIER: "1",
+      GH_PAGER: "cat",
+      GH_SPINNER_DISABLED: "1",
+      GH_TELEMETRY: "false",
+      DO_NOT_TRACK: "1",
+      GIT_CONFIG_NOSYSTEM: "1",
+      GIT_CONFIG_GLOBAL: "/dev/null",
+      GIT_TERMINAL_PROMPT: "0",
+    };
+  }
+
+  /**
+   * Opens a pull request, or finds the one that is open for this branch.
+   *
+   * @throws {TaskdError} `auth_failed`, `not_found`, `unavailable`, `push_rejected` when the host refuses it, `timed_out`.
+   */
+  async createPullRequest(options: PullRequestOptions): Promise<PullRequest> {
+    const { repo, head, base, draft = false, signal } = options;
+    const attempted = `Cannot open a pull request for ${head} in ${repo.canonical}`;
+    const title = clipped(sanitizeLine(options.title), MAX_TITLE) || head;
+    const args = [`--head=${head}`, `--base=${base}`, `--title=${title}`, "--body-file=-"];
+    const result = await this.#run(repo, ["pr", "create", ...args, ...draft ? ["--draft"] : []], {
+      attempted,
+      stdin: new TextEncoder().encode(clipped(options.body, MAX_BODY)),
+      signal,
+    });
+    // After a lost answer, or a crash of the broker: the one that exists is ours, the branch's name is.
+    const said = result.code === 0 ? decode(result.stdout) : result.stderr;
+    if (result.code !== 0 && !/already exists/.test(said)) throw ghError(attempted, result);
+    const found = pullRequestUrl(said, repo);
+    if (found !== undefined) return found;
+    throw new TaskdError("push_rejected", `${attempted}: gh names no pull request of ${repo.canonical}`, {
+      hint: "Look at the code host; update gh if it is old",
+    });
+  }
+
+  /**
+   * Looks at a pull request: one call of the host's API, which changes nothing.
+   *
+   * @throws {TaskdError} As {@linkcode createPullRequest}; `unsupported_format` when gh is too old to tell, or its answer
+   * is none that is known.
+   */
+  async viewPullRequest(repo: RepoUrl, number: number, signal?: AbortSignal): Promise<PullRequestView> {
+    const attempted = `Cannot look at pull request ${number} of ${repo.canonical}`;
+    const fields = "headRefOid,state,statusCheckRollup";
+    const result = await this.#run(repo, ["pr", "view", String(number), `--json=${fields}`], { attempted, signal });
+    if (result.code !== 0) throw ghError(attempted, result);
+    let json: unknown;
+    try {
+      json = JSON.parse(decode(result.stdout));
+    } catch (cause) {
+      throw new TaskdError("unsupported_format", `${attempted}: gh's answer is no JSON`, { cause });
+    }
+    const parsed = v.safeParse(ViewSchema, json);
+    if (!parsed.success) {
+      const issue = parsed.issues[0];
+      throw new TaskdError("unsupported_format", `${attempted}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`);
+    }
+    const { state, headRefOid, statusCheckRollup } = parsed.output;
+    return {
+      state: state === "OPEN" ? "open" : state === "CLOSED" ? "closed" : "merged",
+      head_oid: headRefOid,
+      checks: decodeRollup(statusCheckRollup ?? []),
+    };
+  }
+
+  async #run(
+    repo: RepoUrl,
+    args: string[],
+    { attempted, stdin, signal }: { attempted: string; stdin?: Uint8Array; signal: AbortSignal | undefined },
+  ): Promise<ProcessResult> {
+    if (repo.transport === "file") {
+      throw new TaskdError("invalid_request", `${attempted}: a local path is on no code host`);
+    }
+    // In the flag's value, the host beats whatever an environment or a configuration says.
+    const [noun, verb, ...rest] = args;
+    const pinned = [noun!, verb!, `--repo=${repo.host}/${repo.owner}/${repo.repo}`, ...rest];
+    const result = await runProcess(this.#options.path, {
+      args: pinned,
+      env: this.#env,
+      cwd: this.#options.cwd,
+      deadline_ms: DEADLINE_MS,
+      max_bytes: MAX_BYTES,
+      clock: this.#clock,
+      attempted,
+      ...stdin === undefined ? {} : { stdin },
+      ...signal === undefined ? {} : { signal },
+    });
+    return { ...result, stderr: this.#withoutSecrets(result.stderr) };
+  }
+
+  #withoutSecrets(text: string): string {
+    for (const name of TOKEN_VARIABLES) if (this.#env[name]) text = text.replaceAll(this.#env[name], "***");
+    return text;
+  }
+}
+
+/** The first pull request of this very repository that a text names. */
+function pullRequestUrl(text: string, repo: RepoUrl): PullRequest | undefined {
+  const prefix = `https://${repo.host}/${repo.owner}/${repo.repo}/pull/`;
+  for (const word of text.split(/\s+/)) {
+    if (!word.toLowerCase().startsWith(prefix.toLowerCase())) continue;
+    const number = /^[1-9]\d{0,9}$/.exec(word.slice(prefix.length));
+    if (number !== null) return { number: Number(number[0]), url: `${prefix}${number[0]}` };
+  }
+  return undefined;
+}
+
+/** What gh's complaints mean; the first that matches counts. */
+const COMPLAINTS = [
+  {
+    pattern: /Unknown JSON field|unknown flag|unknown command/,
+    code: "unsupported_format",
+    hint: "gh is too old: 2.9 and later can tell how a pull request's checks stand",
+  },
+  {
+    pattern:
+      /gh auth login|HTTP 401|Bad credentials|authentication|GH_TOKEN environment|HTTP 403|Resource not accessible/i,
+    code: "auth_failed",
+    hint: "Log in with `gh auth login`; the account needs write access to pull requests",
+  },
+  {
+    pattern:
+      /error connecting|dial tcp|no such host|connection (refused|reset)|timeout|HTTP (429|5\d\d)|rate limit|TLS|EOF/i,
+    code: "unavailable",
+    hint: "Check the network, then try again",
+  },
+  {
+    pattern: /Could not resolve to a|HTTP 404|no pull requests found|not found/i,
+    code: "not_found",
+    hint: "Check the address; a private repository looks the same to an account without access",
+  },
+] as const;
+
+function ghError(attempted: string, { code, stderr }: ProcessResult): TaskdError {
+  const words = sanitizeLine(stderr.trim()).slice(0, 600) || `gh ended with code ${code}`;
+  const known = COMPLAINTS.find(({ pattern }) => pattern.test(stderr));
+  return known === undefined
+    ? new TaskdError("push_rejected", `${attempted}: ${words}`)
+    : new TaskdError(known.code, `${attempted}: ${words}`, { hint: known.hint });
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes);
+}
+
+function clipped(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max - 3).toWellFormed()}...`;
+}

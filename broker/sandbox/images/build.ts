@@ -1,0 +1,197 @@
+/**
+ * Builds the two images: from a registry's base with a Containerfile, or from nothing with debootstrap and npm where no
+ * registry can be reached.
+ *
+ * @module
+ */
+
+import { join } from "@std/path/join";
+import { type Clock, systemClock } from "../../../lib/clock.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { fileError } from "../../../lib/fs.ts";
+import { readLines } from "../lines.ts";
+import { ContainerProgram } from "../container_program.ts";
+import { AGENT_ID, type ContainerKind, ENTRYPOINT } from "../dialects.ts";
+import { anchorContainerfile, sandboxContainerfile } from "./containerfiles.ts";
+import { ENTRYPOINT_SCRIPT } from "./entrypoint.ts";
+import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "./recipe.ts";
+import { ROOT_FILE_SYSTEM_SCRIPT } from "./root_file_system.ts";
+
+/** How the images are built. */
+export interface BuildImagesOptions {
+  /** The program that will run them. */
+  runtime: { name: ContainerKind; path: string };
+  /** Their names. */
+  images: { sandbox: string; anchor: string };
+  /** Where they come from: a base of a registry, or Debian's and npm's packages alone. */
+  from: "registry" | "debootstrap";
+  /** Base of the sandbox's image in a registry, by tag or digest; with `debootstrap`, the mirror of Debian's packages. */
+  base?: string;
+  /** Labels of the agents to put in; all when absent. */
+  agents?: readonly string[];
+  /** A variable of the environment. */
+  env: (name: string) => string | undefined;
+  clock?: Clock;
+  signal?: AbortSignal;
+  /** Told each step, and each line of output. */
+  onProgress?: (progress: { step: string } | { line: string }) => void;
+}
+
+/** What a program that builds may be told by the environment: where packages come from. */
+const BUILD_VARIABLES = [
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "NO_PROXY",
+  "http_proxy",
+  "https_proxy",
+  "no_proxy",
+  "NODE_EXTRA_CA_CERTS",
+  "SSL_CERT_FILE",
+  "NPM_CONFIG_REGISTRY",
+  "npm_config_registry",
+];
+
+/** Builds both; throws `sandbox_failed` with the last lines of what failed. */
+export async function buildImages(options: BuildImagesOptions): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "taskd-images-" });
+  try {
+    await Deno.writeTextFile(join(folder, "entrypoint"), ENTRYPOINT_SCRIPT, { mode: 0o755 });
+    if (options.from === "registry") await fromRegistry(options, folder);
+    else await fromDebootstrap(options, folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function fromRegistry(options: BuildImagesOptions, folder: string): Promise<void> {
+  const { runtime, images, base, agents, onProgress } = options;
+  const recipes = [
+    { name: images.anchor, file: "Containerfile.anchor", text: anchorContainerfile(), base: undefined },
+    { name: images.sandbox, file: "Containerfile", text: sandboxContainerfile(agentPackages(agents)), base },
+  ];
+  for (const recipe of recipes) {
+    onProgress?.({ step: recipe.name });
+    const path = join(folder, recipe.file);
+    await Deno.writeTextFile(path, recipe.text);
+    const args = [
+      "build",
+      ...(recipe.base === undefined ? [] : [`--build-arg=BASE=${recipe.base}`]),
+      `--file=${path}`,
+      `--tag=${recipe.name}`,
+      folder,
+    ];
+    await run(options, runtime.path, { args, attempted: `Cannot build the image ${recipe.name}` });
+  }
+}
+
+async function fromDebootstrap(options: BuildImagesOptions, folder: string): Promise<void> {
+  const { runtime, images, agents, base = "", onProgress } = options;
+  if (runtime.name === "container" || Deno.build.os !== "linux" || Deno.uid() !== 0) {
+    throw new TaskdError("usage", "Cannot build images with debootstrap: that takes root on Linux, podman or docker", {
+      hint: "Build from a registry, or on another machine, and load the images here",
+    });
+  }
+  const [root, anchor_root] = [join(folder, "root"), join(folder, "anchor")];
+  const arch = Deno.build.arch === "aarch64" ? "arm64" : "x64";
+  await run(options, "/bin/sh", {
+    args: ["-c", ROOT_FILE_SYSTEM_SCRIPT],
+    env: {
+      ROOT: root,
+      ANCHOR_ROOT: anchor_root,
+      SUITE,
+      MIRROR: base,
+      DEBIAN: DEBIAN_PACKAGES.join(","),
+      PACKAGES: [`node-linux-${arch}@${NODE_VERSION}`, ...agentPackages(agents)].join(" "),
+      ENTRYPOINT,
+      ENTRYPOINT_FILE: join(folder, "entrypoint"),
+      AGENT_ID: String(AGENT_ID),
+    },
+    attempted: "Cannot make the sandbox's root file system",
+  });
+  for (const [name, path] of [[images.anchor, anchor_root], [images.sandbox, root]] as const) {
+    onProgress?.({ step: name });
+    await importImage(options, { name, root: path, folder });
+  }
+}
+
+/**
+ * A shell knows how the last of a pipe's programs has ended, and no more. So the image gets its name only once tar is known
+ * to have put everything into it, and what tar said comes last.
+ */
+const IMPORT_SCRIPT = String.raw`set -u
+imported=0
+id=$({ tar -C "$ROOT" -c . 2>"$FOLDER/tar.said" || echo "$?" >"$FOLDER/tar.failed"; } | "$PROGRAM" import -) || imported=$?
+if [ -e "$FOLDER/tar.failed" ]; then
+  tail -n 3 "$FOLDER/tar.said" >&2
+  [ "$imported" -eq 0 ] || exit "$imported"
+  "$PROGRAM" rmi "$id" >/dev/null 2>&1
+  exit "$(cat "$FOLDER/tar.failed")"
+fi
+[ "$imported" -eq 0 ] || exit "$imported"
+"$PROGRAM" tag "$id" "$IMAGE"
+`;
+
+/**
+ * Makes an image of a root file system.
+ *
+ * @param made `folder` is for notes, and nobody else's.
+ * @throws {TaskdError} `sandbox_failed` with the last lines of what failed; an image of that name is then the one before.
+ */
+export async function importImage(
+  options: Pick<BuildImagesOptions, "runtime" | "env" | "clock" | "signal" | "onProgress">,
+  { name, root, folder }: { name: string; root: string; folder: string },
+): Promise<void> {
+  await run(options, "/bin/sh", {
+    args: ["-c", IMPORT_SCRIPT],
+    env: { ROOT: root, FOLDER: folder, PROGRAM: options.runtime.path, IMAGE: name },
+    attempted: `Cannot import the image ${name}`,
+  });
+}
+
+/** What is kept of a program's last lines for an error. */
+const LAST_LINES = 5;
+
+async function run(
+  { env, clock = systemClock, signal, onProgress }: Pick<BuildImagesOptions, "env" | "clock" | "signal" | "onProgress">,
+  path: string,
+  call: { args: readonly string[]; env?: Readonly<Record<string, string>>; attempted: string },
+): Promise<void> {
+  const passed = BUILD_VARIABLES.flatMap((name) => {
+    const value = env(name);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  const program = new ContainerProgram({ path, env, clock });
+  let child: Deno.ChildProcess;
+  try {
+    child = new Deno.Command(path, {
+      args: [...call.args],
+      env: { ...program.env, ...Object.fromEntries(passed), ...call.env },
+      clearEnv: true,
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+      ...(signal === undefined ? {} : { signal }),
+    }).spawn();
+  } catch (error) {
+    throw fileError(error, `${call.attempted}: cannot start ${path}`);
+  }
+  const last: string[] = [];
+  const take = (text: string) => {
+    last.push(text);
+    if (last.length > LAST_LINES) last.shift();
+    if (text.startsWith("== ")) onProgress?.({ step: text.slice(3) });
+    else onProgress?.({ line: text });
+  };
+  const budget = { left_bytes: Infinity, truncated: false };
+  const [{ success, code }] = await Promise.all([
+    child.status,
+    readLines(child.stdout, budget, take),
+    readLines(child.stderr, budget, take),
+  ]);
+  signal?.throwIfAborted();
+  if (success) return;
+  const said = last.map((line) => line.trim()).filter((line) => line !== "").join("; ");
+  throw new TaskdError("sandbox_failed", `${call.attempted}: it ended with code ${code}${said && `: ${said}`}`, {
+    hint: "Where no registry can be reached, build with --from debootstrap",
+  });
+}

@@ -1,0 +1,45 @@
+/**
+ * What the images are made of: one list of pinned versions for both ways of building them.
+ *
+ * @module
+ */
+
+import { AGENTS } from "../../agents.ts";
+
+/** Debian release of the sandbox. */
+export const SUITE = "bookworm";
+/** Node.js of the sandbox; the agents are programs for it. */
+export const NODE_VERSION = "24.21.0";
+
+/** What the containers are built on when nobody names another base; a digest can be named instead. */
+export const SANDBOX_BASE = `docker.io/library/node:${NODE_VERSION}-${SUITE}-slim`;
+/** For the anchor, which only sleeps. */
+export const ANCHOR_BASE = "docker.io/library/busybox:1.37";
+
+/** Debian packages: what the entrypoint needs, and what agents expect. */
+export const DEBIAN_PACKAGES: readonly string[] = [
+  "nftables",
+  "tini",
+  "ca-certificates",
+  "curl",
+  "git",
+  "openssh-client",
+  "procps",
+  "python3",
+  "ripgrep",
+];
+
+/** Version of each agent's npm package. */
+const AGENT_VERSIONS: Readonly<Record<string, string>> = {
+  "@anthropic-ai/claude-code": "2.1.329",
+  "@openai/codex": "0.169.0",
+  "@google/gemini-cli": "0.61.0",
+  "opencode-ai": "1.18.33",
+};
+
+/** The agents' npm packages with their versions, of those labels, or all. */
+export function agentPackages(labels: readonly string[] = AGENTS.map(({ label }) => label)): string[] {
+  return AGENTS.filter(({ label }) => labels.includes(label)).map((agent) =>
+    `${agent.package}@${AGENT_VERSIONS[agent.package]}`
+  );
+}

@@ -1,0 +1,189 @@
+/**
+ * Which sandbox runtimes the host has, whether each works, and which one `auto` comes to.
+ *
+ * @module
+ */
+
+import type { SandboxRuntimeName } from "./runtime.ts";
+import type { RuntimeName } from "../settings/settings.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { type AskProgram, findProgram, PROGRAM_PATHS, type Said } from "./host_programs.ts";
+
+/** A runtime of the host. */
+export interface FoundRuntime {
+  name: SandboxRuntimeName;
+  /** Absolute path of its program. */
+  path: string;
+  /** Whether it answered that it can start containers. */
+  works: boolean;
+  version?: string;
+  /** Without privileges of the machine's administrator. */
+  rootless?: boolean;
+  /** Version of the control groups, which bound memory and processes: `v1` or `v2`. */
+  cgroups?: string;
+  /** Name of the OCI runtime below it. */
+  oci_runtime?: string;
+  /** Why it does not work, or what is worth knowing. */
+  notes: string[];
+}
+
+/** The order in which `auto` takes them; the embedded one last. */
+export const AUTO_ORDER: readonly SandboxRuntimeName[] = ["podman", "docker", "container", "deno"];
+
+/** What finding needs. */
+export interface FindRuntimesOptions {
+  ask: AskProgram;
+  /** The deno program of the embedded runtime, absolute, and its version. */
+  deno: { path: string; version: string };
+  /** Where programs may be; a test has places of its own. */
+  places?: typeof PROGRAM_PATHS;
+}
+
+/** Every runtime whose program is there, in the order of {@linkcode AUTO_ORDER}. */
+export async function findRuntimes(options: FindRuntimesOptions): Promise<FoundRuntime[]> {
+  const { ask, deno, places = PROGRAM_PATHS } = options;
+  const found: FoundRuntime[] = [];
+  for (const name of AUTO_ORDER) {
+    if (name === "deno") {
+      found.push({ name, path: deno.path, works: true, version: deno.version, rootless: true, notes: [] });
+      continue;
+    }
+    const path = findProgram(name, places);
+    if (path !== undefined) found.push(await describe(name, path, ask));
+  }
+  return found;
+}
+
+/** What the setting `runtime` comes to; undefined when that is not there or does not work. */
+export function chooseRuntime(wanted: RuntimeName, found: readonly FoundRuntime[]): FoundRuntime | undefined {
+  const working = found.filter(({ works }) => works);
+  if (wanted !== "auto") return working.find(({ name }) => name === wanted);
+  return AUTO_ORDER.flatMap((name) => working.filter((runtime) => runtime.name === name))[0];
+}
+
+async function describe(
+  name: Exclude<SandboxRuntimeName, "deno">,
+  path: string,
+  ask: AskProgram,
+): Promise<FoundRuntime> {
+  const broken = (why: string): FoundRuntime => ({
+    name,
+    path,
+    works: false,
+    notes: [sanitizeLine(why).slice(0, 300)],
+  });
+  try {
+    const said = await ask(path, QUESTIONS[name]);
+    if (said.code !== 0) return broken(complaint(said) ?? `${path} ended with ${said.code}`);
+    const answer = ANSWERS[name](said.stdout);
+    if (answer === undefined) return broken(complaint(said) ?? `${path} answered something that is not understood`);
+    return { name, path, works: true, notes: [], ...answer };
+  } catch (error) {
+    return broken(error instanceof Error ? error.message : String(error));
+  }
+}
+
+const QUESTIONS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, readonly string[]>> = {
+  podman: ["info", "--format", "json"],
+  docker: ["info", "--format", "json"],
+  container: ["--version"],
+};
+
+type Answer = Pick<FoundRuntime, "version" | "rootless" | "cgroups" | "oci_runtime">;
+
+const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: string) => Answer | undefined>> = {
+  podman(stdout) {
+    const info = parseJson(stdout);
+    const host = field(info, "host");
+    const version = textOf(field(field(info, "version"), "Version"));
+    if (version === undefined) return undefined;
+    return clean({
+      version,
+      rootless: flagOf(field(field(host, "security"), "rootless")),
+      cgroups: textOf(field(host, "cgroupVersion")),
+      oci_runtime: textOf(field(field(host, "ociRuntime"), "name")),
+    });
+  },
+  docker(stdout) {
+    const info = parseJson(stdout);
+    // Without its daemon, docker answers too, with errors and without a version of the server.
+    const version = textOf(field(info, "ServerVersion"));
+    if (version === undefined || version === "") return undefined;
+    const options = field(info, "SecurityOptions");
+    const cgroups = textOf(field(info, "CgroupVersion"));
+    return clean({
+      version,
+      rootless: Array.isArray(options) && options.some((option) => String(option).includes("name=rootless")),
+      cgroups: cgroups === undefined ? undefined : `v${cgroups}`,
+      oci_runtime: textOf(field(info, "DefaultRuntime")),
+    });
+  },
+  container(stdout) {
+    const version = /\b(\d+\.\d+\.\d+\S*)/.exec(stdout)?.[1];
+    return version === undefined ? undefined : { version, rootless: true };
+  },
+};
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? sanitizeLine(value).slice(0, 100) : undefined;
+}
+
+function flagOf(value: unknown): boolean | undefined {
+  return typeof value === "boolean" ? value : undefined;
+}
+
+/** Without what was not answered. */
+function clean(answer: { [K in keyof Answer]?: Answer[K] | undefined }): Answer {
+  return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== undefined));
+}
+
+/** The last line of what a program complained about is what it failed with. */
+function complaint({ stderr, stdout }: Said): string | undefined {
+  return stderr.trim().split("\n").findLast((line) => line.trim() !== "") ??
+    (stdout.trim().split("\n")[0] || undefined);
+}
+
+/** A runtime in one line for people: `podman 4.3.1, rootless, cgroups v2, runc`. */
+export function describeRuntime(runtime: FoundRuntime): string {
+  const { name, version, rootless, cgroups, oci_runtime, works, notes } = runtime;
+  const title = version === undefined ? name : `${name} ${version}`;
+  if (!works) return `${title} does not work: ${notes[0] ?? "it did not say why"}`;
+  if (name === "deno") return `${title}, embedded: runs agent_d alone, and no programs`;
+  const kind = rootless === undefined ? [] : [rootless ? "rootless" : "as root"];
+  return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");
+}
+
+/** Limits of this process, which containers inherit: soft and hard, `unlimited` as Infinity. */
+export interface ResourceLimits {
+  open_files: { soft: number; hard: number };
+  processes: { soft: number; hard: number };
+}
+
+/** Reads the limits; undefined where the program that tells them is missing. */
+export async function resourceLimits(
+  ask: AskProgram,
+  places = PROGRAM_PATHS,
+): Promise<ResourceLimits | undefined> {
+  const path = findProgram("prlimit", places);
+  if (path === undefined) return undefined;
+  const said = await ask(path, ["--noheadings", "--raw", "--output", "RESOURCE,SOFT,HARD", "--nofile", "--nproc"]);
+  const row = (name: string) => {
+    const words = said.stdout.split("\n").map((line) => line.trim().split(/\s+/)).find(([first]) => first === name);
+    const [soft, hard] = (words ?? []).slice(1).map((word) => word === "unlimited" ? Infinity : Number(word));
+    return soft === undefined || hard === undefined || Number.isNaN(soft + hard) ? undefined : { soft, hard };
+  };
+  const [open_files, processes] = [row("NOFILE"), row("NPROC")];
+  return open_files === undefined || processes === undefined ? undefined : { open_files, processes };
+}

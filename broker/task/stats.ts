@@ -1,0 +1,225 @@
+/**
+ * What tasks came to and what they cost, added up: pure functions over the summaries that
+ * traces give. Money is only ever added from what the broker metered; what an agent says of
+ * its own cost stands apart, for the tasks of which nothing else is known.
+ *
+ * @module
+ */
+
+import { agentOf } from "../agents.ts";
+import { parseRepo } from "../git/repo_url.ts";
+import { type Outcome, OUTCOMES } from "./stages.ts";
+import type { TaskSummary } from "./summary.ts";
+
+/** What tasks can be told apart by. */
+export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
+/** One of them. */
+export type Grouping = typeof GROUPINGS[number];
+
+/** What the broker metered. */
+export interface MeteredSpend {
+  usd: number;
+  requests: number;
+  /** Tasks of which every request was metered. */
+  metered_tasks: number;
+  /** Tasks that cost more than `usd` has of them, by an unknown amount. */
+  unmetered_tasks: number;
+  /** Their requests without a figure. */
+  unmetered_requests: number;
+}
+
+/** What some tasks came to. */
+export interface Tally {
+  tasks: number;
+  /** Those that have not ended. */
+  under_way: number;
+  /** Of those that have. */
+  outcomes: Record<Outcome, number>;
+  spend: MeteredSpend;
+  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
+  agent_reported: { tasks: number; usd: number };
+}
+
+/** The tally of one agent, vendor, repository or day. */
+export interface GroupTally extends Tally {
+  name: string;
+}
+
+/** One day in UTC. */
+export interface DayFigures {
+  /** `2026-01-31`. */
+  day: string;
+  tasks: number;
+  /** Metered by the broker. */
+  usd: number;
+}
+
+/** Everything that `taskd stats` tells of tasks. */
+export interface Stats extends Tally {
+  /** Tasks whose trace cannot be followed; they are in no other figure. */
+  damaged: number;
+  /** Only tasks that were started from then on, ISO 8601 UTC; null for all. */
+  since: string | null;
+  by?: Grouping;
+  /** The dearest first; days in their order. */
+  groups?: GroupTally[];
+  /** Every day from the first task's to the last one's, at most the last {@linkcode MAX_DAYS}. */
+  days: DayFigures[];
+}
+
+/** Days that are told one by one. */
+export const MAX_DAYS = 366;
+const DAY_MS = 86_400_000;
+/** The name of what cannot be told. */
+const UNKNOWN = "unknown";
+
+/** How figures are added up. */
+export interface StatsOptions {
+  /** Milliseconds since 1970: only tasks that were started from then on. */
+  since_ms?: number;
+  by?: Grouping;
+}
+
+/** Adds up. */
+export function computeStats(
+  tasks: Iterable<TaskSummary>,
+  { damaged = 0, ...options }: StatsOptions & { damaged?: number } = {},
+): Stats {
+  const running = new RunningStats(options);
+  for (const task of tasks) running.add(task);
+  return running.stats(damaged);
+}
+
+/** Figures to which tasks are added one by one: there may be more of them than fit in memory. */
+export class RunningStats {
+  readonly #since: string | null;
+  readonly #by: Grouping | undefined;
+  readonly #nameOf: ((task: TaskSummary) => string) | undefined;
+  readonly #all = emptyTally();
+  readonly #groups = new Map<string, GroupTally>();
+  readonly #days = new Map<string, DayFigures>();
+
+  constructor({ since_ms, by }: StatsOptions = {}) {
+    this.#since = since_ms === undefined ? null : new Date(since_ms).toISOString();
+    this.#by = by;
+    this.#nameOf = by === undefined ? undefined : namer(by);
+  }
+
+  /** Counts a task in. */
+  add(task: TaskSummary): void {
+    // Both are of the one form that the broker writes.
+    if (this.#since !== null && task.created_at < this.#since) return;
+    addTask(this.#all, task);
+    addDay(this.#days, task);
+    if (this.#nameOf === undefined) return;
+    const name = this.#nameOf(task);
+    let group = this.#groups.get(name);
+    if (group === undefined) this.#groups.set(name, group = { name, ...emptyTally() });
+    addTask(group, task);
+  }
+
+  /**
+   * The figures of all that were added.
+   *
+   * @param damaged How many more there are, whose traces cannot be followed.
+   */
+  stats(damaged: number): Stats {
+    const by = this.#by;
+    return {
+      ...this.#all,
+      damaged,
+      since: this.#since,
+      ...(by === undefined ? {} : { by, groups: [...this.#groups.values()].sort(by === "day" ? byName : byCost) }),
+      days: withoutGaps(this.#days),
+    };
+  }
+}
+
+function emptyTally(): Tally {
+  const outcomes = Object.fromEntries(Object.keys(OUTCOMES).map((name) => [name, 0])) as Record<Outcome, number>;
+  return {
+    tasks: 0,
+    under_way: 0,
+    outcomes,
+    spend: { usd: 0, requests: 0, metered_tasks: 0, unmetered_tasks: 0, unmetered_requests: 0 },
+    agent_reported: { tasks: 0, usd: 0 },
+  };
+}
+
+function addTask(tally: Tally, { outcome, spend, claimed_usd }: TaskSummary): void {
+  tally.tasks++;
+  if (outcome === undefined) tally.under_way++;
+  else tally.outcomes[outcome]++;
+  if (spend !== undefined) {
+    tally.spend.usd += spend.usd;
+    tally.spend.requests += spend.requests;
+    tally.spend.unmetered_requests += spend.unmetered_requests;
+    if (spend.priced) tally.spend.metered_tasks++;
+    else tally.spend.unmetered_tasks++;
+  } else if (claimed_usd !== undefined) {
+    tally.agent_reported.tasks++;
+    tally.agent_reported.usd += claimed_usd;
+  }
+}
+
+function addDay(days: Map<string, DayFigures>, { created_at, spend }: TaskSummary): void {
+  const day = created_at.slice(0, 10);
+  let figures = days.get(day);
+  if (figures === undefined) days.set(day, figures = { day, tasks: 0, usd: 0 });
+  figures.tasks++;
+  figures.usd += spend?.usd ?? 0;
+}
+
+/** Days without a task count too: a chart that leaves them out lies about the time between. */
+function withoutGaps(days: ReadonlyMap<string, DayFigures>): DayFigures[] {
+  const names = [...days.keys()].sort();
+  const last_ms = Date.parse(names.at(-1) ?? "");
+  if (Number.isNaN(last_ms)) return [];
+  const first_ms = Math.max(Date.parse(names[0]!), last_ms - (MAX_DAYS - 1) * DAY_MS);
+  const all: DayFigures[] = [];
+  for (let ms = first_ms; ms <= last_ms; ms += DAY_MS) {
+    const day = new Date(ms).toISOString().slice(0, 10);
+    all.push(days.get(day) ?? { day, tasks: 0, usd: 0 });
+  }
+  return all;
+}
+
+function namer(by: Grouping): (task: TaskSummary) => string {
+  switch (by) {
+    case "agent":
+      return ({ agent }) => agent;
+    case "vendor":
+      return remembered(({ agent }) => agent, (agent) => agentOf(agent).lane);
+    case "repo":
+      // However it was written, one repository is one row.
+      return remembered(({ repo }) => repo, (repo) => parseRepo(repo).canonical);
+    case "day":
+      return ({ created_at }) => created_at.slice(0, 10);
+  }
+}
+
+/** Names that are worked out once for each text; what cannot be worked out keeps its own, or has none. */
+function remembered(textOf: (task: TaskSummary) => string, name: (text: string) => string) {
+  const names = new Map<string, string>();
+  return (task: TaskSummary): string => {
+    const text = textOf(task);
+    let known = names.get(text);
+    if (known === undefined) {
+      try {
+        known = name(text);
+      } catch {
+        known = text === "" ? UNKNOWN : text;
+      }
+      names.set(text, known);
+    }
+    return known;
+  };
+}
+
+function byCost(a: GroupTally, b: GroupTally): number {
+  return b.spend.usd - a.spend.usd || b.tasks - a.tasks || byName(a, b);
+}
+
+function byName(a: GroupTally, b: GroupTally): number {
+  return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+}

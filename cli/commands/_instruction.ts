@@ -1,0 +1,94 @@
+/**
+ * The instruction of a task, from where a person has it: the call itself, a file, or stdin.
+ *
+ * @module
+ */
+
+import { MAX_INSTRUCTION_CHARS } from "../../broker/api/wire.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
+
+/** Bytes after which an instruction is too long whatever its characters are. */
+const MAX_BYTES = 4 * MAX_INSTRUCTION_CHARS;
+
+/** Where the instruction may come from; exactly one of them. */
+export interface InstructionSource {
+  /** The word of the call; `-` is stdin. */
+  word: string | undefined;
+  /** Absolute path. */
+  file: string | undefined;
+  stdin(): ReadableStream<Uint8Array>;
+  /** Ends the reading. */
+  signal: AbortSignal;
+}
+
+/**
+ * Reads the instruction.
+ *
+ * @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; what the system says of the file.
+ */
+export async function readInstruction({ word, file, stdin, signal }: InstructionSource): Promise<string> {
+  const hint = "Write it as the second argument, name a file with --file, or write - to read stdin";
+  if (word !== undefined && file !== undefined) {
+    throw new TaskdError("usage", "Cannot take two instructions: one is in the call, another in --file", { hint });
+  }
+  if (word === undefined && file === undefined) {
+    throw new TaskdError("usage", "Cannot submit a task without an instruction", { hint });
+  }
+  const text = file !== undefined
+    ? await fromFile(file, signal)
+    : word === "-"
+    ? await collect(stdin(), signal, "stdin")
+    : word!;
+  if (text.trim() === "") throw new TaskdError("usage", "Cannot submit a task: its instruction is empty", { hint });
+  if (text.length > MAX_INSTRUCTION_CHARS) throw tooLong(file ?? "the instruction");
+  return text;
+}
+
+async function fromFile(path: string, signal: AbortSignal): Promise<string> {
+  try {
+    using file = await Deno.open(path, { read: true });
+    return await collect(file.readable, signal, path);
+  } catch (error) {
+    throw error instanceof TaskdError ? error : fileError(error, `Cannot read the instruction from ${path}`);
+  }
+}
+
+async function collect(stream: ReadableStream<Uint8Array>, signal: AbortSignal, from: string): Promise<string> {
+  const reader = stream.getReader();
+  const onAbort = () => void reader.cancel(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    const pieces: Uint8Array[] = [];
+    let bytes = 0;
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      bytes += piece.value.length;
+      if (bytes > MAX_BYTES) throw tooLong(from);
+      pieces.push(piece.value);
+    }
+    signal.throwIfAborted();
+    return decode(pieces, from);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    await reader.cancel();
+  }
+}
+
+function decode(pieces: Uint8Array[], from: string): string {
+  try {
+    const decoder = new TextDecoder("utf-8", { fatal: true });
+    return pieces.map((piece) => decoder.decode(piece, { stream: true })).join("") + decoder.decode();
+  } catch (error) {
+    throw new TaskdError("usage", `Cannot read the instruction from ${from}: it is not text in UTF-8`, {
+      cause: error,
+    });
+  }
+}
+
+function tooLong(from: string): TaskdError {
+  return new TaskdError(
+    "too_large",
+    `Cannot take the instruction from ${from}: it has more than ${MAX_INSTRUCTION_CHARS} characters`,
+    { hint: "Put the material into the repository and refer to it" },
+  );
+}

@@ -1,0 +1,127 @@
+/**
+ * Help, read off the command table: the overview, one command, a group of commands.
+ *
+ * @module
+ */
+
+import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "../plan/command.ts";
+import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
+
+/** Columns that help keeps within, unless the terminal has fewer; and those below which lines would be slivers. */
+const WIDTH = 100;
+const MIN_WIDTH = 60;
+
+/** The columns of help on a terminal of that many; off one, where there is no number, as on a wide one. */
+export function helpWidth(terminal_columns: number | undefined): number {
+  return Math.max(MIN_WIDTH, Math.min(WIDTH, terminal_columns ?? WIDTH));
+}
+
+/** Makes a heading stand out. */
+export type Heading = (text: string) => string;
+
+/** `taskd <usage>` of a command: its name, arguments and that it has flags. */
+export function usageLine(command: CommandSpec): string {
+  const words = command.positionals.map(positionalWord);
+  const required = command.flags.filter((flag) => flag.required).map((flag) => `--${flag.name} ${flag.value}`);
+  const optional = command.flags.some((flag) => !flag.required) ? ["[flags]"] : [];
+  return [PROGRAM, command.name, ...words, ...required, ...optional].join(" ");
+}
+
+function positionalWord(positional: PositionalSpec): string {
+  return positional.optional ? `[${positional.name}]` : `<${positional.name}>`;
+}
+
+/** The overview: commands by group, and the flags that every command accepts. */
+export function overview(heading: Heading, width: number = WIDTH): string {
+  const names = COMMANDS.map((command) => command.name);
+  const sections = GROUPS.map((group) =>
+    [
+      heading(group),
+      columns(
+        COMMANDS.filter((command) => command.group === group).map(({ name, summary }) => [name, summary]),
+        width,
+        names,
+      ),
+    ].join("\n")
+  );
+  return [
+    [
+      "Branches of SQLite databases: fork in milliseconds, capture live writes, roll back, promote.",
+      "Coding agents in sandboxes: what they spend and reach is bounded, and a person approves what leaves.",
+    ].flatMap((line) => wrap(line, width)).join("\n"),
+    `${heading("Usage")}\n  ${PROGRAM} <command> [arguments] [flags]`,
+    ...sections,
+    `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`,
+    `${PROGRAM} help <command> explains a command. Flags are written -flag or --flag.`,
+  ].join("\n\n");
+}
+
+/** One command. */
+export function commandHelp(command: CommandSpec, heading: Heading, width: number = WIDTH): string {
+  const sections = [`${command.summary}.`, `${heading("Usage")}\n  ${usageLine(command)}`];
+  if (command.details !== undefined) sections.splice(1, 0, wrap(command.details, width).join("\n"));
+  if (command.positionals.length > 0) {
+    const rows = command.positionals.map((each) => [each.name, each.help] as const);
+    sections.push(`${heading("Arguments")}\n${columns(rows, width)}`);
+  }
+  if (command.flags.length > 0) sections.push(`${heading("Flags")}\n${flagLines(command.flags, width)}`);
+  sections.push(`${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`);
+  const examples = command.examples.map((example) => `  ${PROGRAM} ${example.words}\n      ${example.why}`);
+  sections.push(`${heading("Examples")}\n${examples.join("\n")}`);
+  return sections.join("\n\n");
+}
+
+/** The commands that share a first word. */
+export function groupHelp(word: string, heading: Heading, width: number = WIDTH): string {
+  const commands = COMMANDS.filter((command) => command.name.startsWith(`${word} `));
+  return `${heading("Usage")}\n${columns(commands.map((command) => [usageLine(command), command.summary]), width)}`;
+}
+
+/** How a flag is written, without its dashes' variants: `--ttl DURATION`, `--no-safety`. */
+export function flagWord(flag: FlagSpec): string {
+  const letter = flag.letter === undefined ? "" : `-${flag.letter}, `;
+  const name = `${letter}${flag.negatable ? `--no-${flag.name}` : `--${flag.name}`}`;
+  return flag.kind === "boolean" ? name : `${name} ${flag.value ?? "VALUE"}`;
+}
+
+/** What help says of a flag: its line, its default, its environment variable. */
+export function flagHelp(flag: FlagSpec): string {
+  const notes = [];
+  if (flag.required) notes.push("required");
+  if (flag.default !== undefined && flag.kind !== "boolean") notes.push(`default ${flag.default}`);
+  const variables = [flag.env, flag.other_env].filter((name) => name !== undefined);
+  if (variables.length > 0) notes.push(`or ${variables.join(", ")}`);
+  return notes.length === 0 ? flag.help : `${flag.help} (${notes.join("; ")})`;
+}
+
+/** Every command as a Markdown table, for the documentation. */
+export function commandsMarkdown(): string {
+  const rows = COMMANDS.map((command) => `| \`${usageLine(command)}\` | ${command.summary} |`);
+  return ["| Command | What it does |", "|---|---|", ...rows].join("\n");
+}
+
+function flagLines(flags: readonly FlagSpec[], width: number): string {
+  return columns(flags.map((flag) => [flagWord(flag), flagHelp(flag)]), width);
+}
+
+/** Names and what is said of them, beside each other; `names` are those that the left column has room for. */
+function columns(
+  rows: readonly (readonly [string, string])[],
+  width: number,
+  names: readonly string[] = rows.map(([name]) => name),
+): string {
+  const left = Math.max(...names.map((name) => name.length));
+  return rows.flatMap(([name, text]) =>
+    wrap(text, width - left - 4).map((line, index) => `  ${(index === 0 ? name : "").padEnd(left)}  ${line}`)
+  ).join("\n");
+}
+
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const line = lines.at(-1);
+    if (line === undefined || line.length + 1 + word.length > width) lines.push(word);
+    else lines[lines.length - 1] = `${line} ${word}`;
+  }
+  return lines;
+}

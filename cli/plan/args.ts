@@ -1,0 +1,103 @@
+/**
+ * A command's view of its parsed words. Every getter asks for something the
+ * table declares; anything else is a defect and says so.
+ *
+ * @module
+ */
+
+import type { BrokerPlace, FlagValue, Plan, S3Plan } from "./command.ts";
+import { type Address, parseAddress } from "../../lib/store/names.ts";
+import { brokerOf } from "./permissions.ts";
+
+/** Parsed positionals and flags of one call. */
+export class Args {
+  readonly #plan: Plan;
+
+  /** Wraps a plan. */
+  constructor(plan: Plan) {
+    this.#plan = plan;
+  }
+
+  /** The command's name in the table. */
+  get command(): string {
+    return this.#plan.command;
+  }
+
+  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
+  get store(): string {
+    return this.#plan.store;
+  }
+
+  /** Absolute directory of checkouts and caches. */
+  get workspace(): string {
+    return this.#plan.workspace;
+  }
+
+  /** How buckets are reached, when there are any. */
+  get s3(): S3Plan | undefined {
+    return this.#plan.s3;
+  }
+
+  /** Absolute path of the daemon's socket. */
+  get socket(): string {
+    return this.#plan.socket;
+  }
+
+  /** Where the task broker is. */
+  get broker(): BrokerPlace {
+    return brokerOf(this.#plan);
+  }
+
+  /** A positional that is always there. */
+  positional(name: string): string {
+    const value = this.#plan.positionals[name];
+    if (value === undefined) throw new Error(`No argument <${name}>`);
+    return value;
+  }
+
+  /** A positional that may be missing. */
+  optional(name: string): string | undefined {
+    return this.#plan.positionals[name];
+  }
+
+  /** A positional as an address. */
+  address(name: string): Address {
+    return parseAddress(this.positional(name));
+  }
+
+  /** Whether a boolean flag is on. */
+  on(name: string): boolean {
+    return this.#flag(name) === true;
+  }
+
+  /** A text flag. */
+  text(name: string): string | undefined {
+    const value = this.#flag(name);
+    return typeof value === "string" ? value : undefined;
+  }
+
+  /** The values of a repeatable flag. */
+  texts(name: string): string[] {
+    const value = this.#flag(name);
+    return Array.isArray(value) ? value : [];
+  }
+
+  /** A duration in milliseconds, a size in bytes or an integer. */
+  number(name: string): number | undefined {
+    const value = this.#flag(name);
+    return typeof value === "number" ? value : undefined;
+  }
+
+  /** A number flag that has a default. */
+  numberOf(name: string): number {
+    const value = this.number(name);
+    if (value === undefined) throw new Error(`Flag --${name} has no default`);
+    return value;
+  }
+
+  #flag(name: string): FlagValue {
+    const value = this.#plan.flags[name];
+    if (value === undefined) throw new Error(`Command ${this.#plan.command} declares no flag --${name}`);
+    return value;
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * What the commands that set the broker up and run it touch of the host: files, programs,
+ * variables. Read off the broker's own tables, and so loaded only for these commands; the
+ * command table makes permissions of it.
+ *
+ * @module
+ */
+
+import { configurationVariables } from "../../broker/settings/variables.ts";
+import { NOTIFY_PROGRAMS } from "../../broker/engine/notify.ts";
+import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
+import { EGRESS_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+import { isBucket, storeDirectory } from "./launch.ts";
+import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { PROGRAM_PATHS, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
+
+/** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
+const PLACE_VARIABLES = [
+  "DISPLAY",
+  "WAYLAND_DISPLAY",
+  "XAUTHORITY",
+  "DENO_DIR",
+  "XDG_CACHE_HOME",
+  "SSH_AUTH_SOCK",
+  "HTTP_PROXY",
+  "NODE_EXTRA_CA_CERTS",
+  "NPM_CONFIG_REGISTRY",
+  "npm_config_registry",
+];
+
+/** What there is to touch. */
+export interface HostPlace {
+  /** `~/.taskd`. */
+  directory: string;
+  /** The file in it by which a broker that runs is found. */
+  lock: string;
+  /** Another egress list than the one in it. */
+  egress_list?: string;
+  /** The socket of the broker that runs now; it may have been started with other settings. */
+  live_socket?: string;
+  /** The directories of the settings: work trees, records, logs, caches. */
+  roots: string[];
+  /** What configures the broker, keys included. */
+  variables: string[];
+  /** What git, gh and the container runtimes find their own state by. */
+  tool_variables: string[];
+  /** Absolute paths: where each program may be. */
+  programs: Readonly<Record<keyof typeof PROGRAM_PATHS, readonly string[]>>;
+  /** Absolute paths of what shows notifications. */
+  notifiers: string[];
+  /** The program that runs this one. */
+  deno: string;
+  /** The directory of the branch store, when it is in one. */
+  store?: string;
+  /** Where images are put together. */
+  temporary: string;
+  /** Where service managers look for files of this user's. */
+  unit_folders: string[];
+}
+
+/** What surrounds the process. */
+export interface HostContext {
+  home: string;
+  env: (name: string) => string | undefined;
+  absolute: (path: string) => string;
+  settings: Settings | undefined;
+  /** The flag `-store`. */
+  store: string;
+}
+
+/** Looks it up. Nothing has to exist. */
+export async function hostPlace({ home, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
+  const directory = taskdHome(home);
+  const egress = env(EGRESS_VARIABLE);
+  const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
+  const roots = settings === undefined ? [] : ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
+  const live = await liveSocket(directory);
+  const compat = settings?.compat.api_key_env;
+  return {
+    directory,
+    lock: daemonLockPath(directory),
+    ...(spelled?.startsWith("/") ? { egress_list: spelled } : {}),
+    ...(live === undefined ? {} : { live_socket: live }),
+    // Permissions are checked against the spelling and against the place.
+    roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
+    variables: [...configurationVariables(), ...(compat ? [compat] : [])],
+    tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
+    programs: PROGRAM_PATHS,
+    notifiers: NOTIFY_PROGRAMS.flatMap(({ paths }) => paths),
+    deno: Deno.execPath(),
+    ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
+    temporary: absolute(env("TMPDIR") ?? "/tmp"),
+    unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
+  };
+}
+
+async function liveSocket(directory: string): Promise<string | undefined> {
+  try {
+    return (await readDaemonInfo(directory))?.socket;
+  } catch {
+    // The command looks again, and tells of it.
+    return undefined;
+  }
+}

@@ -1,0 +1,52 @@
+/**
+ * Where the task broker is for a call: the setting `broker.socket`, resolved as the broker
+ * itself resolves it. Loaded only for commands that have to do with the broker.
+ *
+ * @module
+ */
+
+import type { Settings } from "../../broker/settings/shape.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import type { BrokerPlace, CommandSpec, FlagValue } from "./command.ts";
+import { checkSocketPath, type LaunchContext } from "./launch.ts";
+
+/**
+ * Resolves the broker's socket, and for the commands that work with them the settings.
+ *
+ * @throws {TaskdError} `invalid_config` with the file and line, or the variable; for a client that names a socket with
+ * `-socket` nothing is read, so that a broken file keeps nobody from stopping a task.
+ */
+export async function brokerPlace(
+  spec: CommandSpec,
+  flags: Record<string, FlagValue>,
+  context: LaunchContext,
+): Promise<BrokerPlace> {
+  const home = homeOf(context);
+  const named = typeof flags.socket === "string" ? flags.socket : undefined;
+  if (named !== undefined) checkSocketPath(named);
+  if (spec.uses !== "home" && named !== undefined) return { home, socket: named };
+  // Each is a good part of a client's start, and is loaded only by who needs it.
+  const { loadSettings } = await import("../../broker/settings/load.ts");
+  const hostOf = async (settings: Settings | undefined) => {
+    const { hostPlace } = await import("./broker_host.ts");
+    return await hostPlace({ ...context, home, settings, store: String(flags.store) });
+  };
+  try {
+    const { settings } = await loadSettings({ home, env: context.env });
+    const socket = named ?? context.absolute(settings.broker.socket);
+    return spec.uses === "home" ? { home, socket, settings, host: await hostOf(settings) } : { home, socket };
+  } catch (error) {
+    const repairs = spec.uses === "home" && spec.config === "may_be_broken";
+    if (!repairs || !(error instanceof TaskdError)) throw error;
+    return { home, socket: named ?? "", host: await hostOf(undefined) };
+  }
+}
+
+function homeOf({ home, absolute }: LaunchContext): string {
+  if (home === undefined || !home.startsWith("/")) {
+    throw new TaskdError("usage", "Cannot find the broker's files: there is no home directory", {
+      hint: "Set HOME to an absolute path",
+    });
+  }
+  return absolute(home);
+}

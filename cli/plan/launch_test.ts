@@ -1,0 +1,152 @@
+import {
+  assertEquals,
+  assertMatch,
+  assertNotEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import type { FlagValue, Plan } from "./command.ts";
+import { findCommand } from "../table/commands.ts";
+import { absolutePath, parentOf, planCall, storeDirectory } from "./launch.ts";
+
+const context = {
+  home: "/home/ada",
+  absolute: (path: string) => path.startsWith("/") ? path : `/here/${path}`,
+  env: (name: string) => name.startsWith("AWS_ACCESS") ? "key" : undefined,
+};
+
+interface Given {
+  store?: string;
+  socket?: string;
+  daemon?: string;
+  flags?: Record<string, FlagValue>;
+  positionals?: Record<string, string>;
+}
+
+function plan(name: string, given: Given = {}): Promise<Plan> {
+  const flags = { store: given.store ?? "~/.taskd/store", socket: given.socket ?? null, ...given.flags };
+  const call = { spec: findCommand(name)!, positionals: given.positionals ?? {}, flags };
+  return planCall(call, { ...context, daemonSocket: () => Promise.resolve(given.daemon) });
+}
+
+Deno.test("storeDirectory() reads every form of location", () => {
+  const table: [string, string][] = [
+    ["~/.taskd/store", "/home/ada/.taskd/store"],
+    ["~", "/home/ada/"],
+    ["/srv/s", "/srv/s"],
+    ["s", "/here/s"],
+    ["~x", "/here/~x"],
+    ["file:///srv/a%20b", "/srv/a b"],
+  ];
+  for (const [location, directory] of table) assertEquals(storeDirectory(location, context), directory);
+});
+
+Deno.test("storeDirectory() refuses what is not a directory's name", () => {
+  for (
+    const location of [
+      "",
+      "https://x/y",
+      "gs://bucket/prefix",
+      "file://host/path",
+      "file:///x?y",
+      "file:x",
+      "file:///%00",
+      "file:///%ff",
+      "file:///%",
+    ]
+  ) {
+    const error = assertThrows(() => storeDirectory(location, context), TaskdError);
+    assertEquals(error.code, "usage");
+  }
+  assertThrows(() => storeDirectory("~/x", { ...context, home: undefined }), TaskdError, "HOME is not set");
+  const told = assertThrows(() => storeDirectory("s4://me:secret@bucket", context), TaskdError);
+  assertEquals(told.message, 'Cannot use "s4://...@bucket" as a store: there are no s4:// stores');
+});
+
+Deno.test("planCall() gives a store in a bucket a workspace of its own, by location and endpoint", async () => {
+  const at_aws = await plan("fork", { store: "s3://bucket/a/" });
+  assertEquals(at_aws.store, "s3://bucket/a");
+  assertMatch(at_aws.workspace, /^\/home\/ada\/\.taskd\/workspaces\/[0-9a-f]{16}$/);
+  assertEquals(at_aws.socket, `${at_aws.workspace}/taskd.sock`);
+  assertEquals(at_aws.s3?.options, {});
+  const flags = { "s3-endpoint": "HTTP://Minio:9000/", "s3-region": "eu-west-1", "s3-path-style": false };
+  const elsewhere = await plan("fork", { store: "s3://bucket/a", flags });
+  assertEquals(elsewhere.s3?.options, { endpoint: "http://minio:9000", region: "eu-west-1", path_style: false });
+  assertEquals(elsewhere.s3?.access.net, ["bucket.minio:9000"]);
+  assertNotEquals(elsewhere.workspace, at_aws.workspace);
+  const named = await plan("serve", { store: "s3://bucket", flags: { workspace: "/w" } });
+  assertEquals([named.workspace, named.socket], ["/w", "/w/taskd.sock"]);
+  assertEquals((await plan("fork")).s3, undefined);
+});
+
+Deno.test("planCall() refuses what reaches no bucket, and repeats no password", async () => {
+  const table: [Given, string][] = [
+    [{ store: "s3:/x" }, "Cannot open s3:/x: it is no bucket and prefix"],
+    [{ store: "s3://me:secret@bucket" }, "it is no bucket and prefix"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://me:secret@minio" } }, "it must not hold credentials"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "secret" } }, "it is no http or https URL"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://a..b:9000" } }, "its host is none"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://*:9000" } }, "its host is none"],
+    [{ store: "s3://bucket", flags: { "s3-endpoint": "http://x?secret" } }, "it must end with its path"],
+    [{ store: "s3://bucket", flags: { "s3-region": "a.evil.example/" } }, "as a region of S3"],
+    [{ store: "/s", flags: { workspace: "/w" } }, "Cannot use /w as a workspace: /s is its own"],
+  ];
+  for (const [given, words] of table) {
+    const error = await assertRejects(() => plan("fork", given), TaskdError, words);
+    assertEquals([error.code, error.message.includes("secret")], ["usage", false]);
+  }
+});
+
+Deno.test("planCall() places both ends of copy-store, and asks for no store beside them", async () => {
+  const up = await plan("copy-store", { positionals: { source: "~/s", target: "s3://b/t/" }, store: "nonsense://" });
+  assertEquals(up.positionals, { source: "/home/ada/s", target: "s3://b/t" });
+  assertEquals([up.store, up.workspace, up.route], ["", "", "none"]);
+  const across = await plan("copy-store", { positionals: { source: "s3://a", target: "s3://b" } });
+  assertEquals(across.s3?.access.net, ["a.s3.us-east-1.amazonaws.com:443", "b.s3.us-east-1.amazonaws.com:443"]);
+  assertEquals((await plan("copy-store", { positionals: { source: "/a", target: "/b" } })).s3, undefined);
+});
+
+Deno.test("planCall() sends commands of branches to the daemon when one is alive", async () => {
+  const at_rest = await plan("fork");
+  assertEquals([at_rest.route, at_rest.socket], ["store", "/home/ada/.taskd/store/taskd.sock"]);
+  const live = await plan("fork", { daemon: "/run/d.sock" });
+  assertEquals([live.route, live.socket], ["socket", "/run/d.sock"]);
+  const named = await plan("fork", { socket: "/run/e.sock", daemon: "/run/d.sock" });
+  assertEquals([named.route, named.socket], ["socket", "/run/e.sock"]);
+});
+
+Deno.test("planCall() keeps the work of the store with the store, and of the daemon with the daemon", async () => {
+  assertEquals((await plan("verify", { daemon: "/run/d.sock" })).route, "store");
+  assertEquals((await plan("session open")).route, "socket");
+  assertEquals((await plan("session open", { daemon: "/run/d.sock" })).socket, "/run/d.sock");
+  assertEquals((await plan("serve", { daemon: "/run/d.sock" })).socket, "/home/ada/.taskd/store/taskd.sock");
+  assertEquals((await plan("version")).route, "none");
+});
+
+Deno.test("planCall() refuses a socket path that the system would not take, only where one is used", async () => {
+  const store = `/${"s".repeat(110)}`;
+  assertEquals((await plan("fork", { store })).route, "store");
+  for (const name of ["serve", "session status"]) {
+    const error = await assertRejects(() => plan(name, { store }), TaskdError, "bytes");
+    assertStringIncludes(error.hint!, "-socket");
+  }
+});
+
+Deno.test("absolutePath() follows symbolic links as far as the path exists", async () => {
+  const base = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    await Deno.mkdir(`${base}/real`);
+    await Deno.symlink(`${base}/real`, `${base}/link`);
+    assertEquals(absolutePath(`${base}/link/new/store`), `${base}/real/new/store`);
+    assertEquals(absolutePath(`${base}/link/../link`), `${base}/real`);
+    assertEquals(absolutePath("/nowhere/./at//all/../x/"), "/nowhere/at/x");
+    assertEquals(absolutePath("/../.."), "/");
+    assertEquals(absolutePath("."), Deno.cwd());
+    assertEquals(parentOf("/a"), "/");
+    assertEquals(parentOf("/a/b"), "/a");
+  } finally {
+    await Deno.remove(base, { recursive: true });
+  }
+});

@@ -1,0 +1,315 @@
+/**
+ * Turns the words of a call into a checked one, read off the command table.
+ *
+ * `-flag` and `--flag` mean the same; a value follows after a space or `=`; `--`
+ * ends the flags. Whatever is not understood is a `usage` error that names it
+ * and, where one is near, what was probably meant. Nothing is guessed.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { formatAddress, parseAddress, parseName } from "../../lib/store/names.ts";
+import { parseBytes } from "../../lib/text/bytes.ts";
+import { parseDuration } from "../../lib/text/duration.ts";
+import type { CommandSpec, FlagSpec, FlagValue, PositionalSpec } from "./command.ts";
+
+/** What parsing needs of its surroundings. */
+export interface ParseContext {
+  commands: readonly CommandSpec[];
+  /** Flags that every command accepts, before or after its name. */
+  globals: readonly FlagSpec[];
+  /** The value of an environment variable that a flag declares. */
+  env(name: string): string | undefined;
+  /** A path as absolute. */
+  absolute(path: string): string;
+}
+
+/** A call that makes sense. */
+export type ParsedCall =
+  | { kind: "command"; spec: CommandSpec; positionals: Record<string, string>; flags: Record<string, FlagValue> }
+  /** Help was asked for: of a command, of a group of commands, or in all. */
+  | { kind: "help"; topic: string[] };
+
+const FLAG_WORD = /^--?([A-Za-z][A-Za-z0-9-]*)(?:=([\s\S]*))?$/;
+
+/** Parses the words after the program's name. */
+export async function parseCall(argv: readonly string[], context: ParseContext): Promise<ParsedCall> {
+  const words = new Words(argv);
+  const given = new Map<string, string[]>();
+  const positionals: string[] = [];
+  let spec: CommandSpec | undefined;
+  let name: string[] = [];
+  let help = false;
+  let version = false;
+  for (let word = words.next(); word !== undefined; word = words.next()) {
+    if (words.flags_over || word === "-" || !word.startsWith("-")) {
+      if (spec !== undefined) {
+        positionals.push(word);
+        continue;
+      }
+      name = [...name, word];
+      spec = context.commands.find((command) => command.name === name.join(" "));
+      const isGroup = context.commands.some((command) => command.name.startsWith(`${name.join(" ")} `));
+      if (spec === undefined && !isGroup) throw await unknownCommand(name, context);
+      continue;
+    }
+    const match = FLAG_WORD.exec(word);
+    const flag = match?.[1]!;
+    if (flag === "help" || flag === "h") help = true;
+    else if (flag === "version" && spec === undefined) version = true;
+    else {
+      const known = [...context.globals, ...(spec?.flags ?? [])];
+      if (match === null) throw await unknownFlag(word, known, spec);
+      await takeFlag({ word, flag, inline: match[2], words, known, spec, given });
+    }
+  }
+  if (help) return { kind: "help", topic: name };
+  if (version) spec = context.commands.find((command) => command.name === "version");
+  if (spec === undefined && name.length > 0) throw missingSubcommand(name, context);
+  if (spec === undefined) return { kind: "help", topic: [] };
+  return {
+    kind: "command",
+    spec,
+    positionals: checkPositionals(spec, positionals, context),
+    flags: checkFlags(spec, given, context),
+  };
+}
+
+class Words {
+  readonly #words: readonly string[];
+  #index = 0;
+  flags_over = false;
+
+  constructor(words: readonly string[]) {
+    this.#words = words;
+  }
+
+  next(): string | undefined {
+    if (!this.flags_over && this.#words[this.#index] === "--") {
+      this.flags_over = true;
+      this.#index++;
+    }
+    return this.#words[this.#index++];
+  }
+
+  /** The next word if it can be a flag's value: a word that begins with a dash needs `=`. */
+  value(): string | undefined {
+    const word = this.#words[this.#index];
+    if (word === undefined || (word.startsWith("-") && word !== "-")) return undefined;
+    this.#index++;
+    return word;
+  }
+}
+
+async function takeFlag(at: {
+  word: string;
+  flag: string;
+  inline: string | undefined;
+  words: Words;
+  known: readonly FlagSpec[];
+  spec: CommandSpec | undefined;
+  given: Map<string, string[]>;
+}): Promise<void> {
+  const negated = at.known.find((flag) => flag.negatable && at.flag === `no-${flag.name}`);
+  const flag = negated ?? at.known.find((flag) => flag.name === at.flag || flag.letter === at.flag);
+  if (flag === undefined) throw await unknownFlag(at.word, at.known, at.spec);
+  const shown = negated === undefined ? flag.name : `no-${flag.name}`;
+  let value: string | undefined;
+  if (flag.kind === "boolean") {
+    value = at.inline ?? "true";
+    if (value !== "true" && value !== "false") {
+      throw usage(`Flag --${shown} is on or off, not ${quote(value)}`, at.spec);
+    }
+    if (negated !== undefined) value = value === "true" ? "false" : "true";
+  } else {
+    value = at.inline ?? at.words.value();
+    if (value === undefined) {
+      throw usage(`Flag --${shown} needs a value: --${shown} ${flag.value ?? "VALUE"}`, at.spec);
+    }
+  }
+  const earlier = at.given.get(flag.name);
+  if (earlier !== undefined && flag.repeatable !== true) throw usage(`Flag --${shown} is given twice`, at.spec);
+  at.given.set(flag.name, [...(earlier ?? []), value]);
+}
+
+function checkFlags(
+  spec: CommandSpec,
+  given: ReadonlyMap<string, readonly string[]>,
+  context: ParseContext,
+): Record<string, FlagValue> {
+  const values: Record<string, FlagValue> = {};
+  for (const flag of [...context.globals, ...spec.flags]) {
+    const variable = [flag.env, flag.other_env].find((name) => name !== undefined && context.env(name));
+    const fromEnv = variable === undefined ? undefined : context.env(variable);
+    const texts = given.get(flag.name) ?? one(fromEnv) ?? one(flag.default);
+    if (texts === undefined) {
+      if (flag.required) throw usage(`${capital(spec.name)} needs --${flag.name} ${flag.value ?? ""}`.trim(), spec);
+      values[flag.name] = flag.kind === "boolean" && !flag.undecided ? false : flag.repeatable ? [] : null;
+      continue;
+    }
+    const source = given.has(flag.name) ? `--${flag.name}` : variable ?? `--${flag.name}`;
+    const read = texts.map((text) => readValue(flag, text, { source, spec, context }));
+    values[flag.name] = flag.repeatable ? read.map(String) : read[0]!;
+  }
+  return values;
+}
+
+function readValue(
+  flag: FlagSpec,
+  text: string,
+  at: { source: string; spec: CommandSpec; context: ParseContext },
+): string | number | boolean {
+  try {
+    switch (flag.kind) {
+      case "boolean":
+        return parseSwitch(text);
+      case "duration":
+        return atLeast(parseDuration(text), flag, text);
+      case "bytes":
+        return parseBytes(text);
+      case "integer":
+        return parseInteger(text, flag.minimum ?? 0);
+      case "file":
+        return at.context.absolute(checkPath(text));
+      case "string":
+        return text;
+    }
+  } catch (error) {
+    if (!(error instanceof TaskdError)) throw error;
+    const hint = error.hint ?? helpOf(at.spec);
+    throw new TaskdError("usage", `Cannot read ${at.source}: ${error.message}`, { cause: error, hint });
+  }
+}
+
+function atLeast(ms: number, flag: FlagSpec, text: string): number {
+  if (ms >= (flag.minimum ?? 0)) return ms;
+  throw new TaskdError("usage", `${quote(text)} is shorter than ${flag.minimum}ms`);
+}
+
+/** Words of the call are checked before; those of the environment come as people write them there. */
+function parseSwitch(text: string): boolean {
+  if (text === "true" || text === "1") return true;
+  if (text === "false" || text === "0") return false;
+  throw new TaskdError("usage", `${quote(text)} is neither 1 nor 0`);
+}
+
+function parseInteger(text: string, minimum: number): number {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value) || value < minimum) {
+    throw new TaskdError("usage", `${quote(text)} is not a whole number of at least ${minimum}`);
+  }
+  return value;
+}
+
+function checkPath(text: string): string {
+  if (text === "" || text.includes("\0")) {
+    throw new TaskdError("usage", `${quote(text)} is not a path`, { hint: "Name a file" });
+  }
+  return text;
+}
+
+function checkPositionals(
+  spec: CommandSpec,
+  words: readonly string[],
+  context: ParseContext,
+): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [index, positional] of spec.positionals.entries()) {
+    const word = words[index];
+    if (word === undefined) {
+      if (positional.optional) continue;
+      throw usage(`${capital(spec.name)} needs <${positional.name}>`, spec);
+    }
+    values[positional.name] = checkPositional(positional, word, context);
+  }
+  const extra = words[spec.positionals.length];
+  if (extra !== undefined) throw usage(`${capital(spec.name)} takes no further argument ${quote(extra)}`, spec);
+  return values;
+}
+
+function checkPositional(positional: PositionalSpec, word: string, context: ParseContext): string {
+  switch (positional.kind) {
+    case "database":
+      return parseName(word, "database");
+    case "name":
+      return parseName(word, positional.name === "checkpoint" ? "checkpoint" : "branch");
+    case "address":
+      return formatAddress(parseAddress(word));
+    case "branch": {
+      const address = parseAddress(word);
+      if (positional.named && !word.includes("@")) {
+        throw new TaskdError("usage", `Cannot use ${quote(word)} here: it names no branch`, {
+          hint: `If it is to be main, write ${formatAddress(address)}`,
+        });
+      }
+      if (address.checkpoint === undefined) return formatAddress(address);
+      throw new TaskdError("usage", `Cannot use ${quote(word)} here: it names a checkpoint, not a branch`, {
+        hint: `Write ${address.db}@${address.branch}`,
+      });
+    }
+    case "file":
+      return context.absolute(checkPath(word));
+    case "repo":
+      // The broker works in another directory.
+      return /^\.{1,2}(?:\/|$)/.test(word) ? context.absolute(checkPath(word)) : word;
+    // Planning knows what a store's location means.
+    case "store":
+    case "word":
+      return word;
+  }
+}
+
+function one(text: string | undefined): string[] | undefined {
+  return text === undefined ? undefined : [text];
+}
+
+function quote(text: string): string {
+  return JSON.stringify(text.slice(0, 200));
+}
+
+function capital(name: string): string {
+  return name.charAt(0).toUpperCase() + name.slice(1);
+}
+
+function helpOf(spec: CommandSpec | undefined): string {
+  return `See taskd help${spec === undefined ? "" : ` ${spec.name}`}`;
+}
+
+function usage(message: string, spec: CommandSpec | undefined, guess?: string): TaskdError {
+  const help = helpOf(spec);
+  return new TaskdError("usage", message, { hint: guess === undefined ? help : `Did you mean ${guess}? ${help}` });
+}
+
+async function unknownFlag(
+  word: string,
+  known: readonly FlagSpec[],
+  spec: CommandSpec | undefined,
+): Promise<TaskdError> {
+  const name = word.replace(/^-+/, "").replace(/=[\s\S]*$/, "");
+  const names = known.flatMap((flag) => flag.negatable ? [flag.name, `no-${flag.name}`] : [flag.name]);
+  const guess = await nearest(name, names);
+  const where = spec === undefined ? "" : ` for ${spec.name}`;
+  return usage(`Unknown flag ${quote(word.slice(0, 200))}${where}`, spec, guess === undefined ? guess : `--${guess}`);
+}
+
+async function unknownCommand(name: readonly string[], context: ParseContext): Promise<TaskdError> {
+  const names = context.commands.flatMap((command) => [command.name, command.name.split(" ")[0]!]);
+  const guess = await nearest(name.join(" "), [...new Set(names)]);
+  return usage(`Unknown command ${quote(name.join(" "))}`, undefined, guess);
+}
+
+function missingSubcommand(name: readonly string[], context: ParseContext): TaskdError {
+  const prefix = `${name.join(" ")} `;
+  const rest = context.commands.filter((command) => command.name.startsWith(prefix))
+    .map((command) => command.name.slice(prefix.length));
+  const which = rest.length === 1 ? `${rest[0]} after it` : `one of ${rest.join(", ")}`;
+  return new TaskdError("usage", `${capital(name.join(" "))} needs ${which}`, {
+    hint: `See taskd help ${name.join(" ")}`,
+  });
+}
+
+/** The nearest candidate, unless it is far; loaded only for a call that failed. */
+async function nearest(word: string, candidates: readonly string[]): Promise<string | undefined> {
+  return (await import("../../lib/text/nearest.ts")).nearest(word, candidates);
+}

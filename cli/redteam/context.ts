@@ -1,0 +1,201 @@
+/**
+ * What attacks are carried out on: the very parts that a broker of this installation is made of, in a folder of their
+ * own, and the installed broker's files, which are only looked at.
+ *
+ * The parts are exchangeable, so that a test can put a broken one in the place of each and see that the attack tells.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
+import { withDeadline } from "../../lib/deadline.ts";
+import { fileError } from "../../lib/fs.ts";
+import { sanitizeText } from "../../lib/text/sanitize.ts";
+import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";
+import { classifyAddress } from "../../broker/egress/classify.ts";
+import { EgressProxy, type EgressProxyOptions } from "../../broker/egress/proxy.ts";
+import { Gateway, type GatewayOptions } from "../../broker/gateway/gateway.ts";
+import { collectFacts } from "../../broker/git/facts.ts";
+import { parseRepo } from "../../broker/git/repo_url.ts";
+import { checkAdmin } from "../../broker/http/doors.ts";
+import { DenoRuntime, type DenoRuntimeOptions } from "../../broker/sandbox/deno_runtime.ts";
+import type { SandboxRuntime } from "../../broker/sandbox/runtime.ts";
+import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
+import { readKeys } from "../../broker/settings/keys.ts";
+import { verifyTrace } from "../../broker/task/trace.ts";
+import { webResponse } from "../../broker/web/web.ts";
+import type { ContainerPlace } from "./container_place.ts";
+import type { Patience } from "./raw.ts";
+import { StagedBroker } from "./staged_broker.ts";
+
+const PATIENCE_MS = 10_000;
+/** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
+const END_MS = 60_000;
+
+/** A broker, as far as it is attacked. */
+export interface BrokerUnderAttack {
+  readonly socket: string;
+  readonly addr?: string;
+  readonly ui_url: string;
+  stop(): Promise<void>;
+}
+
+/** The parts that are attacked. */
+export interface Surfaces {
+  proxy(
+    address: { hostname: string; port: number },
+    options: EgressProxyOptions,
+  ): Pick<EgressProxy, "address" | "admit" | "close">;
+  classifyAddress: typeof classifyAddress;
+  gateway(options: GatewayOptions): Promise<Pick<Gateway, "address" | "lease" | "close">>;
+  collectFacts: typeof collectFacts;
+  parseRepo: typeof parseRepo;
+  embedded(options: DenoRuntimeOptions): Pick<SandboxRuntime, "start">;
+  broker(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
+  checkAdmin: typeof checkAdmin;
+  readKeys: typeof readKeys;
+  admission(options: AdmissionOptions): Promise<Pick<Admission, "claim" | "close">>;
+  verifyTrace: typeof verifyTrace;
+  sanitizeText: typeof sanitizeText;
+  webResponse: typeof webResponse;
+  /** Sets the umask of this whole process, and returns the one before. */
+  umask(mask: number): number;
+}
+
+/** The parts as they are installed. */
+const INSTALLED_SURFACES: Surfaces = {
+  proxy: (address, options) => EgressProxy.listen(address, options),
+  classifyAddress,
+  gateway: (options) => Gateway.start(options),
+  collectFacts,
+  parseRepo,
+  embedded: (options) => new DenoRuntime(options),
+  broker: (options) => serveBroker(options),
+  checkAdmin,
+  readKeys,
+  admission: (options) => Admission.open(options),
+  verifyTrace,
+  sanitizeText,
+  webResponse,
+  umask: (mask) => Deno.umask(mask),
+};
+
+/** Where the installed broker keeps its things; only their modes are looked at. */
+export interface InstalledPlace {
+  /** `~/.taskd`. */
+  directory: string;
+  audit_root: string;
+  squid_run_dir: string;
+  /** The socket of the broker that runs; undefined when none does. */
+  live_socket?: string;
+}
+
+/** How a context is made. */
+export interface RedteamOptions {
+  /** An existing directory below which the scratch folder is made. */
+  temporary: string;
+  /** A variable of the environment: what runs sandboxes finds its own state by it. No key is asked for. */
+  env: (name: string) => string | undefined;
+  /** The deno program, absolute. */
+  deno_path: string;
+  /** Deno's cache, absolute. */
+  deno_cache_dir: string;
+  /** The installed broker; absent when nothing is set up. */
+  installed?: InstalledPlace;
+  /** Containers of this host, or why there are none. */
+  containers: ContainerPlace | { why: string };
+  /** Other parts, for tests. */
+  surfaces?: Partial<Surfaces>;
+  clock?: Clock;
+  random?: RandomBytes;
+  /** How long an answer is waited for; by default 10 s, so that a busy machine is not taken for a hole. */
+  patience_ms?: number;
+}
+
+/** A scratch folder and what is attacked; everything is gone once it is disposed of. */
+export class RedteamContext implements AsyncDisposable {
+  readonly scratch: string;
+  readonly options: RedteamOptions;
+  readonly surfaces: Surfaces;
+  readonly clock: Clock;
+  readonly random: RandomBytes;
+  readonly patience: Patience;
+  readonly #cleanup = new AsyncDisposableStack();
+  readonly #kept = new Map<string, Promise<unknown>>();
+  #folders = 0;
+
+  private constructor(scratch: string, options: RedteamOptions) {
+    this.scratch = scratch;
+    this.options = options;
+    this.surfaces = { ...INSTALLED_SURFACES, ...options.surfaces };
+    this.clock = options.clock ?? systemClock;
+    this.random = options.random ?? systemRandom;
+    this.patience = { clock: this.clock, patience_ms: options.patience_ms ?? PATIENCE_MS };
+  }
+
+  /** Makes the scratch folder. */
+  static async open(options: RedteamOptions): Promise<RedteamContext> {
+    try {
+      // Short, because the path of a socket is.
+      const scratch = await Deno.makeTempDir({ dir: options.temporary, prefix: "taskd-rt-" });
+      return new RedteamContext(await Deno.realPath(scratch), options);
+    } catch (error) {
+      throw fileError(error, `Cannot make a folder in ${options.temporary}`);
+    }
+  }
+
+  /** A new folder of the scratch, empty. */
+  async folder(): Promise<string> {
+    const path = `${this.scratch}/${++this.#folders}`;
+    await Deno.mkdir(path, { mode: 0o700 });
+    return path;
+  }
+
+  /** Makes something that several promises look at, once; one that cannot be made fails each of them. */
+  once<T>(name: string, make: () => Promise<T>): Promise<T> {
+    const known = this.#kept.get(name) as Promise<T> | undefined;
+    if (known !== undefined) return known;
+    const made = make();
+    this.#kept.set(name, made);
+    return made;
+  }
+
+  /** Ends something with the context, the latest first. */
+  defer(end: () => void | Promise<void>): void {
+    this.#cleanup.defer(end);
+  }
+
+  /** A whole broker with a task of its own, started once. */
+  broker(): Promise<StagedBroker> {
+    return this.once("broker", async () => {
+      const broker = await StagedBroker.start(this);
+      this.defer(() => broker.stop());
+      return broker;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      // What an attack has left hanging is not waited for.
+      await withDeadline(this.#cleanup.disposeAsync(), this.clock, END_MS);
+    } finally {
+      await removeAll(this.scratch);
+    }
+  }
+}
+
+/** Directories without a permission too: a hostile tree may have made some. */
+async function removeAll(path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    await openUp(path);
+    await Deno.remove(path, { recursive: true });
+  }
+}
+
+async function openUp(path: string): Promise<void> {
+  await Deno.chmod(path, 0o700);
+  for await (const { name, isDirectory } of Deno.readDir(path)) if (isDirectory) await openUp(`${path}/${name}`);
+}

@@ -1,0 +1,353 @@
+/**
+ * What is thrown at the model gateway; `taskd redteam` and the gateway's own tests share it.
+ *
+ * @module
+ */
+
+import type { Lane } from "../../../broker/agents.ts";
+
+/** A body that every lane of the name accepts. */
+export const BODIES = {
+  messages: { model: "claude-sonnet-4-5", max_tokens: 100, messages: [{ role: "user", content: "hi" }] },
+  chat: { model: "gpt-5.1", messages: [{ role: "user", content: "hi" }] },
+  responses: { model: "gpt-5.1", input: "hi" },
+  gemini: { contents: [{ role: "user", parts: [{ text: "hi" }] }] },
+};
+
+/** A body that must be refused: the field that is named, and the name that lifts the refusal. */
+export interface VendorToolAttack {
+  lane: Lane;
+  path?: string;
+  /** Added to a good body. */
+  add: Record<string, unknown>;
+  field: string;
+  allow?: string;
+}
+
+/** A path of each lane that takes a body. */
+export const LANE_PATHS: Record<Lane, string> = {
+  vendor_a: "/v1/messages",
+  vendor_b: "/v1/responses",
+  vendor_c: "/v1beta/models/gemini-2.5-flash:generateContent",
+  compat: "/v1/chat/completions",
+};
+/** A body that passes, for each lane. */
+export const GOOD_BODIES: Record<Lane, Record<string, unknown>> = {
+  vendor_a: BODIES.messages,
+  vendor_b: BODIES.responses,
+  vendor_c: BODIES.gemini,
+  compat: BODIES.chat,
+};
+const URL_TEXT = "https://evil.example/x";
+
+const anthropicTool = (type: string, allow: string): VendorToolAttack => ({
+  lane: "vendor_a",
+  add: { tools: [{ name: "own", input_schema: {} }, { type, name: "x" }] },
+  field: "tools[1].type",
+  allow,
+});
+const openAiTool = (tool: Record<string, unknown>, allow: string): VendorToolAttack => ({
+  lane: "vendor_b",
+  add: { tools: [{ type: "function", name: "own", parameters: {} }, tool] },
+  field: "tools[1].type",
+  allow,
+});
+const geminiTool = (name: string, allow = name): VendorToolAttack => ({
+  lane: "vendor_c",
+  add: { tools: [{ functionDeclarations: [] }, { [name]: {} }] },
+  field: `tools[1].${name}`,
+  allow,
+});
+/** A conversation whose last turn has this content. */
+export const turn = (content: unknown): { role: string; content: unknown }[] => [
+  { role: "user", content: "first" },
+  { role: "assistant", content: "second" },
+  { role: "user", content },
+];
+const url_image = { type: "image", source: { type: "url", url: URL_TEXT } };
+const chatPart = (part: unknown) => ({ messages: turn([{ type: "text", text: "x" }, part]), input: undefined });
+
+/** Every form of a tool that the vendor would run, and every source that it would fetch. */
+export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
+  anthropicTool("web_search_20250305", "web_search"),
+  anthropicTool("web_search_20260318", "web_search_20260318"),
+  anthropicTool("web_fetch_20250910", "web_fetch"),
+  anthropicTool("code_execution_20250825", "code_execution"),
+  anthropicTool("mcp_toolset", "mcp_toolset"),
+  anthropicTool("advisor_20260301", "advisor"),
+  anthropicTool("something_new_20270101", "something_new"),
+  { lane: "vendor_a", add: { mcp_servers: [{ type: "url", url: URL_TEXT }] }, field: "mcp_servers" },
+  { lane: "vendor_a", add: { container: { skills: [] } }, field: "container", allow: "container" },
+  { lane: "vendor_a", add: { messages: turn([url_image]) }, field: "messages[2].content[0].source.url" },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "tool_result", tool_use_id: "t", content: [url_image] }]) },
+    field: "messages[2].content[0].content[0].source.url",
+    allow: "url_source",
+  },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "document", source: { type: "content", content: [url_image] } }]) },
+    field: "messages[2].content[0].source.content[0].source.url",
+  },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "document", source: { type: "file", file_id: "f" } }]) },
+    field: "messages[2].content[0].source.file_id",
+    allow: "file_source",
+  },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "document", source: { url: URL_TEXT } }]) },
+    field: "messages[2].content[0].source.type",
+  },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "tool_addition", tool: { type: "web_fetch_20250910", name: "f" } }]) },
+    field: "messages[2].content[0].tool.type",
+    allow: "web_fetch",
+  },
+  {
+    lane: "vendor_a",
+    add: { messages: turn([{ type: "container_upload", file_id: "f" }]) },
+    field: "messages[2].content[0].type",
+    allow: "container_upload",
+  },
+  { lane: "vendor_a", path: "/v1/messages/count_tokens", add: { messages: turn([url_image]) }, field: "messages[2]" },
+  { lane: "vendor_a", add: { service_tier: "priority" }, field: "service_tier" },
+  { lane: "vendor_a", add: { speed: "fast" }, field: "speed" },
+  { lane: "vendor_a", add: { inference_geo: "us" }, field: "inference_geo" },
+  { lane: "vendor_a", add: { fallbacks: [{ model: "claude-opus-4-1" }] }, field: "fallbacks", allow: "fallbacks" },
+
+  openAiTool({ type: "web_search" }, "web_search"),
+  openAiTool({ type: "web_search_preview_2025_03_11" }, "web_search_preview"),
+  openAiTool({ type: "web_search_2025_08_26" }, "web_search"),
+  openAiTool({ type: "file_search", vector_store_ids: ["v"] }, "file_search"),
+  openAiTool({ type: "code_interpreter", container: { type: "auto" } }, "code_interpreter"),
+  openAiTool({ type: "image_generation" }, "image_generation"),
+  openAiTool({ type: "mcp", server_url: "data:x", server_label: "l" }, "mcp"),
+  openAiTool({ type: "mcp", connector_id: "connector_dropbox", server_label: "l" }, "mcp"),
+  openAiTool({ type: "shell", environment: { type: "container_auto" } }, "shell"),
+  openAiTool({ type: "shell" }, "shell"),
+  openAiTool({ type: "programmatic_tool_calling" }, "programmatic_tool_calling"),
+  openAiTool({ type: "$web_search" }, "$web_search"),
+  {
+    lane: "vendor_b",
+    add: { tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },
+    field: "tools[0].tools[0].type",
+    allow: "mcp",
+  },
+  { lane: "vendor_b", add: { background: true }, field: "background" },
+  { lane: "vendor_b", add: { service_tier: "flex" }, field: "service_tier" },
+  { lane: "vendor_b", add: { service_tier: "priority" }, field: "service_tier" },
+  { lane: "vendor_b", add: { prompt: { id: "pmpt_1" } }, field: "prompt", allow: "prompt" },
+  { lane: "vendor_b", add: { model: "o3-deep-research" }, field: "model", allow: "search_model" },
+  {
+    lane: "vendor_b",
+    add: { input: [{ type: "additional_tools", role: "developer", tools: [{ type: "web_search" }] }] },
+    field: "input[0].tools[0].type",
+    allow: "web_search",
+  },
+  {
+    lane: "vendor_b",
+    add: { input: [{ type: "tool_search_output", tools: [{ type: "mcp" }] }] },
+    field: "input[0].tools[0].type",
+  },
+  { lane: "vendor_b", add: { input: [{ type: "mcp_approval_response" }] }, field: "input[0].type" },
+  {
+    lane: "vendor_b",
+    add: { input: [{ role: "user", content: [{ type: "input_image", image_url: URL_TEXT }] }] },
+    field: "input[0].content[0].image_url",
+    allow: "url_source",
+  },
+  {
+    lane: "vendor_b",
+    add: { input: [{ role: "user", content: [{ type: "input_file", file_url: URL_TEXT }] }] },
+    field: "input[0].content[0].file_url",
+  },
+  {
+    lane: "vendor_b",
+    add: { input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }] },
+    field: "input[0].content[0].file_id",
+    allow: "file_id",
+  },
+  {
+    lane: "vendor_b",
+    add: { input: [{ type: "function_call_output", output: [{ type: "input_image", image_url: URL_TEXT }] }] },
+    field: "input[0].output[0].image_url",
+  },
+  {
+    lane: "vendor_b",
+    add: { input: [{ type: "computer_call_output", output: { image_url: URL_TEXT } }] },
+    field: "input[0].output.image_url",
+  },
+
+  { lane: "compat", add: { web_search_options: {} }, field: "web_search_options", allow: "web_search_options" },
+  { lane: "compat", add: { plugins: [{ id: "web" }] }, field: "plugins", allow: "plugins" },
+  { lane: "compat", add: { search_parameters: { mode: "on" } }, field: "search_parameters" },
+  { lane: "compat", add: { enable_search: true }, field: "enable_search" },
+  { lane: "compat", add: { model: "openai/gpt-5:online" }, field: "model", allow: "search_model" },
+  { lane: "compat", add: { model: "perplexity/sonar-pro" }, field: "model" },
+  { lane: "compat", add: { tools: [{ function: { name: "x" } }] }, field: "tools[0].type" },
+  {
+    lane: "compat",
+    add: chatPart({ type: "image_url", image_url: { url: URL_TEXT } }),
+    field: "messages[2].content[1].image_url",
+    allow: "url_source",
+  },
+  { lane: "compat", add: chatPart({ type: "video_url", video_url: { url: URL_TEXT } }), field: "messages[2]" },
+  { lane: "compat", add: chatPart({ type: "file", file: { file_id: "f" } }), field: "messages[2].content[1].file" },
+  // What a lenient parser would read as the same keys.
+  { lane: "compat", add: { Tools: [{ type: "web_search" }] }, field: "Tools" },
+  { lane: "compat", add: { "tool\u017f": [{ type: "web_search" }] }, field: "tool" },
+  { lane: "compat", add: { BACKGROUND: true }, field: "BACKGROUND" },
+  { lane: "compat", add: { Model: "other" }, field: "Model" },
+  { lane: "compat", add: { tools: [{ type: "function", Type: "web_search" }] }, field: "tools[0].Type" },
+  { lane: "compat", add: chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }), field: "messages[2]" },
+
+  geminiTool("googleSearch"),
+  geminiTool("google_search", "googleSearch"),
+  geminiTool("googleSearchRetrieval"),
+  geminiTool("urlContext"),
+  geminiTool("url_context", "urlContext"),
+  geminiTool("codeExecution"),
+  geminiTool("googleMaps"),
+  geminiTool("enterpriseWebSearch"),
+  geminiTool("retrieval"),
+  geminiTool("fileSearch"),
+  geminiTool("mcpServers"),
+  geminiTool("computer_future", "computerFuture"),
+  { lane: "vendor_c", add: { cachedContent: "cachedContents/1" }, field: "cachedContent", allow: "cachedContent" },
+  { lane: "vendor_c", add: { cached_content: "cachedContents/1" }, field: "cached_content" },
+  { lane: "vendor_c", add: { serviceTier: "flex" }, field: "serviceTier" },
+  ...["fileData", "file_data"].map((key): VendorToolAttack => ({
+    lane: "vendor_c",
+    add: { contents: [{ parts: [{ text: "x" }, { [key]: { fileUri: URL_TEXT } }] }] },
+    field: `contents[0].parts[1].${key}`,
+    allow: "fileData",
+  })),
+  {
+    lane: "vendor_c",
+    add: { contents: [{ parts: [{ functionResponse: { parts: [{ fileData: { fileUri: URL_TEXT } }] } }] }] },
+    field: "contents[0].parts[0].functionResponse.parts[0].fileData",
+  },
+  {
+    lane: "vendor_c",
+    path: "/v1beta/models/gemini-2.5-flash:countTokens",
+    add: { generateContentRequest: { model: "models/gemini-2.5-flash", tools: [{ googleSearch: {} }] } },
+    field: "generateContentRequest.tools[0].googleSearch",
+  },
+  {
+    lane: "vendor_c",
+    path: "/v1beta/models/gemini-2.5-flash:countTokens",
+    add: { generateContentRequest: { model: "models/gemini-2.5-pro" } },
+    field: "generateContentRequest.model",
+  },
+];
+
+const GEMINI = "/v1beta/models/gemini-2.5-flash";
+
+/** Lane, method and path of what is on no list. */
+export const REFUSED_ROUTES: readonly (readonly [Lane, string, string])[] = [
+  ["vendor_a", "POST", "/v1/messages/batches"],
+  ["vendor_a", "POST", "/v1/files"],
+  ["vendor_a", "POST", "/v1/complete"],
+  ["vendor_a", "GET", "/v1/messages"],
+  ["vendor_a", "PUT", "/v1/messages"],
+  ["vendor_a", "HEAD", "/"],
+  ["vendor_a", "OPTIONS", "/v1/messages"],
+  ["vendor_a", "POST", "/v1/messages/"],
+  ["vendor_a", "POST", "//v1/messages"],
+  ["vendor_a", "POST", "/v1//messages"],
+  ["vendor_a", "POST", "/v1/messages/../files"],
+  ["vendor_a", "POST", "/v1/./messages"],
+  ["vendor_a", "POST", "/v1/files/../messages"],
+  ["vendor_a", "POST", "/v1%2fmessages"],
+  ["vendor_a", "POST", "/v1/%6dessages"],
+  ["vendor_a", "POST", "/v1/messages%00"],
+  ["vendor_a", "POST", "/v1/messages;x"],
+  ["vendor_a", "POST", "/v1\\messages"],
+  ["vendor_a", "POST", "/V1/Messages"],
+  ["vendor_a", "POST", "http://evil.example/v1/messages"],
+  ["vendor_a", "POST", "/v1/messages?key=abc"],
+  ["vendor_a", "POST", "/v1/messages?beta=true&beta=false"],
+  ["vendor_a", "POST", "/v1/messages?beta=true&x=1"],
+  ["vendor_a", "POST", "/v1/messages?b%65ta=true"],
+  ["vendor_a", "POST", "/v1/messages?beta=a%26key=1"],
+  ["vendor_a", "POST", "/v1/messages?beta=true?key=1"],
+  ["vendor_a", "POST", "/v1/chat/completions"],
+  ["vendor_a", "GET", "/v1/models/..%2f..%2ffiles"],
+  ["vendor_a", "GET", "/v1/organizations/usage_report/messages"],
+  ["vendor_b", "POST", "/v1/messages"],
+  ["vendor_b", "POST", "/v1/fine_tuning/jobs"],
+  ["vendor_b", "POST", "/v1/batches"],
+  ["vendor_b", "POST", "/v1/embeddings"],
+  ["vendor_b", "GET", "/v1/files"],
+  ["vendor_b", "GET", "/v1/responses/resp_1"],
+  ["vendor_b", "POST", "/v1/responses/resp_1/cancel"],
+  ["vendor_b", "GET", "/v1/responses/../files"],
+  ["vendor_c", "POST", `${GEMINI}:batchGenerateContent`],
+  ["vendor_c", "POST", `${GEMINI}:embedContent`],
+  ["vendor_c", "POST", "/upload/v1beta/files"],
+  ["vendor_c", "POST", "/v1beta/cachedContents"],
+  ["vendor_c", "POST", `${GEMINI}:generateContent?key=abc`],
+  ["vendor_c", "POST", `${GEMINI}:streamGenerateContent?alt=sse&key=abc`],
+  ["vendor_c", "POST", "/v1beta/models/../files:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a..b:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a/b:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/a%2fb:generateContent"],
+  ["vendor_c", "POST", "/v1beta/models/:generateContent"],
+  ["vendor_c", "POST", "/v1beta/tunedModels/x:generateContent"],
+  ["compat", "POST", "/v1/completions"],
+  ["compat", "POST", "/chat/completions"],
+];
+
+/** Header fields in the place of the one token that a task has. */
+export function wrongTokens(
+  token: string,
+  { other, ended }: { other: string; ended: string },
+): Record<string, string>[] {
+  return [
+    {},
+    { "x-api-key": "" },
+    { "x-api-key": "wrong" },
+    { "x-api-key": token.slice(0, -1) },
+    { "x-api-key": `${token}x` },
+    { "x-api-key": token.toUpperCase() },
+    { "x-api-key": ended },
+    { "x-api-key": token, "authorization": `Bearer ${other}` },
+    { "x-api-key": token, "x-goog-api-key": "other" },
+    { "authorization": `Basic ${btoa(`x:${token}`)}` },
+    { "authorization": token },
+    { "cookie": `token=${token}` },
+  ];
+}
+
+/** Bodies of `vendor_a` that hide a tool behind a duplicate or an escaped key, and the field that has to be named. */
+export function disguisedBodies(): [body: string, field: string][] {
+  const search = '[{"type":"web_search_20250305","name":"w"}]';
+  const start = '{"model":"claude-sonnet-4-5","messages":[]';
+  return [
+    [`${start},"tools":${search},"tools":[]}`, "tools"],
+    [`${start},"tools":[],"tools":${search}}`, "tools"],
+    [`${start},"tools":[],"t\\u006fols":${search}}`, "tools"],
+    [`${start},"\\u0074ools":${search}}`, "tools[0].type"],
+    [`${start},"tools":[{"type":"custom","ty\\u0070e":"web_search_20250305","name":"w"}]}`, "type"],
+    [`${start},"tools":[{"ty\\u0070e":"web_search_20250305","name":"w"}]}`, "tools[0].type"],
+    [`${start},"tools":[{"type":"web\\u005fsearch_20250305","name":"w"}]}`, "tools[0].type"],
+    ['{"model":"a","model":"b","messages":[]}', "model"],
+    ['{"a":{"b":[{"c":1,"c":2}]},"model":"m"}', "c"],
+  ];
+}
+
+/** Requests with a second one where a length, or a chunk, may or may not end the first. */
+export function smuggledRequests(token: string): string[] {
+  const json = `host: g\r\nx-api-key: ${token}\r\ncontent-type: application/json\r\n`;
+  const inner = `POST /v1/files HTTP/1.1\r\n${json}content-length: 2\r\n\r\n{}`;
+  const head = `POST /v1/messages HTTP/1.1\r\n${json}`;
+  return [
+    `${head}content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${inner}`,
+    `${head}content-length: 2\r\ncontent-length: 100\r\n\r\n{}${inner}`,
+    `${head}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n${inner}`,
+  ];
+}

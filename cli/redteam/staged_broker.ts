@@ -1,0 +1,244 @@
+/**
+ * A whole broker of this installation in a home of its own: the real engine, gateway, proxy, git and listeners, a bare
+ * repository on the disk, and in the place of a model an endpoint on loopback that says what an attacker would.
+ *
+ * @module
+ */
+
+import { randomHex } from "../../lib/clock.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import { BrokerClient } from "../../broker/client/client.ts";
+import { Git } from "../../broker/git/git.ts";
+import type { Stage } from "../../broker/task/stages.ts";
+import type { BrokerUnderAttack, RedteamContext } from "./context.ts";
+import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
+import { parsedJson } from "./_json.ts";
+import { RawClient, type RawResponse } from "./raw.ts";
+import { textsBelow } from "./texts.ts";
+
+/** Milliseconds between looks at a task that is on its way. */
+const LOOK_MS = 25;
+
+/** A broker and all that it works with. */
+export class StagedBroker {
+  readonly home: string;
+  /** The bare repository. */
+  readonly origin: string;
+  /** The key of the model's endpoint: nothing that the broker writes may have it. */
+  readonly key: string;
+  readonly client: BrokerClient;
+  readonly broker: BrokerUnderAttack;
+  readonly git: Git;
+  /** Everything that the broker has logged. */
+  readonly lines: string[];
+  readonly #context: RedteamContext;
+  readonly #end: () => Promise<void>;
+
+  private constructor(
+    context: RedteamContext,
+    parts: Pick<StagedBroker, "home" | "origin" | "key" | "broker" | "git" | "lines">,
+    end: () => Promise<void>,
+  ) {
+    this.#context = context;
+    this.home = parts.home;
+    this.origin = parts.origin;
+    this.key = parts.key;
+    this.broker = parts.broker;
+    this.git = parts.git;
+    this.lines = parts.lines;
+    this.client = new BrokerClient({ socket: parts.broker.socket }, { clock: context.clock });
+    this.#end = end;
+  }
+
+  /** Starts one. */
+  static async start(context: RedteamContext): Promise<StagedBroker> {
+    const root = await context.folder();
+    const home = `${root}/home`;
+    const key = `sk-redteam-${randomHex(context.random, 16)}`;
+    await Deno.mkdir(`${root}/empty`);
+    const git = new Git({ home: `${root}/empty`, clock: context.clock });
+    const origin = await makeRepository(git, root);
+    const model = hostileModel();
+    const lines: string[] = [];
+    try {
+      await configure(home, { socket: `${root}/s/taskd.sock`, model_url: model.url });
+      const env: Record<string, string> = { HOME: home, DENO_DIR: context.options.deno_cache_dir, REDTEAM_KEY: key };
+      const broker = await context.surfaces.broker({
+        home,
+        env: (name) => env[name],
+        write: (line) => void lines.push(line),
+        clock: context.clock,
+        random: context.random,
+        overrides: { gh_paths: [], notify_programs: [] },
+      });
+      return new StagedBroker(context, { home, origin, key, broker, git, lines }, async () => {
+        await broker.stop();
+        await model.close();
+      });
+    } catch (error) {
+      await model.close();
+      throw error;
+    }
+  }
+
+  /** Where the broker keeps its records. */
+  get audit(): string {
+    return `${this.home}/.taskd/audit`;
+  }
+
+  /** Ports of the listeners on TCP. */
+  get ports(): { addr: number; ui: number } {
+    const { addr, ui_url } = this.broker;
+    return { addr: Number(addr?.split(":").at(-1)), ui: Number(new URL(ui_url).port) };
+  }
+
+  /** A task whose agent has changed hostile files, at the gate. */
+  async taskAtGate(): Promise<TaskView> {
+    const { id } = await this.client.submit({ repo: this.origin, instruction: "Say hello" });
+    const task = await this.reaches(id, "awaiting_approval");
+    if (task.gate === undefined) throw new Error(`the task did not come to the gate: ${task.reason ?? task.stage}`);
+    return task;
+  }
+
+  /** Waits until a task has come so far, or has ended. */
+  async reaches(id: string, stage: Stage): Promise<TaskView> {
+    for (;;) {
+      const task = await this.client.task(id);
+      if (task.stage === stage || task.stage === "done") return task;
+      await this.#context.clock.sleep(LOOK_MS);
+    }
+  }
+
+  /** The object that a name of the bare repository stands for; `-` for nothing. */
+  async head(name: string): Promise<string> {
+    const repository = { git_dir: this.origin };
+    try {
+      return await this.git.text(["rev-parse", "--verify", "--quiet", name], { repository, attempted: "look" });
+    } catch {
+      return "-";
+    }
+  }
+
+  /** The tree that was collected of a task, as its trace has it. */
+  async collectedTree(id: string): Promise<string> {
+    const rows = (await Deno.readTextFile(`${this.audit}/${id}.jsonl`)).trimEnd().split("\n").map(parsedJson);
+    const change = rows.find(({ type, name }) => type === "evidence" && name === "change")?.value;
+    return typeof change === "object" && change !== null && "tree" in change ? String(change.tree) : "unknown";
+  }
+
+  /** One request over a connection of its own, to the socket or to a port; `fields` may have a Host. */
+  async ask(
+    line: string,
+    fields: readonly string[] = [],
+    { port, body }: { port?: number; body?: string } = {},
+  ): Promise<RawResponse> {
+    const conn = port === undefined
+      ? await Deno.connect({ transport: "unix", path: this.broker.socket })
+      : await Deno.connect({ hostname: "127.0.0.1", port });
+    await using raw = new RawClient<Deno.Conn>(conn, this.#context.patience);
+    const has = (name: string) => fields.some((field) => field.toLowerCase().startsWith(`${name}:`));
+    const bytes = new TextEncoder().encode(body ?? "");
+    const head = [
+      `${line} HTTP/1.1`,
+      ...(has("host") ? [] : [port === undefined ? "Host: localhost" : `Host: 127.0.0.1:${port}`]),
+      ...(body === undefined || has("transfer-encoding") ? [] : [`Content-Length: ${bytes.length}`]),
+      ...(body === undefined || has("content-type") ? [] : ["Content-Type: application/json"]),
+      "Connection: close",
+      ...fields,
+    ];
+    try {
+      await raw.send(`${head.join("\r\n")}\r\n\r\n`);
+      // A refusal may come, and the connection end, before all of the body is taken.
+      await raw.send(bytes).catch(() => {});
+      return await raw.response();
+    } catch {
+      return { status: 0, head: "closed", body: "" };
+    }
+  }
+
+  /** Every file below the home, and the log, as text. */
+  async written(): Promise<string> {
+    return [...this.lines, ...await textsBelow(this.home)].join("\n");
+  }
+
+  /** Ends the broker and the model. */
+  stop(): Promise<void> {
+    return this.#end();
+  }
+}
+
+/** The stable code in a problem's body; `-` where there is none. */
+export function codeOf({ status, body }: RawResponse): string {
+  return `${status} ${/"code": ?"([a-z_]+)"/.exec(body)?.[1] ?? "-"}`;
+}
+
+async function configure(home: string, { socket, model_url }: { socket: string; model_url: string }): Promise<void> {
+  await Deno.mkdir(`${home}/.taskd`, { recursive: true, mode: 0o700 });
+  const config = `runtime: deno
+default_agent: agent_d
+notifications: false
+max_concurrent_tasks: 4
+broker:
+  socket: ${JSON.stringify(socket)}
+  addr: 127.0.0.1:${freePort()}
+compat:
+  base_url: ${model_url}
+  model: attacker
+  api_key_env: REDTEAM_KEY
+  prices:
+    attacker: { input: 1, output: 1 }
+`;
+  await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
+}
+
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}
+
+/** A bare repository with one commit on main. */
+export async function makeRepository(git: Git, root: string): Promise<string> {
+  const git_dir = `${root}/origin.git`;
+  const options = { repository: { git_dir }, attempted: "Cannot make a repository to attack" };
+  await git.run(["init", "--quiet", "--bare", "--template="], options);
+  const stdin = (text: string) => ({ ...options, stdin: new TextEncoder().encode(text) });
+  const blob = await git.text(["hash-object", "-w", "--stdin"], stdin("# app\n"));
+  const tree = await git.text(["mktree"], stdin(`100644 blob ${blob}\tREADME.md\n`));
+  const identity = { NAME: "a", EMAIL: "a@example.com", DATE: "@1700000000 +0000" };
+  const env = Object.fromEntries(
+    Object.entries(identity).flatMap((
+      [name, value],
+    ) => [[`GIT_AUTHOR_${name}`, value], [`GIT_COMMITTER_${name}`, value]]),
+  );
+  const commit = await git.text(["commit-tree", tree, "-m", "first"], { ...options, env });
+  await git.run(["update-ref", "refs/heads/main", commit], options);
+  await git.run(["symbolic-ref", "HEAD", "refs/heads/main"], options);
+  return git_dir;
+}
+
+/** An endpoint that has the agent write every hostile file and then speak to the terminal. */
+function hostileModel(): { url: string; close(): Promise<void> } {
+  const files = Object.entries(HOSTILE_FILES);
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    const { messages } = await request.json() as { messages: { role: string }[] };
+    const done = messages.filter(({ role }) => role === "tool").length;
+    const next = files[done];
+    const [name, args] = next === undefined
+      ? ["finish", { summary: HOSTILE_SUMMARY }] as const
+      : ["write", { path: next[0], content: next[1] }] as const;
+    const call = { id: `call_${done}`, type: "function", function: { name, arguments: JSON.stringify(args) } };
+    return Response.json({
+      id: `chatcmpl-${done}`,
+      object: "chat.completion",
+      created: 1_760_000_000,
+      model: "attacker",
+      choices: [{
+        index: 0,
+        message: { role: "assistant", content: HOSTILE_SUMMARY, tool_calls: [call] },
+        finish_reason: "tool_calls",
+      }],
+      usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 },
+    });
+  });
+  return { url: `http://127.0.0.1:${server.addr.port}`, close: () => server.shutdown() };
+}

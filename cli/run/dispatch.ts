@@ -1,0 +1,150 @@
+/**
+ * Every call goes through here: parse, plan, narrow the permissions to the
+ * command's own set, run it, return the exit status.
+ *
+ * A command that needs nothing runs inline after every permission is revoked.
+ * Any other runs in a Worker that is made with exactly its set; once it is ready
+ * this thread, too, gives up everything.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import type { CommandSpec, Plan } from "../plan/command.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "../table/commands.ts";
+import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "../text/exit_codes.ts";
+import { reportFailure } from "../text/failure.ts";
+import { absolutePath, type LaunchContext, planCall } from "../plan/launch.ts";
+import { loadInline } from "./modules/inline.ts";
+import { parseCall } from "../plan/parse.ts";
+import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "../plan/permissions.ts";
+import { type Load, type LoadedCommand, processIo, runCommand, whomAsks } from "./run.ts";
+import { makeStoreDirectory } from "../plan/store_directory.ts";
+import type { FromWorker, ToWorker } from "./worker_host.ts";
+// Makes the Workers' modules part of the program, so that whatever caches or packs it has them.
+import type {} from "./workers/broker.ts";
+import type {} from "./workers/local.ts";
+import type {} from "./workers/store.ts";
+
+/** Where commands' modules come from; tests put probes in their place. */
+export interface DispatchModules {
+  /** The Worker's module, by whom the command asks. */
+  workers: Readonly<Record<LoadedCommand["asks"], URL>>;
+  /** For commands that run inline. */
+  load: Load;
+}
+
+const MODULES: DispatchModules = {
+  workers: {
+    nobody: new URL("./workers/local.ts", import.meta.url),
+    store: new URL("./workers/store.ts", import.meta.url),
+    broker: new URL("./workers/broker.ts", import.meta.url),
+  },
+  load: loadInline,
+};
+
+/** Runs the call that `argv` makes and returns its exit status. */
+export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {
+  let plan: Plan;
+  let spec: CommandSpec;
+  let needs: PermissionSet;
+  try {
+    ({ plan, spec } = await understand(argv));
+    if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
+    for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
+    needs = spec.needs(plan);
+  } catch (error) {
+    return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
+  }
+  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.workers[whomAsks(spec)]);
+  revokeAll();
+  return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
+}
+
+async function understand(argv: readonly string[]): Promise<{ plan: Plan; spec: CommandSpec }> {
+  const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env: (name: string) => Deno.env.get(name) };
+  let call = await parseCall(argv, { ...context, absolute: absolutePath });
+  if (call.kind === "help") {
+    call = await parseCall(["help", ...call.topic], { ...context, absolute: absolutePath });
+  }
+  if (call.kind === "help") throw new Error("Help has no plan");
+  const env = (name: string) => Deno.env.get(name) || undefined;
+  const launch: LaunchContext = { home: env("HOME"), env, absolute: absolutePath, daemonSocket };
+  return { plan: await planCall(call, launch), spec: call.spec };
+}
+
+/** What the call may write to, and the command itself could not make: it is not allowed to touch what is above. */
+function directoriesToMake({ route, workspace, positionals }: Plan, spec: CommandSpec): string[] {
+  if (route === "store" || spec.uses === "serve") return [workspace];
+  if (spec.uses !== "stores") return [];
+  const target = positionals.target ?? "";
+  return target.startsWith("/") ? [target] : [];
+}
+
+/** The words could not be read, so this is all there is to tell whether a program or a person is calling. */
+function asksForJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  return argv.slice(0, end < 0 ? undefined : end).some((word) => /^--?json(=true)?$/.test(word));
+}
+
+function printPermissions(plan: Plan, set: PermissionSet): number {
+  const io = processIo(plan, new AbortController().signal);
+  if (io.json) io.outJson({ ok: true, command: plan.command, permissions: set });
+  else for (const kind of PERMISSION_KINDS) io.out(`${kind.padEnd(7)}${set[kind].join(" ") || "nothing"}`);
+  return EXIT_OK;
+}
+
+function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<number> {
+  return new Promise((resolve) => {
+    const worker = new Worker(module, {
+      type: "module",
+      name: plan.command,
+      deno: { permissions: toDenoPermissions(needs) },
+    });
+    const send = (message: ToWorker) => worker.postMessage(message);
+    // The first Ctrl-C or SIGTERM asks the command to stop and clean up; a Ctrl-C after that ends the process. A further
+    // SIGTERM does not: two that replace a broker may each send one, and what it keeps has to be put away all the same.
+    let asked: number | undefined;
+    const stopListening = onSignals((code) => {
+      if (asked !== undefined) return code === EXIT_INTERRUPTED ? resolve(code) : undefined;
+      asked = code;
+      send({ type: "interrupt" });
+    });
+    const finish = (code: number) => {
+      stopListening();
+      resolve(code === EXIT_INTERRUPTED ? asked ?? code : code);
+    };
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      if (data.type === "exit") return finish(data.code);
+      // Until now the runtime read the Worker's modules with this thread's permissions.
+      revokeAll();
+      send({ type: "run", plan });
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      const error = new TaskdError("internal", `The command's thread failed: ${event.message}`, {
+        hint: "This is a defect in taskd; please report it with this line",
+      });
+      reportFailure(error, processIo(plan, new AbortController().signal));
+      finish(EXIT_FAILURE);
+    };
+  });
+}
+
+/** Calls back with the exit status that a signal stands for; returns what ends that. */
+function onSignals(callback: (code: number) => void): () => void {
+  const listeners = ([["SIGINT", EXIT_INTERRUPTED], ["SIGTERM", EXIT_TERMINATED]] as const).map(([signal, code]) => {
+    const listener = () => callback(code);
+    Deno.addSignalListener(signal, listener);
+    return { signal, listener };
+  });
+  return () => {
+    for (const { signal, listener } of listeners) Deno.removeSignalListener(signal, listener);
+  };
+}
+
+/** Asks the workspace who works in it. */
+async function daemonSocket(workspace: string): Promise<string | undefined> {
+  const { readDaemonInfo } = await import("../../lib/store/daemon_lock.ts");
+  return (await readDaemonInfo(workspace))?.socket;
+}

@@ -1,0 +1,31 @@
+/**
+ * The modules of commands that ask nobody, for their Worker.
+ *
+ * @module
+ */
+
+import type { LocalModule } from "../../plan/command.ts";
+import type { Load } from "../run.ts";
+
+const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
+  "copy-store": () => import("../../commands/copy_store.ts"),
+  serve: () => import("../../commands/serve.ts"),
+  stats: () => import("../../commands/stats.ts"),
+  init: () => import("../../commands/init.ts"),
+  setup: () => import("../../commands/setup.ts"),
+  doctor: () => import("../../commands/doctor.ts"),
+  start: () => import("../../commands/start.ts"),
+  stop: () => import("../../commands/stop.ts"),
+  "service print": () => import("../../commands/service_print.ts"),
+  "service install": () => import("../../commands/service_install.ts"),
+  "service uninstall": () => import("../../commands/service_uninstall.ts"),
+  "policy explain": () => import("../../commands/policy_explain.ts"),
+  redteam: () => import("../../commands/redteam.ts"),
+};
+
+/** Loads such a command. */
+export const loadLocal: Load = async ({ name }) => {
+  const load = MODULES[name];
+  if (load === undefined) throw new Error(`Command ${name} asks somebody`);
+  return { asks: "nobody", module: await load() };
+};

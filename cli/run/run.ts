@@ -1,0 +1,91 @@
+/**
+ * Runs one planned command: loads its module, does the work, prints the result,
+ * and turns whatever happens into an exit status. The same inside a Worker and
+ * inline.
+ *
+ * @module
+ */
+
+import { Args } from "../plan/args.ts";
+import type { BrokerClient } from "../../broker/client/client.ts";
+import type { BrokerModule, BrokerPlace, CommandModule, CommandSpec, LocalModule, Plan } from "../plan/command.ts";
+import { EXIT_OK } from "../text/exit_codes.ts";
+import { reportFailure } from "../text/failure.ts";
+import { Io } from "../text/io.ts";
+import type { Operations } from "../plan/operations.ts";
+import { brokerOf } from "../plan/permissions.ts";
+
+/** A module of a command, already loaded, with what it needs. */
+export type LoadedCommand =
+  | { asks: "nobody"; module: LocalModule }
+  | { asks: "store"; module: CommandModule; open(plan: Plan, signal: AbortSignal): Promise<Operations> }
+  | { asks: "broker"; module: BrokerModule; client(place: BrokerPlace, signal: AbortSignal): BrokerClient };
+
+/** Whom a command asks, by what it uses. */
+export function whomAsks({ uses }: CommandSpec): LoadedCommand["asks"] {
+  if (uses === "broker") return "broker";
+  return uses === "store" || uses === "branches" || uses === "daemon" ? "store" : "nobody";
+}
+
+/** Loads the module of a command; a test may answer with another. */
+export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
+
+/** The process's streams for a plan. */
+export function processIo(plan: Pick<Plan, "flags" | "dumb">, signal: AbortSignal): Io {
+  return new Io({
+    stdout: Deno.stdout,
+    stderr: Deno.stderr,
+    json: plan.flags.json === true,
+    quiet: plan.flags.quiet === true,
+    no_color: Deno.noColor,
+    dumb: plan.dumb === true,
+    signal,
+    now: () => performance.now(),
+  });
+}
+
+/** Runs a command and returns its exit status. Never throws. */
+export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Load): Promise<number> {
+  try {
+    const args = new Args(plan);
+    const loaded = await load(spec);
+    const result = await runLoaded(loaded, plan, args, io);
+    if (result === undefined) return EXIT_OK;
+    await print(spec, result, io, () => loaded.module.render(result, io, args));
+    return loaded.module.exitCode?.(result) ?? EXIT_OK;
+  } catch (error) {
+    return reportFailure(error, io);
+  }
+}
+
+async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
+  if (loaded.asks === "nobody") return await loaded.module.run(args, io);
+  if (loaded.asks === "broker") {
+    try {
+      return await loaded.module.run(args, io, loaded.client(brokerOf(plan), io.signal));
+    } finally {
+      io.clearProgress();
+    }
+  }
+  const ops = await loaded.open(plan, io.signal);
+  try {
+    return await loaded.module.run(args, io, ops);
+  } finally {
+    await ops.close();
+    io.clearProgress();
+  }
+}
+
+async function print(
+  spec: CommandSpec,
+  result: object,
+  io: Io,
+  render: () => string | Promise<string>,
+): Promise<void> {
+  if (io.json) io.outJson({ ok: true, ...result });
+  else if (spec.output === "data" || !io.quiet) {
+    const text = await render();
+    // Nothing: the command has printed as it went.
+    if (text !== "") io.out(text);
+  }
+}

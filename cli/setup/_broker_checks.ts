@@ -1,0 +1,44 @@
+/**
+ * Checks of the running daemons: the broker, whether it works with what is configured, and
+ * the branch store that tasks with databases need.
+ *
+ * @module
+ */
+
+import { compareWithLive, type PolicyView, verdictLine } from "../../broker/settings/explain.ts";
+import type { ResolvedSettings } from "../../broker/settings/load.ts";
+import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import type { FoundBroker } from "../../broker/client/lifecycle.ts";
+
+/** The broker, and whether it is in sync; `live` is what it answered about its settings. */
+export function checkBroker(
+  found: FoundBroker,
+  options: { resolved: ResolvedSettings | undefined; live: PolicyView | null },
+): Check[] {
+  if (found.state === "none") return [warn("broker", "not running", "Run taskd start")];
+  if (found.state === "silent") {
+    const detail = `process ${found.pid} runs and does not answer${found.socket ? ` on ${found.socket}` : ""}`;
+    return [fail("broker", detail, `Look at process ${found.pid}; end it with kill, then run taskd start`)];
+  }
+  const { pid, socket, health } = found;
+  const running = ok("broker", `version ${health.version}, pid ${pid}, on ${socket}`);
+  const { resolved, live } = options;
+  if (resolved === undefined) return [running];
+  if (live === null) return [running, warn("in sync", "the broker's settings are not understood", "Run taskd start")];
+  const comparison = compareWithLive(resolved, live);
+  const verdict = verdictLine(comparison).replace(/^daemon: /, "");
+  return [running, comparison.in_sync ? ok("in sync", verdict) : warn("in sync", verdict, "Run taskd start")];
+}
+
+/** The branch store's daemon; only tasks with databases need it. */
+export async function checkStore(readInfo: () => Promise<DaemonInfo | undefined>): Promise<Check> {
+  try {
+    const info = await readInfo();
+    if (info === undefined) return ok("branch store", "its daemon does not run; only tasks with databases need it");
+    const where = info.socket ?? "no socket yet";
+    return ok("branch store", `pid ${info.pid}, on ${where}`);
+  } catch (error) {
+    return failedLook("branch store", error, { status: "warn" });
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * Checks of what pays for models: keys and subscriptions. They say where a credential is
+ * and never what it is.
+ *
+ * @module
+ */
+
+import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
+import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, readKeys } from "../../broker/settings/keys.ts";
+import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+
+/** Where one looks. */
+export interface CredentialOptions {
+  home: string;
+  env: (name: string) => string | undefined;
+  settings: Settings;
+  /** Wall-clock milliseconds. */
+  now: number;
+}
+
+/** One check for each lane; the one of `default_agent` has to be paid for. */
+export async function checkCredentials(options: CredentialOptions): Promise<Check[]> {
+  const { settings } = options;
+  const needed = AGENTS.find(({ name }) => name === settings.default_agent)?.lane;
+  let file: ReadonlyMap<string, string>;
+  try {
+    file = await readKeys(options.home);
+  } catch (error) {
+    return [failedLook("keys", error)];
+  }
+  const checks: Check[] = [];
+  for (const lane of LANES) {
+    const agent = AGENTS.find((one) => one.lane === lane)!;
+    const name = `credentials ${lane}`;
+    const isNeeded = lane === needed;
+    if (lane === "compat") checks.push(compatCheck(name, { ...options, file, isNeeded }));
+    else if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
+      checks.push(await subscriptionCheck(name, lane, options));
+    } else checks.push(keyCheck(name, lane, { ...options, file, isNeeded, agent: agent.name }));
+  }
+  return checks;
+}
+
+interface KeyOptions extends CredentialOptions {
+  file: ReadonlyMap<string, string>;
+  isNeeded: boolean;
+}
+
+function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptions & { agent: string }): Check {
+  const { env, file, home, isNeeded, agent } = options;
+  try {
+    const key = apiKey(lane, { env, file });
+    if (key !== undefined) return ok(name, `key of ${key.source}`);
+  } catch (error) {
+    return failedLook(name, error);
+  }
+  const remedy = `Run taskd setup --key ${lane}=-, or set ${KEY_VARIABLES[lane][0]}, or write it into ${
+    keysPath(home)
+  }`;
+  if (!isNeeded) return ok(name, `no key: ${agent} cannot be used`);
+  return fail(name, `no key, and ${agent} is the default agent`, remedy);
+}
+
+function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions): Check {
+  const { base_url, api_key_env, model } = settings.compat;
+  const remedy = "Run taskd setup --compat-url URL --compat-model MODEL, or choose another default_agent";
+  if (base_url === "") {
+    if (!isNeeded) return ok(name, "no endpoint: agent_d cannot be used");
+    return fail(name, "compat.base_url is empty, and agent_d is the default agent", remedy);
+  }
+  if (model === "") return warn(name, `${base_url}, without a model`, "Set compat.model, or name one with each task");
+  if (api_key_env === "") return ok(name, `${base_url}, without a key`);
+  let key: ApiKey | undefined;
+  try {
+    key = apiKey("compat", { env, file, compat_variable: api_key_env });
+  } catch (error) {
+    return failedLook(name, error);
+  }
+  if (key !== undefined) return ok(name, `${base_url}, key of ${key.source}`);
+  const missing = `${base_url}: there is no ${api_key_env}, which compat.api_key_env names`;
+  const how = "Run taskd setup --key compat=-, or set the variable";
+  return isNeeded ? fail(name, missing, how) : warn(name, missing, how);
+}
+
+/** A token that is renewed by itself is fine however soon it expires. */
+async function subscriptionCheck(name: string, lane: SubscriptionLane, options: CredentialOptions): Promise<Check> {
+  const { home, now } = options;
+  try {
+    const { expires_at, refresh_token } = await readCredential(home, lane);
+    const left_ms = expires_at === undefined ? Infinity : Date.parse(expires_at) - now;
+    if (refresh_token !== undefined) {
+      return ok(name, left_ms <= 0 ? "subscription, to be renewed at its next use" : "subscription");
+    }
+    const signIn = `Sign in again and write ${oauthPath(home, lane)}`;
+    if (left_ms <= 0) return fail(name, "subscription: its token has expired and cannot be renewed", signIn);
+    if (left_ms < EXPIRING_MS) {
+      return warn(name, `subscription: its token expires at ${expires_at} and cannot be renewed`, signIn);
+    }
+    return ok(name, expires_at === undefined ? "subscription" : `subscription, until ${expires_at}`);
+  } catch (error) {
+    return failedLook(name, error);
+  }
+}
+
+/** A day: time to sign in before the next task. */
+const EXPIRING_MS = 86_400_000;

@@ -1,0 +1,112 @@
+/**
+ * Checks of `~/.taskd` and what is configured in it.
+ *
+ * @module
+ */
+
+import { fileErrorCode } from "../../lib/fs.ts";
+import { keysPath } from "../../broker/settings/keys.ts";
+import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
+import { startWarnings } from "../../broker/settings/warnings.ts";
+import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+
+/** Where one looks. */
+export interface HomeOptions {
+  home: string;
+  uid: number;
+  env: (name: string) => string | undefined;
+}
+
+/** The directory and the files whose modes count; none of the rest is there before `init`. */
+export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): Check[] {
+  const directory = taskdHome(home);
+  const status = stat(directory);
+  if (status === undefined) return [fail("home", `${directory} does not exist`, "Run taskd init")];
+  if (!status.isDirectory) return [fail("home", `${directory} is no directory`, `Move it away and run taskd init`)];
+  if (status.uid !== null && status.uid !== uid) {
+    return [fail("home", `${directory} belongs to another user (${status.uid})`, `Run: chown -R ${uid} ${directory}`)];
+  }
+  const open = [
+    ...modeCheck(directory, status, { mask: 0o077, mode: "700" }),
+    ...["config.yaml", "egress.yaml"].flatMap((name) =>
+      fileCheck(`${directory}/${name}`, { mask: 0o022, mode: "600" })
+    ),
+    ...fileCheck(keysPath(home), { mask: 0o077, mode: "600" }),
+  ];
+  return open.length > 0 ? open : [ok("home", `${directory}, for its owner alone`)];
+}
+
+function fileCheck(path: string, wanted: { mask: number; mode: string }): Check[] {
+  const status = stat(path);
+  return status === undefined ? [] : modeCheck(path, status, wanted);
+}
+
+function modeCheck(path: string, { mode }: Deno.FileInfo, wanted: { mask: number; mode: string }): Check[] {
+  if (mode === null || (mode & wanted.mask) === 0) return [];
+  const is = (mode & 0o777).toString(8).padStart(4, "0");
+  return [fail("home", `${path} is open to other users (mode ${is})`, `Run: chmod ${wanted.mode} ${path}`)];
+}
+
+function stat(path: string): Deno.FileInfo | undefined {
+  try {
+    return Deno.statSync(path);
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return undefined;
+    throw error;
+  }
+}
+
+/** The settings, and what is allowed and still worth saying. */
+export async function checkConfig({ home, env, uid }: HomeOptions): Promise<[Check[], ResolvedSettings | undefined]> {
+  try {
+    const resolved = await loadSettings({ home, env, uid });
+    const counts = { file: 0, variables: 0 };
+    for (const source of resolved.sources.values()) {
+      if (source === "config.yaml") counts.file++;
+      if (source.startsWith("env:")) counts.variables++;
+    }
+    const detail = `valid; ${counts.file} set in config.yaml, ${counts.variables} by the environment`;
+    const warnings = startWarnings(resolved.settings).map((text) =>
+      warn("config", text, "Change config.yaml, unless it is meant so")
+    );
+    return [[ok("config", detail), ...warnings, egressCheck(resolved)], resolved];
+  } catch (error) {
+    return [[failedLook("config", error)], undefined];
+  }
+}
+
+function egressCheck({ egress }: ResolvedSettings): Check {
+  const { length } = egress.entries;
+  if (length === 0) return ok("egress", "nothing is listed: sandboxes reach the model gateway alone");
+  return ok("egress", `${length} ${length === 1 ? "entry" : "entries"}`);
+}
+
+/** A clock that was set back makes records that end before they began, and budgets' windows that never close. */
+export function checkClock({ home, now }: { home: string; now: number }): Check {
+  const newest = newestChange(taskdHome(home));
+  if (now < PROGRAM_FROM) {
+    const today = new Date(now).toISOString().slice(0, 10);
+    return fail("clock", `it says ${today}, which is before this program was made`, "Set the machine's clock");
+  }
+  if (newest !== undefined && newest.at > now + CLOCK_SLACK_MS) {
+    const by = Math.round((newest.at - now) / 1_000);
+    const detail = `${newest.path} was changed ${by} s in the future: the clock has been set back`;
+    return warn("clock", detail, "Set the machine's clock, and keep it by NTP");
+  }
+  return ok("clock", new Date(now).toISOString());
+}
+
+/** 2025-06-01: older than any release. */
+const PROGRAM_FROM = Date.UTC(2025, 5, 1);
+/** Network file systems have clocks of their own. */
+const CLOCK_SLACK_MS = 60_000;
+
+function newestChange(directory: string): { path: string; at: number } | undefined {
+  let newest: { path: string; at: number } | undefined;
+  for (const name of ["config.yaml", "egress.yaml", "api-keys.env", "audit", "stage"]) {
+    const path = `${directory}/${name}`;
+    const at = stat(path)?.mtime?.getTime();
+    if (at !== undefined && (newest === undefined || at > newest.at)) newest = { path, at };
+  }
+  return newest;
+}

@@ -1,0 +1,97 @@
+/**
+ * Checks of what the broker uses of the host beside a sandbox runtime: git, the code host's
+ * program, disk space.
+ *
+ * @module
+ */
+
+import { fileErrorCode, freeBytes } from "../../lib/fs.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+
+/** The first git that reads all of the configuration that is given to it by the environment alone. */
+const GIT_FROM = [2, 32] as const;
+
+/** git, and whether it is new enough. */
+export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise<Check> {
+  const install = `Install git ${GIT_FROM.join(".")} or newer`;
+  const path = findProgram("git", places);
+  if (path === undefined) return fail("git", `not found at ${places.git.join(", ")}`, install);
+  try {
+    const { stdout } = await ask(path, ["--version"]);
+    const [, version, major, minor] = /git version ((\d+)\.(\d+)\S*)/.exec(stdout) ?? [];
+    if (version === undefined) return fail("git", `${path} does not say its version`, install);
+    const isNew = Number(major) > GIT_FROM[0] || Number(major) === GIT_FROM[0] && Number(minor) >= GIT_FROM[1];
+    return isNew ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, install);
+  } catch (error) {
+    return failedLook("git", error);
+  }
+}
+
+/** The code host's program. Without it, tasks are pushed and no pull request is opened. */
+export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<Check> {
+  const path = findProgram("gh", places);
+  const missed = "without it no pull request is opened, and private repositories of GitHub cannot be cloned";
+  if (path === undefined) return warn("gh", `not found; ${missed}`, "Install gh and run gh auth login");
+  try {
+    const { code, stdout, stderr } = await ask(path, ["auth", "status"]);
+    if (code !== 0) return warn("gh", `${path} is not logged in; ${missed}`, "Run gh auth login");
+    // Of what it says only the host: the rest names the account and the token's kind.
+    const host = /Logged in to (\S+)/.exec(stdout + stderr)?.[1];
+    return ok("gh", host === undefined ? "logged in" : `logged in to ${host}`);
+  } catch (error) {
+    return failedLook("gh", error, { status: "warn" });
+  }
+}
+
+/** A task's clone and its caches take this much before anybody looks. */
+const SCARCE_BYTES = 5 * 2 ** 30;
+/** Traces cannot be written any more, and then nothing starts. */
+const FULL_BYTES = 256 * 2 ** 20;
+
+/** Space at every root, or where it will be made; those on one file system are told together. */
+export async function checkDisk(settings: Settings, directory: string, free = freeBytes): Promise<Check[]> {
+  const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
+  const places = new Map<string, { free: number; names: string[] }>();
+  const checks: Check[] = [];
+  const nowhere: string[] = [];
+  for (const name of roots) {
+    try {
+      const root = [settings[name], directory].find(exists);
+      if (root === undefined) {
+        nowhere.push(name);
+        continue;
+      }
+      const device = String(Deno.statSync(root).dev);
+      const place = places.get(device) ?? { free: await free(root), names: [] };
+      place.names.push(name);
+      places.set(device, place);
+    } catch (error) {
+      checks.push(failedLook("disk", error));
+    }
+  }
+  if (nowhere.length > 0) {
+    checks.push(warn("disk", `not known for ${nowhere.join(", ")}: not made yet`, "Run taskd init"));
+  }
+  for (const { free, names } of places.values()) checks.push(spaceCheck(names.join(", "), free));
+  return checks;
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
+}
+
+function spaceCheck(names: string, free: number): Check {
+  const detail = `${formatBytes(free)} free for ${names}`;
+  if (free < FULL_BYTES) return fail("disk", detail, "Free some, or move the roots to another disk");
+  if (free < SCARCE_BYTES) return warn("disk", detail, "Free some, or lower cache_quota_gb");
+  return ok("disk", detail);
+}

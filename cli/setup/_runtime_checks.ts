@@ -1,0 +1,138 @@
+/**
+ * Checks of the sandbox runtime: that there is one, that it can bound what it runs, that
+ * its images are there, and that the gateway's ports can be had.
+ *
+ * @module
+ */
+
+import { fileErrorCode } from "../../lib/fs.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import { hasImage, hasNetwork } from "./images.ts";
+import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
+
+/** The fixed ports of the contract. */
+const GATEWAY_PORT = 8088;
+const PROXY_PORT = 3128;
+
+/** Where one looks. */
+export interface RuntimeCheckOptions {
+  settings: Settings;
+  found: readonly FoundRuntime[];
+  ask: AskProgram;
+  places?: typeof PROGRAM_PATHS;
+  /** Why a version is outside of what was tested; undefined when it is inside. */
+  untested: (runtime: FoundRuntime) => string | undefined;
+}
+
+/** The runtime of the settings, and the others in a line. */
+export async function checkRuntime(options: RuntimeCheckOptions): Promise<[Check[], FoundRuntime | undefined]> {
+  const { settings, found } = options;
+  const chosen = chooseRuntime(settings.runtime, found);
+  if (chosen === undefined) {
+    const broken = found.find(({ name }) => name === settings.runtime);
+    const detail = broken ? describeRuntime(broken) : `runtime is ${settings.runtime}, and there is no such program`;
+    return [[fail("runtime", detail, "Repair or install it, or set runtime: auto")], undefined];
+  }
+  const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen)];
+  // The one that auto would have taken; what comes after it nobody misses.
+  const passed = settings.runtime === "auto" ? found.slice(0, found.indexOf(chosen)) : [];
+  for (const other of passed) {
+    checks.push(warn("runtime", describeRuntime(other), `Repair it, or set runtime: ${chosen.name}`));
+  }
+  const untested = options.untested(chosen);
+  if (untested !== undefined) {
+    checks.push(
+      settings.strict_container_version
+        ? fail("runtime version", untested, "Install a tested version, or turn strict_container_version off")
+        : warn("runtime version", untested, "Install a tested version if something does not work"),
+    );
+  }
+  if (chosen.name === "podman" || chosen.name === "docker") {
+    checks.push(...await limitChecks(options.ask, options.places));
+  }
+  return [checks, chosen];
+}
+
+/** The embedded runtime has no programs in it, so no agent's own. */
+function agentCheck({ default_agent }: Settings, { name }: FoundRuntime): Check[] {
+  if (name !== "deno" || default_agent === "agent_d") return [];
+  const detail = `the embedded runtime runs agent_d alone, and default_agent is ${default_agent}`;
+  return [fail("agent", detail, "Install podman, or set default_agent: agent_d and a compat endpoint")];
+}
+
+/** An agent with a language server and a package manager opens this many files. */
+const ENOUGH_FILES = 1024;
+const ENOUGH_PROCESSES = 512;
+
+async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Promise<Check[]> {
+  try {
+    const limits = await resourceLimits(ask, places);
+    if (limits === undefined) return [];
+    const { open_files, processes } = limits;
+    if (open_files.hard >= ENOUGH_FILES && processes.hard >= ENOUGH_PROCESSES) return [];
+    const detail = `at most ${open_files.hard} open files and ${processes.hard} processes, which sandboxes inherit`;
+    return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
+  } catch (error) {
+    return [failedLook("limits", error, { status: "warn" })];
+  }
+}
+
+/** Both images and the network. */
+export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<Check[]> {
+  if (runtime.name === "deno") return [];
+  const checks: Check[] = [];
+  for (const setting of ["sandbox_image", "anchor_image"] as const) {
+    const image = settings[setting];
+    try {
+      checks.push(
+        await hasImage(runtime, image, ask)
+          ? ok("image", `${image} is there`)
+          : fail("image", `${image} is missing`, `Run taskd setup --build-images, or set ${setting}`),
+      );
+    } catch (error) {
+      checks.push(failedLook("image", error));
+    }
+  }
+  try {
+    const isThere = await hasNetwork(runtime, settings.network, ask);
+    checks.push(ok("network", isThere ? `${settings.network} is there` : "is made when the broker starts"));
+  } catch (error) {
+    checks.push(failedLook("network", error));
+  }
+  return checks;
+}
+
+/** Whether the gateway and the proxy can listen; `isOurs` when the running broker does. */
+export async function checkPorts(settings: Settings, runtime: FoundRuntime, isOurs: boolean): Promise<Check[]> {
+  if (runtime.name === "deno") return [ok("ports", "any free ones of 127.0.0.1: the embedded runtime needs no others")];
+  const { gateway_ip } = settings;
+  return await Promise.all(([["gateway", GATEWAY_PORT], ["proxy", PROXY_PORT]] as const).map(async ([what, port]) => {
+    const name = `port ${port}`;
+    const address = { hostname: gateway_ip, port };
+    if (isOurs) {
+      const answers = await Deno.connect(address).then((connection) => (connection.close(), true), () => false);
+      if (answers) return ok(name, `the ${what} of the running broker`);
+      return fail(name, `the ${what} of the running broker does not answer at ${gateway_ip}`, "Run taskd start again");
+    }
+    return portCheck(name, address);
+  }));
+}
+
+function portCheck(name: string, address: { hostname: string; port: number }): Check {
+  try {
+    Deno.listen(address).close();
+    return ok(name, `free at ${address.hostname}`);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) {
+      const how = `Find it with: ss -ltnp 'sport = :${address.port}', and end it`;
+      return fail(name, `another program listens at ${address.hostname}`, how);
+    }
+    if (error instanceof Deno.errors.AddrNotAvailable) {
+      return ok(name, `free: ${address.hostname} comes with the sandboxes' network`);
+    }
+    const detail = `cannot be had at ${address.hostname}: ${error instanceof Error ? error.message : error}`;
+    return fail(name, detail, fileErrorCode(error) === "denied" ? "Choose another gateway_ip" : "Look into it");
+  }
+}

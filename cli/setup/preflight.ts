@@ -1,0 +1,123 @@
+/**
+ * What can be tried before a broker starts without touching the one that runs: `start`
+ * tries it first, so that configuration which cannot work leaves the running broker as it
+ * is.
+ *
+ * @module
+ */
+
+import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../../lib/fs.ts";
+import { parseHttpAddress } from "../../lib/http/address.ts";
+import { LANES } from "../../broker/agents.ts";
+import { parsePriceFile } from "../../broker/gateway/prices.ts";
+import { prepareSocketFolder } from "../../broker/http/socket_folder.ts";
+import type { PolicyView } from "../../broker/settings/explain.ts";
+import { apiKey, readKeys } from "../../broker/settings/keys.ts";
+import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
+import { readPrivateFile } from "../../broker/settings/private_file.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+import { openRuntime } from "../../broker/sandbox/open.ts";
+import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
+import { hasImage } from "./images.ts";
+
+/** What trying needs. */
+export interface PreflightOptions {
+  home: string;
+  env: (name: string) => string | undefined;
+  deno_path: string;
+  /** The settings of the broker that is to be replaced: what it holds now cannot be tried. */
+  live: PolicyView | null;
+  clock?: Clock;
+  signal?: AbortSignal;
+}
+
+/**
+ * Tries everything; what it makes are the directories of the settings.
+ *
+ * @throws {TaskdError} what the start itself would fail with.
+ */
+export async function preflight(options: PreflightOptions): Promise<ResolvedSettings> {
+  const { home, env } = options;
+  requireHome(taskdHome(home));
+  const resolved = await loadSettings({ home, env });
+  await tryKeys(resolved.settings, options);
+  const prices = `${taskdHome(home)}/prices.json`;
+  const text = await readPrivateFile(prices, "own");
+  if (text !== undefined) parsePriceFile(text, prices);
+  const { settings } = resolved;
+  for (const name of ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const) tryDirectory(settings[name]);
+  prepareSocketFolder(settings.broker.socket);
+  tryAddress(settings, options.live);
+  await tryRuntime(settings, options);
+  return resolved;
+}
+
+function requireHome(directory: string): void {
+  try {
+    Deno.statSync(directory);
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot use ${directory}`);
+    throw new TaskdError("not_found", `Cannot start: there is no ${directory}`, { hint: "Run taskd setup first" });
+  }
+}
+
+/** That each key that there is can be one. */
+async function tryKeys({ compat }: Settings, { home, env }: PreflightOptions): Promise<void> {
+  const file = await readKeys(home);
+  for (const lane of LANES) apiKey(lane, { env, file, compat_variable: compat.api_key_env });
+}
+
+function tryDirectory(path: string): void {
+  const attempted = `Cannot use the directory ${path}`;
+  const probe = `${path}/.probe-${randomHex(systemRandom, 8)}`;
+  try {
+    Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
+    createEmptyFile(probe);
+    removeIfPresent(probe);
+  } catch (error) {
+    throw fileError(error, attempted);
+  }
+}
+
+/** The listener over TCP, unless the running broker has that very address. */
+function tryAddress({ broker }: Settings, live: PolicyView | null): void {
+  const held = live?.fields.find(({ setting }) => setting === "broker.addr")?.value;
+  if (broker.addr === "" || broker.addr === held) return;
+  const { hostname, port } = parseHttpAddress(broker.addr);
+  try {
+    Deno.listen({ hostname, port }).close();
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${why}`, {
+      cause,
+      hint: "Choose another broker.addr, or end whoever has it",
+    });
+  }
+}
+
+/** That it is there, works, has a tested version where only such are allowed, and has its images. */
+async function tryRuntime(settings: Settings, options: PreflightOptions): Promise<void> {
+  const { env, deno_path, clock = systemClock, signal } = options;
+  const runtime = await openRuntime({
+    settings,
+    // Of no broker: nothing is started under it.
+    owner: "00000000",
+    env,
+    deno_path,
+    deno_cache_dir: "/",
+    clock,
+    ...(signal === undefined ? {} : { signal }),
+  });
+  await runtime.version();
+  if (runtime.name === "deno") return;
+  const path = findProgram(runtime.name)!;
+  const ask = askProgram({ env, clock, ...(signal === undefined ? {} : { signal }) });
+  for (const setting of ["sandbox_image", "anchor_image"] as const) {
+    if (await hasImage({ name: runtime.name, path }, settings[setting], ask)) continue;
+    throw new TaskdError("sandbox_failed", `Cannot run tasks: ${runtime.name} has no image ${settings[setting]}`, {
+      hint: `Run taskd setup --build-images, or set ${setting}`,
+    });
+  }
+}

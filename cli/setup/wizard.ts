@@ -1,0 +1,267 @@
+/**
+ * The steps of `setup`: the home directory, the runtime, the default agent, its key or
+ * endpoint, the images. Each answer comes from a flag, from a person, or is what holds
+ * already; only what was chosen is written, and only if the settings are valid with it.
+ *
+ * Running it again with the same answers changes nothing.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { writeFileAtomic } from "../../lib/fs.ts";
+import { type AgentName, agentOf, AGENTS, type Lane } from "../../broker/agents.ts";
+import { parseEnvFile } from "../../broker/settings/env_file.ts";
+import { describePlace, InvalidConfig } from "../../broker/settings/invalid.ts";
+import { apiKey, KEY_VARIABLES, readKeys, writeKeys } from "../../broker/settings/keys.ts";
+import { loadSettings, taskdHome } from "../../broker/settings/load.ts";
+import { readPrivateFile } from "../../broker/settings/private_file.ts";
+import { seedHome } from "../../broker/settings/seed.ts";
+import type { RuntimeName, SettingPath, Settings } from "../../broker/settings/settings.ts";
+import { changeConfig, type PlainValue } from "./config_edit.ts";
+import type { Prompt } from "./prompt.ts";
+import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
+
+/** What flags have answered already. */
+export interface Answers {
+  runtime?: RuntimeName;
+  agent?: AgentName;
+  compat_url?: string;
+  compat_model?: string;
+  /** Keys by lane. Never shown. */
+  keys: ReadonlyMap<Lane, string>;
+  /** Whether images that are missing are built. */
+  build_images: boolean;
+  /** Take what is suggested where nothing was answered. */
+  yes: boolean;
+}
+
+/** What the wizard works with. */
+export interface WizardOptions {
+  home: string;
+  uid: number;
+  env: (name: string) => string | undefined;
+  answers: Answers;
+  /** Who is asked; nobody when absent. */
+  prompt?: Prompt;
+  findRuntimes: () => Promise<FoundRuntime[]>;
+  hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
+  /** Builds the images, telling what it does line by line; where it is absent they have to be there. */
+  buildImages?: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
+  /** Told each step as it is done. */
+  say: (text: string) => void;
+}
+
+/** What was done. */
+export interface WizardResult {
+  /** Settings that were changed, with their new values. */
+  changed: Record<string, PlainValue>;
+  /** Variables under which keys were stored. */
+  keys_stored: string[];
+  images_built: string[];
+  runtime?: string;
+  agent: AgentName;
+}
+
+/** The variable of the endpoint's key where none is named. */
+const COMPAT_VARIABLE = "COMPAT_API_KEY";
+
+/** Goes through the steps; throws like the settings' own loading, and `interrupted`. */
+export async function runWizard(options: WizardOptions): Promise<WizardResult> {
+  const { home, say } = options;
+  const seeded = await seedHome(home);
+  for (const path of seeded.created) say(`Wrote ${path}`);
+  const before = await loadWith(options);
+  const changes = new Map<SettingPath, PlainValue>();
+  const runtime = await chooseRuntimeStep(options, before, changes);
+  const agent = await chooseAgentStep(options, before, { changes, runtime });
+  if (agentOf(agent).lane === "compat" || options.answers.compat_url !== undefined) {
+    await compatStep(options, before, changes);
+  }
+  const keys = await keysStep(options, before, { agent, changes });
+  const settings = await saveConfig(options, changes);
+  if (keys.size > 0) {
+    await writeKeys(home, keys);
+    say(`Stored ${[...keys.keys()].join(", ")} in ${taskdHome(home)}/api-keys.env`);
+  }
+  const images_built = await imagesStep(options, settings, runtime);
+  return {
+    changed: Object.fromEntries(changes),
+    keys_stored: [...keys.keys()],
+    images_built,
+    ...(runtime === undefined ? {} : { runtime: describeRuntime(runtime) }),
+    agent,
+  };
+}
+
+/** The settings as they would be with another text of config.yaml. */
+async function loadWith({ home, env, uid }: WizardOptions, text?: string): Promise<Settings> {
+  const config = `${taskdHome(home)}/config.yaml`;
+  const read: typeof readPrivateFile = (path, privacy) =>
+    path === config && text !== undefined ? Promise.resolve(text) : readPrivateFile(path, privacy);
+  return (await loadSettings({ home, env, uid, read })).settings;
+}
+
+type Changes = Map<SettingPath, PlainValue>;
+
+async function chooseRuntimeStep(
+  options: WizardOptions,
+  before: Settings,
+  changes: Changes,
+): Promise<FoundRuntime | undefined> {
+  const { answers, prompt, say } = options;
+  const found = await options.findRuntimes();
+  for (const runtime of found) say(`${runtime.works ? "Found " : ""}${describeRuntime(runtime)}`);
+  let wanted = answers.runtime ?? before.runtime;
+  if (answers.runtime === undefined && prompt !== undefined) {
+    const best = chooseRuntime("auto", found);
+    const usable = found.filter(({ works }) => works).map((one) => ({ value: one.name, help: describeRuntime(one) }));
+    const auto = { value: "auto" as const, help: `whichever works, now ${best?.name ?? "none"}` };
+    wanted = await prompt.choose<RuntimeName>("What runs sandboxes", [auto, ...usable], before.runtime);
+  }
+  const chosen = chooseRuntime(wanted, found);
+  if (chosen === undefined) {
+    throw new TaskdError("sandbox_failed", `Cannot use the runtime ${wanted}: it is not installed or does not work`, {
+      hint: "Install it, or choose another: taskd setup --runtime auto",
+    });
+  }
+  if (wanted !== before.runtime) changes.set("runtime", wanted);
+  return chosen;
+}
+
+async function chooseAgentStep(
+  { answers, prompt, say }: WizardOptions,
+  before: Settings,
+  { changes, runtime }: { changes: Changes; runtime: FoundRuntime | undefined },
+): Promise<AgentName> {
+  const embedded = runtime?.name === "deno";
+  const usable = AGENTS.filter(({ name }) => !embedded || name === "agent_d");
+  const suggested = usable.some(({ name }) => name === before.default_agent) ? before.default_agent : usable[0]!.name;
+  let agent = answers.agent ?? (answers.yes ? suggested : before.default_agent);
+  if (answers.agent === undefined && prompt !== undefined) {
+    const choices = usable.map(({ name, label, lane }) => ({ value: name, help: `${label}, paid at ${lane}` }));
+    agent = await prompt.choose<AgentName>("The agent that runs unless a task names another", choices, suggested);
+  }
+  if (embedded && agent !== "agent_d") {
+    say(`The embedded runtime runs agent_d alone, and ${agent} is the default agent`);
+  }
+  if (agent !== before.default_agent) changes.set("default_agent", agent);
+  return agent;
+}
+
+async function compatStep({ answers, prompt }: WizardOptions, before: Settings, changes: Changes): Promise<void> {
+  const { compat } = before;
+  let url = answers.compat_url;
+  if (url === undefined && prompt !== undefined) {
+    url = await prompt.line("URL of the OpenAI-compatible endpoint", compat.base_url + compat.base_path);
+  }
+  if (url !== undefined && url !== "" && url !== compat.base_url + compat.base_path) {
+    const [base_url, base_path] = splitEndpoint(url);
+    if (base_url !== compat.base_url) changes.set("compat.base_url", base_url);
+    if (base_path !== compat.base_path) changes.set("compat.base_path", base_path);
+  }
+  let model = answers.compat_model;
+  if (model === undefined && prompt !== undefined) model = await prompt.line("Its model", compat.model);
+  if (model !== undefined && model !== "" && model !== compat.model) changes.set("compat.model", model);
+}
+
+/** People copy an endpoint with its path; the settings keep the two apart. */
+function splitEndpoint(text: string): [base_url: string, base_path: string] {
+  const url = URL.parse(text);
+  if (url === null || url.pathname === "/") return [text, ""];
+  const base_path = url.pathname.replace(/\/+$/, "");
+  url.pathname = "";
+  return [url.href.replace(/\/$/, ""), base_path];
+}
+
+async function keysStep(
+  options: WizardOptions,
+  before: Settings,
+  { agent, changes }: { agent: AgentName; changes: Changes },
+): Promise<Map<string, string>> {
+  const { answers, env, home, prompt, say } = options;
+  const keys = new Map<string, string>();
+  for (const [lane, secret] of answers.keys) keys.set(variableOf(lane, before, changes), secret);
+  const { lane } = agentOf(agent);
+  const subscribed = (lane === "vendor_a" || lane === "vendor_b") && before[`${lane}_auth`] === "subscription";
+  if (prompt === undefined || answers.keys.has(lane) || subscribed) return keys;
+  const file = await readKeys(home);
+  const known = apiKey(lane, { env, file, compat_variable: before.compat.api_key_env });
+  if (known !== undefined) {
+    say(`The key of ${lane} is there: ${known.source}`);
+    if (!await prompt.confirm("Replace it?", false)) return keys;
+  }
+  const secret = await prompt.secret(lane === "compat" ? "Key of the endpoint, empty for none" : `Key of ${lane}`);
+  if (secret !== "") keys.set(variableOf(lane, before, changes), secret);
+  return keys;
+}
+
+/** Under which name a key is stored; the endpoint's is a setting, which is made when there is none. */
+function variableOf(lane: Lane, before: Settings, changes: Changes): string {
+  if (lane !== "compat") return KEY_VARIABLES[lane][0]!;
+  if (before.compat.api_key_env !== "") return before.compat.api_key_env;
+  changes.set("compat.api_key_env", COMPAT_VARIABLE);
+  return COMPAT_VARIABLE;
+}
+
+/** Writes config.yaml, unless it is the same; what would not load is not written. */
+async function saveConfig(options: WizardOptions, changes: Changes): Promise<Settings> {
+  const path = `${taskdHome(options.home)}/config.yaml`;
+  const text = await readPrivateFile(path, "own") ?? "";
+  const changed = changeConfig(path, text, changes);
+  let settings: Settings;
+  try {
+    settings = await loadWith(options, changed);
+  } catch (error) {
+    throw refusedChange(path, error);
+  }
+  if (changed === text) return settings;
+  await writeFileAtomic(path, new TextEncoder().encode(changed), 0o600);
+  for (const [name, value] of changes) options.say(`Set ${name}: ${value}`);
+  return settings;
+}
+
+/** What held before did load: what a file refuses now is an answer, and stands on no line that anybody could edit. */
+function refusedChange(path: string, error: unknown): unknown {
+  if (!(error instanceof InvalidConfig) || !("file" in error.place)) return error;
+  const what = error.message.slice(`Cannot use ${describePlace(error.place)}: `.length);
+  return new TaskdError("invalid_config", `Cannot change ${path}: ${what}`, {
+    cause: error,
+    hint: "Nothing was written: run taskd setup again with another answer",
+  });
+}
+
+async function imagesStep(
+  options: WizardOptions,
+  settings: Settings,
+  runtime: FoundRuntime | undefined,
+): Promise<string[]> {
+  const { answers, prompt, hasImage, say } = options;
+  if (runtime === undefined || runtime.name === "deno") return [];
+  const missing: string[] = [];
+  for (const image of [settings.sandbox_image, settings.anchor_image]) {
+    if (!await hasImage(runtime, image)) missing.push(image);
+  }
+  if (missing.length === 0) return [];
+  const { buildImages } = options;
+  if (buildImages === undefined || !answers.build_images) {
+    say(`Missing: ${missing.join(" and ")}`);
+    return [];
+  }
+  if (prompt !== undefined && !await prompt.confirm(`Build ${missing.join(" and ")} now?`, true)) return [];
+  await buildImages(runtime, settings);
+  return missing;
+}
+
+/** Keys of a file of `NAME=value` lines, by lane; names of no key are left alone. Throws with the line, never its text. */
+export function keysOfFile(path: string, text: string, compat_variable: string): Map<Lane, string> {
+  const found = new Map<Lane, string>();
+  for (const [name, value] of parseEnvFile(path, text)) {
+    const lane = (Object.keys(KEY_VARIABLES) as Exclude<Lane, "compat">[]).find((lane) =>
+      KEY_VARIABLES[lane].includes(name)
+    );
+    if (lane !== undefined) found.set(lane, value);
+    else if (name === (compat_variable || COMPAT_VARIABLE)) found.set("compat", value);
+  }
+  return found;
+}

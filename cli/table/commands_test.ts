@@ -1,0 +1,111 @@
+import { assert, assertEquals } from "@std/assert";
+import { GROUPS, type Plan } from "../plan/command.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
+import { launchFlags } from "./launch_flags.ts";
+import { commandHelp, commandsMarkdown, helpWidth, overview } from "../commands/help_text.ts";
+import { loadForBroker } from "../run/modules/broker.ts";
+import { loadInline } from "../run/modules/inline.ts";
+import { loadLocal } from "../run/modules/local.ts";
+import { loadForStore } from "../run/modules/store.ts";
+import { parseCall } from "../plan/parse.ts";
+import { branchNeeds, NO_PERMISSIONS, toDenoPermissions } from "../plan/permissions.ts";
+import { whomAsks } from "../run/run.ts";
+
+Deno.test("every row of the command table is whole and nothing is named twice", () => {
+  const names = COMMANDS.map((command) => command.name);
+  assertEquals(names.length, new Set(names).size);
+  for (const command of COMMANDS) {
+    assert(GROUPS.includes(command.group));
+    assert(/^[A-Z].*[^.]$/.test(command.summary), command.name);
+    assert(command.examples.length > 0, command.name);
+    const flags = [...GLOBAL_FLAGS, ...command.flags];
+    assertEquals(flags.length, new Set(flags.map((flag) => flag.name)).size, command.name);
+    for (const flag of flags) {
+      assert(/^[a-z][a-z0-9-]*$/.test(flag.name), flag.name);
+      assertEquals(flag.kind === "boolean", flag.value === undefined, `${command.name} --${flag.name}`);
+      assert(!flag.negatable || (flag.kind === "boolean" && flag.default === "true"), flag.name);
+    }
+    const optional = command.positionals.findIndex((positional) => positional.optional);
+    assert(optional < 0 || command.positionals.slice(optional).every((positional) => positional.optional));
+  }
+});
+
+Deno.test("every example parses, and names its own command", async () => {
+  const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env: () => undefined, absolute: (path: string) => path };
+  for (const command of COMMANDS) {
+    for (const example of command.examples) {
+      const words = example.words.replace(/ [>|] .*$/, "").match(/"[^"]*"|\S+/g)!.map((word) =>
+        word.replaceAll('"', "")
+      );
+      const call = await parseCall(words, context);
+      assertEquals(call.kind === "command" ? call.spec.name : "help", command.name, example.words);
+    }
+  }
+});
+
+Deno.test("every command's module loads, asks whom its row says, and has what the runner calls", async () => {
+  for (const command of COMMANDS) {
+    const load = { nobody: loadLocal, store: loadForStore, broker: loadForBroker }[whomAsks(command)];
+    const { asks, module } = await (command.uses === "nothing" ? loadInline : load)(command);
+    assertEquals(asks, whomAsks(command));
+    assertEquals([typeof module.run, typeof module.render], ["function", "function"], command.name);
+  }
+});
+
+Deno.test("help tells of every command and every flag", () => {
+  const plain = (text: string) => text;
+  for (const command of COMMANDS) {
+    assert(overview(plain).includes(`  ${command.name} `), command.name);
+    assert(commandsMarkdown().includes(`\`taskd ${command.name}`), command.name);
+    const help = commandHelp(command, plain);
+    for (const flag of [...command.flags, ...GLOBAL_FLAGS]) {
+      assert(help.includes(flag.negatable ? `--no-${flag.name}` : `--${flag.name}`), `${command.name} ${flag.name}`);
+    }
+    for (const line of help.split("\n")) assert(line.length <= 120, line);
+  }
+});
+
+Deno.test("help keeps within the columns of a terminal, and off one within 100", () => {
+  const plain = (text: string) => text;
+  assertEquals([20, 80, 200, undefined].map(helpWidth), [60, 80, 100, 100]);
+  const pages = (width: number) => [overview(plain, width), ...COMMANDS.map((each) => commandHelp(each, plain, width))];
+  for (const width of [80, 100]) {
+    for (const page of pages(width)) {
+      // Usage and examples are lines to copy.
+      const lines = page.replace(/Usage\n.*|Examples\n[^]*/g, "").split("\n").filter((line) => line.length > width);
+      assertEquals(lines, []);
+    }
+  }
+});
+
+Deno.test("launchFlags() never prompts, and allows no kind that no command needs: no native code", () => {
+  assertEquals(launchFlags(), [
+    "--no-prompt",
+    "--unstable-worker-options",
+    "--allow-read",
+    "--allow-write",
+    "--allow-net",
+    "--allow-run",
+    "--allow-env",
+    "--allow-sys",
+  ]);
+});
+
+Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {
+  assertEquals(toDenoPermissions(NO_PERMISSIONS), {
+    read: false,
+    write: false,
+    net: false,
+    run: false,
+    env: false,
+    sys: false,
+    ffi: false,
+    import: false,
+  });
+});
+
+Deno.test("branchNeeds() never gives a client of the daemon the store", () => {
+  const call = { command: "fork", positionals: {}, flags: {}, store: "/s", workspace: "/s" };
+  const plan: Plan = { ...call, socket: "/s/k", route: "socket" };
+  assertEquals(branchNeeds(plan), { ...NO_PERMISSIONS, read: ["/s/k"], write: ["/s/k"], net: ["unix:/s/k"] });
+});

@@ -1,0 +1,71 @@
+/**
+ * What whoever starts the program gives it: read off the command table, and no part of
+ * the program's own start.
+ *
+ * @module
+ */
+
+import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import { S3_ENV, S3_SYS } from "../../lib/backend/s3_permissions.ts";
+import type { HostPlace } from "../plan/broker_host.ts";
+import type { CommandSpec, FlagKind, Plan } from "../plan/command.ts";
+import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
+import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+
+/**
+ * The flags the program is started with: the kinds of permission that there is a command for. Each call then narrows
+ * itself to its own set, item by item. No kind has a list here, because none is known before the call: paths, sockets and
+ * hosts are arguments and settings; the variable that holds the key of a model's endpoint has whatever name the settings
+ * give it; the program that runs sandboxes may be the very one that runs this; and the runtime's flag does not know the
+ * name `umask`, while a Worker's permissions do.
+ */
+export function launchFlags(): string[] {
+  const grants = launchGrants();
+  // The runtime allows imports from the registry by itself.
+  const kinds = PERMISSION_KINDS.filter((kind) => kind !== "import" && grants[kind].length > 0);
+  return ["--no-prompt", "--unstable-worker-options", ...kinds.map((kind) => `--allow-${kind}`)];
+}
+
+function launchGrants(): PermissionSet {
+  let union = NO_PERMISSIONS;
+  for (const command of COMMANDS) {
+    for (const route of ["store", "socket"] as const) union = unionOf(union, command.needs(samplePlan(command, route)));
+  }
+  return union;
+}
+
+const SAMPLE_HOST: HostPlace = {
+  directory: "/sample",
+  lock: "/sample",
+  egress_list: "/sample",
+  live_socket: "/sample",
+  roots: ["/sample"],
+  variables: ["HOME"],
+  tool_variables: ["HOME"],
+  programs: PROGRAM_PATHS,
+  notifiers: ["/sample"],
+  deno: "/sample",
+  store: "/sample",
+  temporary: "/sample",
+  unit_folders: ["/sample"],
+};
+
+/** A plan with every argument and flag given, to ask the table what a command may ever need. */
+function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
+  return {
+    command: command.name,
+    positionals: Object.fromEntries(command.positionals.map((positional) => [positional.name, "/sample"])),
+    flags: Object.fromEntries([...GLOBAL_FLAGS, ...command.flags].map((flag) => [flag.name, sampleOf(flag.kind)])),
+    store: "s3://sample",
+    workspace: "/sample",
+    s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
+    socket: "/sample/taskd.sock",
+    route,
+    broker: { home: "/sample", socket: "/sample/broker.sock", host: SAMPLE_HOST },
+  };
+}
+
+/** An address to listen on is the only text that is read any further. */
+function sampleOf(kind: FlagKind): string {
+  return kind === "string" ? "localhost:1" : "/sample";
+}

@@ -1,0 +1,52 @@
+/**
+ * A unified diff for a person's eyes: every line made safe, and in colour by what it is.
+ *
+ * What a line is, is told by the lengths in its hunk's head and not by how the line looks:
+ * a removed line that reads `-- a/file` is no file's head, and is not shown as one.
+ *
+ * @module
+ */
+
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+
+const HUNK = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
+
+const BOLD = ["\x1b[1m", "\x1b[22m"] as const;
+const CYAN = ["\x1b[36m", "\x1b[39m"] as const;
+const GREEN = ["\x1b[32m", "\x1b[39m"] as const;
+const RED = ["\x1b[31m", "\x1b[39m"] as const;
+const PLAIN = ["", ""] as const;
+
+/** The text of a diff as git writes it, whatever encodings its files have. */
+export function decodeDiff(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
+
+/** `diff` with its control characters visible, without the last newline; in colour if `colours`. */
+export function diffText(diff: string, colours: boolean): string {
+  let [before, after] = [0, 0];
+  const styleOf = (line: string) => {
+    if (before <= 0 && after <= 0) {
+      const hunk = HUNK.exec(line);
+      if (hunk === null) return line.startsWith("\\") ? PLAIN : BOLD;
+      [before, after] = [Number(hunk[1] ?? 1), Number(hunk[2] ?? 1)];
+      return CYAN;
+    }
+    const sign = line.charAt(0);
+    // A line that says that the file has no newline at its end belongs to neither side.
+    if (sign === "\\") return PLAIN;
+    if (sign !== "+") before--;
+    if (sign !== "-") after--;
+    return sign === "+" ? GREEN : sign === "-" ? RED : PLAIN;
+  };
+  return diff.replace(/\n$/, "").split("\n").map((line) => {
+    const [on, off] = styleOf(line);
+    const shown = shownLine(line);
+    return colours && shown !== "" ? `${on}${shown}${off}` : shown;
+  }).join("\n");
+}
+
+/** Tabs stay: they are how code looks. */
+function shownLine(line: string): string {
+  return line.split("\t").map(sanitizeLine).join("\t");
+}

@@ -1,0 +1,170 @@
+/**
+ * The streams of a command: results on stdout, everything about the work on
+ * stderr, colour and progress only on a terminal.
+ *
+ * @module
+ */
+
+import { fileError } from "../../lib/fs.ts";
+import { escapeJson, sanitizeText } from "../../lib/text/sanitize.ts";
+import type { OnProgress } from "../../lib/store/results.ts";
+import { LiveLine } from "./live_line.ts";
+import { Progress } from "./progress.ts";
+
+/** Where bytes go: stdout, stderr, or a test's buffer. */
+export interface Sink {
+  writeSync(bytes: Uint8Array): number;
+  isTerminal(): boolean;
+}
+
+/** What a command's surroundings are. */
+export interface IoOptions {
+  stdout: Sink;
+  stderr: Sink;
+  json: boolean;
+  quiet: boolean;
+  /** Whether NO_COLOR is set. */
+  no_color: boolean;
+  /** Whether terminals get plain lines only, without colours and moves of the cursor. */
+  dumb?: boolean;
+  /** Aborted by Ctrl-C. */
+  signal: AbortSignal;
+  /** Monotonic milliseconds. */
+  now(): number;
+}
+
+/** What one command writes to and listens to. */
+export class Io {
+  /** Whether results are for programs. */
+  readonly json: boolean;
+  /** Whether only results and errors are wanted. */
+  readonly quiet: boolean;
+  /** Aborted by Ctrl-C. */
+  readonly signal: AbortSignal;
+  readonly #options: IoOptions;
+  #progress: Progress | undefined;
+  #live: LiveLine | undefined;
+
+  /** Writes to the given streams. */
+  constructor(options: IoOptions) {
+    this.json = options.json;
+    this.quiet = options.quiet;
+    this.signal = options.signal;
+    this.#options = options;
+  }
+
+  /** Writes a line, or lines, of results. Control characters in it are made visible. */
+  out(text: string): void {
+    this.clearProgress();
+    this.#result(`${sanitizeText(text)}\n`);
+  }
+
+  /** As {@linkcode out}, for text that has line ends of its own. */
+  outText(text: string): void {
+    this.clearProgress();
+    this.#result(sanitizeText(text));
+  }
+
+  /** Writes one JSON value as a line. */
+  outJson(value: object): void {
+    this.clearProgress();
+    this.#result(`${escapeJson(JSON.stringify(value))}\n`);
+  }
+
+  /** Writes a line of errors. */
+  error(text: string): void {
+    this.clearProgress();
+    write(this.#options.stderr, `${sanitizeText(text)}\n`);
+  }
+
+  /** Tells the person what is going on; silent under -quiet. */
+  note(text: string): void {
+    if (!this.quiet) this.error(text);
+  }
+
+  /** `text` in bold on a terminal. Call it on text that was sanitised, and write the result with {@linkcode styled}. */
+  heading(text: string): string {
+    return this.colours ? `\x1b[1m${text}\x1b[22m` : text;
+  }
+
+  /** Whether a person reads what is said about the work. */
+  get errorIsTerminal(): boolean {
+    return this.#options.stderr.isTerminal();
+  }
+
+  /** Whether results are coloured: on a terminal that can, and not when NO_COLOR is set. */
+  get colours(): boolean {
+    return this.#options.stdout.isTerminal() && !this.#options.no_color && this.#options.dumb !== true;
+  }
+
+  /** Writes a line of the program's own words, styled by {@linkcode heading}. */
+  styled(text: string): void {
+    this.clearProgress();
+    this.#result(`${text}\n`);
+  }
+
+  #result(text: string): void {
+    try {
+      write(this.#options.stdout, text);
+    } catch (error) {
+      // Whose reader has gone is no failure; whoever catches it knows.
+      throw error instanceof Deno.errors.BrokenPipe ? error : fileError(error, "Cannot write the result to stdout");
+    }
+  }
+
+  /** Columns of the terminal that stdout is, undefined off one: then nothing is cut. */
+  get columns(): number | undefined {
+    return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
+  }
+
+  /** A progress bar for long work: drawn on stderr on a terminal that can, nothing anywhere else. */
+  progress(label: string): OnProgress {
+    if (this.quiet || !this.#redraws) return () => {};
+    const bar = new Progress({
+      label,
+      now: this.#options.now,
+      columns: consoleColumns(),
+      write: (text) => write(this.#options.stderr, text),
+    });
+    this.#progress = bar;
+    return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
+  }
+
+  /** A line on stderr that changes in place; undefined where no terminal can do that, or nobody looks at it. */
+  live(): LiveLine | undefined {
+    if (this.quiet || this.json || !this.#redraws) return undefined;
+    this.#live ??= new LiveLine({
+      columns: consoleColumns(),
+      write: (text) => write(this.#options.stderr, text),
+    });
+    return this.#live;
+  }
+
+  get #redraws(): boolean {
+    return this.#options.stderr.isTerminal() && this.#options.dumb !== true;
+  }
+
+  /** Removes the progress bar and the live line, if they are drawn. */
+  clearProgress(): void {
+    this.#live?.clear();
+    this.#progress?.clear();
+    this.#progress = undefined;
+  }
+}
+
+const encoder = new TextEncoder();
+
+function write(sink: Sink, text: string): void {
+  let bytes = encoder.encode(text);
+  while (bytes.length > 0) bytes = bytes.subarray(sink.writeSync(bytes));
+}
+
+function consoleColumns(): number {
+  try {
+    // A terminal that does not know its size says 0.
+    return Deno.consoleSize().columns || 80;
+  } catch {
+    // Only one of the streams is a terminal, and not the one that is asked.
+    return 80;
+  }
+}

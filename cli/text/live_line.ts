@@ -1,0 +1,42 @@
+/**
+ * One line at the bottom of a terminal that changes in place, while lines that stay are
+ * written above it.
+ *
+ * @module
+ */
+
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { cutLine } from "./text_table.ts";
+
+/** What a live line needs. */
+export interface LiveLineOptions {
+  /** Width of the terminal. */
+  columns: number;
+  /** Writes to the terminal. */
+  write(text: string): void;
+}
+
+/** A line that is drawn again with each change. */
+export class LiveLine {
+  readonly #options: LiveLineOptions;
+  #drawn = false;
+
+  /** Draws nothing yet. */
+  constructor(options: LiveLineOptions) {
+    this.#options = options;
+  }
+
+  /** Shows `text` in the place of what was there, made safe and cut at the terminal's edge. */
+  async show(text: string): Promise<void> {
+    // One column is left free: a terminal would begin a new line after the last.
+    const line = await cutLine(sanitizeLine(text), Math.max(1, this.#options.columns - 1));
+    this.#options.write(`\r\x1b[K${line}`);
+    this.#drawn = true;
+  }
+
+  /** Takes the line away; the next {@linkcode show} draws it again. */
+  clear(): void {
+    if (this.#drawn) this.#options.write("\r\x1b[K");
+    this.#drawn = false;
+  }
+}

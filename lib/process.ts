@@ -1,0 +1,182 @@
+/**
+ * Runs one program of the host with nothing inherited: the environment is what the caller gives, output is bounded,
+ * and a deadline or an abort ends it together with everything that it started.
+ *
+ * @module
+ */
+
+import type { Clock } from "./clock.ts";
+import { TaskdError } from "./errors.ts";
+import { fileError } from "./fs.ts";
+
+/** How a program is run. */
+export interface ProcessOptions {
+  args: readonly string[];
+  /** The whole environment. */
+  env: Readonly<Record<string, string>>;
+  /** Working directory, absolute. */
+  cwd: string;
+  /** What it reads; without it, nothing. */
+  stdin?: Uint8Array;
+  /** Milliseconds after which it is killed. */
+  deadline_ms: number;
+  /** Bytes of output that are taken. */
+  max_bytes: number;
+  /** What more output does: `refuse` is an error, `cut` ends the program and returns what came. */
+  on_excess?: "refuse" | "cut";
+  /** Ends it early. */
+  signal?: AbortSignal;
+  clock: Clock;
+  /** For errors: `Cannot clone x`. */
+  attempted: string;
+}
+
+/** How it ended. */
+export interface ProcessResult {
+  /** Exit code; 128 + n after signal n. */
+  code: number;
+  stdout: Uint8Array<ArrayBuffer>;
+  /** The last 64 KiB of it, lossily decoded. */
+  stderr: string;
+  /** Output was cut. */
+  truncated: boolean;
+}
+
+/** What is kept of a program's complaints. */
+const MAX_STDERR_BYTES = 64 << 10;
+
+/**
+ * Runs `path` to its end.
+ *
+ * @throws {TaskdError} `timed_out` at the deadline, `too_large` on excess output, `not_found` or `denied` when it cannot
+ * be started; the signal's reason after an abort. Its exit code is the caller's affair.
+ */
+export async function runProcess(path: string, options: ProcessOptions): Promise<ProcessResult> {
+  const { attempted, signal, max_bytes } = options;
+  signal?.throwIfAborted();
+  const child = start(path, options);
+  const over = new AbortController();
+  let ended: "deadline" | "abort" | "excess" | undefined;
+  const [out, err] = [child.stdout.getReader(), child.stderr.getReader()];
+  const end = (why: typeof ended) => {
+    ended ??= why;
+    killGroup(child);
+    // Whoever outlives it may hold the pipes open; nobody waits for that.
+    void out.cancel();
+    void err.cancel();
+  };
+  const onAbort = () => end("abort");
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const watchdog = options.clock.sleep(options.deadline_ms, over.signal).then(() => end("deadline"), () => {});
+  try {
+    const [status, stdout, stderr] = await Promise.all([
+      child.status,
+      collect(out, max_bytes, () => end("excess")),
+      collectTail(err, MAX_STDERR_BYTES),
+      feed(child.stdin, options.stdin),
+    ]);
+    if (ended === "abort") throw signal!.reason;
+    if (ended === "deadline") {
+      throw new TaskdError("timed_out", `${attempted}: no end after ${options.deadline_ms / 1_000} s`, {
+        hint: "Try again; if it stays so, the repository or the network is slower than the limit allows",
+      });
+    }
+    if (ended === "excess" && options.on_excess !== "cut") {
+      throw new TaskdError("too_large", `${attempted}: more than ${max_bytes} bytes of output`);
+    }
+    return { code: status.code, stdout, stderr: new TextDecoder().decode(stderr), truncated: ended === "excess" };
+  } finally {
+    over.abort();
+    await watchdog;
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+function start(path: string, { args, env, cwd, attempted }: ProcessOptions): Deno.ChildProcess {
+  try {
+    // A group of its own: git's helpers (ssh, remote-https) die with it, and no terminal is there to prompt on.
+    return new Deno.Command(path, {
+      args: [...args],
+      env: { ...env },
+      clearEnv: true,
+      cwd,
+      detached: true,
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    throw fileError(error, `${attempted}: cannot start ${path}`);
+  }
+}
+
+function killGroup(child: Deno.ChildProcess): void {
+  try {
+    Deno.kill(-child.pid, "SIGKILL");
+  } catch (error) {
+    // Without permission for whole groups at least the program itself; its helpers lose their pipes. Or all are gone.
+    if (error instanceof Deno.errors.NotCapable) killAlone(child);
+    else if (!isGone(error)) throw error;
+  }
+}
+
+function killAlone(child: Deno.ChildProcess): void {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    if (!(error instanceof TypeError) && !isGone(error)) throw error;
+  }
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof Deno.errors.NotFound || (error as { code?: string }).code === "ESRCH";
+}
+
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+async function collect(reader: Reader, max: number, onExcess: () => void) {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    // A copy: a chunk of two bytes keeps the whole buffer alive that it was read into.
+    const part = read.value.slice(0, Math.max(0, max - length));
+    chunks.push(part);
+    length += part.length;
+    if (part.length < read.value.length) onExcess();
+  }
+  return joined(chunks, length);
+}
+
+async function collectTail(reader: Reader, max: number) {
+  let chunks: Uint8Array[] = [];
+  let length = 0;
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    chunks.push(read.value.slice());
+    length += read.value.length;
+    if (length > 2 * max) {
+      chunks = [joined(chunks, length).subarray(length - max)];
+      length = max;
+    }
+  }
+  return joined(chunks, length).subarray(Math.max(0, length - max));
+}
+
+function joined(chunks: Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}
+
+async function feed(stdin: WritableStream<Uint8Array>, bytes: Uint8Array | undefined): Promise<void> {
+  const writer = stdin.getWriter();
+  try {
+    if (bytes !== undefined) await writer.write(bytes);
+    await writer.close();
+  } catch {
+    // It ended without reading everything; its exit code says why.
+  }
+}

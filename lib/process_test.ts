@@ -1,0 +1,97 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { systemClock } from "./clock.ts";
+import { TaskdError } from "./errors.ts";
+import { type ProcessOptions, runProcess } from "./process.ts";
+
+function shell(script: string, options: Partial<ProcessOptions> = {}) {
+  return runProcess("/bin/bash", {
+    args: ["-c", script],
+    env: {},
+    cwd: "/",
+    deadline_ms: 60_000,
+    max_bytes: 1_000,
+    clock: systemClock,
+    attempted: "Cannot run",
+    ...options,
+  });
+}
+
+/** Whether a process is there. */
+async function lives(pid: number): Promise<boolean> {
+  return (await new Deno.Command("/bin/kill", { args: ["-0", String(pid)], stderr: "null" }).output()).success;
+}
+
+/** Waits until a grandchild has written its id. */
+async function begun(file: string): Promise<void> {
+  while (!(await Deno.readTextFile(file)).endsWith("\n")) await systemClock.sleep(5);
+}
+
+/** Runs a script that starts a grandchild, which writes its id to `file`, and waits until both are gone. */
+async function endsAll(end: (script: string, file: string) => Promise<unknown>): Promise<void> {
+  const file = await Deno.makeTempFile();
+  try {
+    await end(`sleep 1000 & echo $! > ${file}; echo started; wait`, file);
+    const pid = Number(await Deno.readTextFile(file));
+    assert(pid > 0);
+    for (let tries = 0; tries < 200 && await lives(pid); tries++) await systemClock.sleep(10);
+    assertEquals(await lives(pid), false);
+  } finally {
+    await Deno.remove(file);
+  }
+}
+
+Deno.test("a program gets the environment that is given, its input, and nothing else", async () => {
+  const { code, stdout, stderr } = await shell("/usr/bin/env | /usr/bin/sort; /bin/cat; echo no >&2; exit 3", {
+    env: { A: "1" },
+    stdin: new TextEncoder().encode("in\n"),
+  });
+  const text = new TextDecoder().decode(stdout);
+  assertEquals([code, stderr], [3, "no\n"]);
+  assert(text.startsWith("A=1\n") && text.endsWith("in\n") && !text.includes("HOME"), text);
+});
+
+Deno.test("at the deadline a program ends with all that it started", async () => {
+  await endsAll(async (script, file) => {
+    const clock = { ...systemClock, sleep: (_ms: number) => begun(file) };
+    const error = await assertRejects(() => shell(script, { deadline_ms: 5_000, clock }), TaskdError);
+    assertEquals([error.code, error.message], ["timed_out", "Cannot run: no end after 5 s"]);
+  });
+});
+
+Deno.test("an abort ends it with all that it started, and is the answer", async () => {
+  await endsAll(async (script, file) => {
+    const abort = new AbortController();
+    const run = shell(script, { signal: abort.signal });
+    await begun(file);
+    abort.abort(new Error("enough"));
+    await assertRejects(() => run, Error, "enough");
+  });
+  await assertRejects(() => shell("exit 0", { signal: AbortSignal.abort(new Error("before")) }), Error, "before");
+});
+
+Deno.test("endless output is cut or refused at the limit, to the byte", async () => {
+  const error = await assertRejects(() => shell("while :; do echo x; done"), TaskdError);
+  assertEquals(error.code, "too_large");
+  const { stdout, truncated } = await shell("while :; do echo x; done", { on_excess: "cut" });
+  assertEquals([stdout.length, truncated], [1_000, true]);
+  assertEquals((await shell("printf %01000d 0")).truncated, false);
+});
+
+Deno.test("endless complaints do not fill memory", async () => {
+  const { stderr } = await shell("for n in {1..30000}; do echo complaint $n >&2; done");
+  assert(stderr.length <= 65_536 && stderr.endsWith("complaint 30000\n"));
+});
+
+Deno.test("input that is not read is no failure, and a missing program is one", async () => {
+  assertEquals((await shell("exit 0", { stdin: new Uint8Array(1 << 20) })).code, 0);
+  const missing = runProcess("/nowhere/x", {
+    args: [],
+    env: {},
+    cwd: "/",
+    deadline_ms: 1_000,
+    max_bytes: 1,
+    clock: systemClock,
+    attempted: "Cannot run",
+  });
+  assertEquals((await assertRejects(() => missing, TaskdError)).code, "not_found");
+});

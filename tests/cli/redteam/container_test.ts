@@ -1,0 +1,42 @@
+import { assertEquals } from "@std/assert";
+import { containerPlace } from "../../../cli/redteam/container_place.ts";
+import { CONTAINER_PROMISES } from "../../../cli/redteam/containers.ts";
+import { loadSettings } from "../../../broker/settings/load.ts";
+import { systemClock, systemRandom } from "../../../lib/clock.ts";
+import { PODMAN, podman, podmanTest, testImages } from "../../support/podman.ts";
+import { allTold, OPTIONS, tryThem, unheld } from "./_context.ts";
+import { naiveContainers } from "./_naive_containers.ts";
+
+podmanTest("containers of podman hold every promise, and nothing of them is left", async () => {
+  const home = await Deno.makeTempDir();
+  try {
+    const images = await testImages();
+    const { settings } = await loadSettings({ home, env: () => undefined });
+    const containers = containerPlace({
+      runtime: { name: "podman", path: PODMAN, works: true, rootless: false, notes: [] },
+      settings: { ...settings, sandbox_image: images.sandbox, anchor_image: images.anchor },
+      ...OPTIONS,
+      clock: systemClock,
+      random: systemRandom,
+    });
+    assertEquals(unheld(await tryThem(["container"], { containers })), []);
+    const networks = (await podman("network", "ls", "--format={{.Name}}")).stdout;
+    assertEquals(networks.includes("taskd-redteam-"), false);
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+});
+
+Deno.test("every promise about containers is told as a hole of some that hold nothing", async () => {
+  const tried = await tryThem(["container"], { containers: naiveContainers });
+  assertEquals(tried.length, CONTAINER_PROMISES.length);
+  allTold(tried);
+});
+
+Deno.test("without containers their promises are skipped, with the reason", async () => {
+  const tried = await tryThem(["container"], { containers: { why: "there are none" } });
+  assertEquals(
+    tried.map(({ verdict, why }) => [verdict, why]),
+    CONTAINER_PROMISES.map(() => ["skipped", "there are none"]),
+  );
+});

@@ -1,0 +1,52 @@
+import { assertEquals } from "@std/assert";
+import type { Surfaces } from "../../../cli/redteam/context.ts";
+import { CONTROL_PROMISES } from "../../../cli/redteam/control.ts";
+import { DISPLAY_PROMISES } from "../../../cli/redteam/display.ts";
+import { GATE_PROMISES } from "../../../cli/redteam/gate.ts";
+import { LEDGER_PROMISES } from "../../../cli/redteam/ledger.ts";
+import { FILE_PROMISES } from "../../../cli/redteam/modes.ts";
+import { allTold, tryThem, unheld } from "./_context.ts";
+import { naiveBroker } from "./_naive_broker.ts";
+
+Deno.test("the listeners, the gate, the records, the files and what is shown hold every promise", async () => {
+  const unmet = unheld(await tryThem(["control", "files", "display"]));
+  assertEquals(unmet, [["files.installed", "skipped", [], "nothing is set up here: there is no ~/.taskd"]]);
+});
+
+/** Parts that let everything through. */
+const OPEN: Partial<Surfaces> = {
+  broker: naiveBroker,
+  checkAdmin: () => {},
+  readKeys: () => Promise.resolve(new Map([["VENDORA_API_KEY", "x"]])),
+  admission: () =>
+    Promise.resolve({
+      claim: () => ({
+        begin: () => {},
+        releaseSlot: () => {},
+        end: () => Promise.resolve(),
+        abandon: () => {},
+      }),
+      close: () => Promise.resolve(),
+    }),
+  verifyTrace: () => ({ intact: true, head: { seq: 1, sha256: "", bytes: 0 }, torn_bytes: 0 }),
+  sanitizeText: (text) => text,
+  webResponse: (path) =>
+    new Response(`<script src="/ui/x.ts"></script><script>${path}</script>`, {
+      headers: { "content-type": "text/html" },
+    }),
+};
+
+Deno.test("every promise about them is told as a hole of parts that let everything through", async () => {
+  const home = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(`${home}/audit`, { mode: 0o755 });
+    await Deno.writeTextFile(`${home}/api-keys.env`, "x", { mode: 0o644 });
+    const installed = { directory: home, audit_root: `${home}/audit`, squid_run_dir: `${home}/squid` };
+    const tried = await tryThem(["control", "files", "display"], { surfaces: OPEN, installed, patience_ms: 1_000 });
+    const families = [CONTROL_PROMISES, GATE_PROMISES, LEDGER_PROMISES, FILE_PROMISES, DISPLAY_PROMISES];
+    assertEquals(tried.length, families.flat().length);
+    allTold(tried);
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+});

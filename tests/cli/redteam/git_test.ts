@@ -1,0 +1,55 @@
+import { assertEquals } from "@std/assert";
+import type { DiffFacts } from "../../../broker/git/facts.ts";
+import type { Surfaces } from "../../../cli/redteam/context.ts";
+import { GIT_PROMISES } from "../../../cli/redteam/git.ts";
+import { allTold, tryThem, unheld } from "./_context.ts";
+
+Deno.test("git holds every promise", async () => {
+  assertEquals(unheld(await tryThem(["git"])), []);
+});
+
+/** What `git add -A` and a name of every file in the tree would come to, with the repository's own settings in force. */
+async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): Promise<DiffFacts> {
+  const names = new Set<string>();
+  const walk = async (folder: string, above: string) => {
+    for await (const { name, isDirectory } of Deno.readDir(folder)) {
+      names.add(`${above}${name}`);
+      if (isDirectory) await walk(`${folder}/${name}`, `${above}${name}/`);
+    }
+  };
+  await walk(work_tree, "");
+  // The filter that the tree's attributes name.
+  const config = await Deno.readTextFile(`${work_tree}/.git/config`).catch(() => "");
+  const filter = /clean = (.*)/.exec(config)?.[1];
+  if (filter !== undefined) await new Deno.Command(filter, { stdin: "null", stdout: "null" }).output();
+  const zeros = "0".repeat(40);
+  const nothing = { base_commit: zeros, base_tree: zeros, tree: zeros };
+  return {
+    ...nothing,
+    files: [...names].filter((name) => !name.includes("\n") && !name.includes("\u001b")).map((path) => ({
+      path,
+      status: "added",
+      mode_before: "000000",
+      mode_after: "100644",
+      oid_before: zeros,
+      oid_after: zeros,
+      added: 0,
+      deleted: 0,
+      binary: true,
+    })),
+    files_changed: names.size,
+    lines_changed: 0,
+    diff_sha256: "0".repeat(64),
+    flags: [],
+  };
+}
+
+Deno.test("every promise about git is told as a hole of a git that believes the tree", async () => {
+  const surfaces: Partial<Surfaces> = {
+    collectFacts: naiveFacts,
+    parseRepo: (text) => ({ transport: "https", host: "", owner: "", repo: "", clone_url: text, canonical: text }),
+  };
+  const tried = await tryThem(["git"], { surfaces });
+  assertEquals(tried.length, GIT_PROMISES.length);
+  allTold(tried);
+});

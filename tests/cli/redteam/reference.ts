@@ -1,0 +1,46 @@
+/**
+ * Writes the promises of docs/security.md from the catalogue of attacks.
+ * `deno run -A tests/cli/redteam/reference.ts` brings the page up to date; a test fails while it is not.
+ *
+ * @module
+ */
+
+import { byGroup, GROUP_TITLES, PROMISES } from "../../../cli/redteam/catalogue.ts";
+
+const BEGIN = "<!-- promises: written by tests/cli/redteam/reference.ts -->";
+const END = "<!-- end of promises -->";
+
+/** The page. */
+export const PAGE = new URL("../../../docs/security.md", import.meta.url);
+
+/** The page with its promises brought up to date. */
+export function withReference(page: string): string {
+  const begin = page.indexOf(BEGIN);
+  const end = page.indexOf(END);
+  if (begin < 0 || end < begin) throw new Error("docs/security.md has lost the marks of its promises");
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
+}
+
+function renderReference(): string {
+  return byGroup(PROMISES).map(([group, promises]) => {
+    const rows = promises.map(({ id, promise, attacks }) => `| \`${id}\` | ${cell(promise)} | ${cell(attacks)} |`);
+    return [
+      `### ${GROUP_TITLES[group]}`,
+      "",
+      "| Promise | What it says | What is tried |",
+      "| --- | --- | --- |",
+      ...rows,
+    ]
+      .join("\n");
+  }).join("\n\n");
+}
+
+/** Text in a table's cell; names of addresses, stars and underscores are no markup. */
+function cell(text: string): string {
+  return text.replaceAll("|", "\\|").replaceAll("*", "\\*").replaceAll("<", "\\<").replaceAll("_", "\\_");
+}
+
+if (import.meta.main) {
+  await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));
+  await new Deno.Command(Deno.execPath(), { args: ["fmt", "--quiet", PAGE.pathname] }).output();
+}

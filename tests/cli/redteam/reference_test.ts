@@ -1,0 +1,26 @@
+import { assert, assertEquals } from "@std/assert";
+import { PROMISES } from "../../../cli/redteam/catalogue.ts";
+import { PROMISE_GROUPS } from "../../../cli/redteam/promise.ts";
+import { groupOf } from "../../../cli/redteam/run.ts";
+import { PAGE, withReference } from "./reference.ts";
+
+/** A page without what the formatter does to it. */
+function unpadded(page: string): string {
+  return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
+}
+
+Deno.test("docs/security.md lists the promises that taskd redteam tries", async () => {
+  const page = await Deno.readTextFile(PAGE);
+  assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/cli/redteam/reference.ts");
+});
+
+Deno.test("every promise is one sentence in a group, and named once", () => {
+  const ids = PROMISES.map(({ id }) => id);
+  assertEquals(ids.length, new Set(ids).size);
+  for (const promise of PROMISES) {
+    assert(PROMISE_GROUPS.includes(groupOf(promise)), promise.id);
+    assert(/^[a-z]+\.[a-z_]+$/.test(promise.id), promise.id);
+    assert(/^\S[^]*[^.\s]$/.test(promise.promise) && !/\. /.test(promise.promise), promise.promise);
+    assert(promise.attacks.length > 0, promise.id);
+  }
+});

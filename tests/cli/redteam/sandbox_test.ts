@@ -1,0 +1,14 @@
+import { assertEquals } from "@std/assert";
+import { EMBEDDED_PROMISES } from "../../../cli/redteam/embedded.ts";
+import { allTold, tryThem, unheld } from "./_context.ts";
+import { naiveSandbox } from "./_naive_sandbox.ts";
+
+Deno.test("the embedded sandbox holds every promise", async () => {
+  assertEquals(unheld(await tryThem(["sandbox"])), []);
+});
+
+Deno.test("every promise about the sandbox is told as a hole of one that holds nothing", async () => {
+  const tried = await tryThem(["sandbox"], { surfaces: { embedded: naiveSandbox } });
+  assertEquals(tried.length, EMBEDDED_PROMISES.length);
+  allTold(tried);
+});
