@@ -16,6 +16,19 @@ export type Lane = "vendor_a" | "vendor_b" | "vendor_c" | "compat";
 /** Every lane, in the order of the agents. */
 export const LANES: readonly Lane[] = ["vendor_a", "vendor_b", "vendor_c", "compat"];
 
+const COMPANIES: Readonly<Record<Lane, string | undefined>> = {
+  vendor_a: "Anthropic",
+  vendor_b: "OpenAI",
+  vendor_c: "Google",
+  compat: undefined,
+};
+
+/** A lane as people read it, with its company's name: `vendor_a (Anthropic)`. Data keeps the lane alone. */
+export function laneText(lane: Lane): string {
+  const company = COMPANIES[lane];
+  return company === undefined ? lane : `${lane} (${company})`;
+}
+
 /** Setting value of an agent. */
 export type AgentName = "agent_a" | "agent_b" | "agent_c" | "agent_d";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { TaskdError } from "../lib/errors.ts";
-import { agentOf, AGENTS, LANES } from "./agents.ts";
+import { agentOf, AGENTS, LANES, laneText } from "./agents.ts";
 
 const OPTIONS = {
   gateway_url: "http://192.168.66.1:8088",
@@ -8,6 +8,11 @@ const OPTIONS = {
   instruction: "--rm -rf; do it",
   home: "/home/agent",
 };
+
+Deno.test("people read a lane with its company's name", () => {
+  const read = ["vendor_a (Anthropic)", "vendor_b (OpenAI)", "vendor_c (Google)", "compat"];
+  assertEquals(LANES.map(laneText), read);
+});
 
 // conformance: b1.agents
 Deno.test("there is one agent for each lane, found by its setting value or its label", () => {

@@ -12,7 +12,7 @@
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import { agentOf, type Lane } from "../agents.ts";
+import { agentOf, type Lane, laneText } from "../agents.ts";
 import type { CeilingView } from "../api/wire.ts";
 import { isSpent } from "../gateway/budget.ts";
 import type { AuthMode, Settlement } from "../gateway/lease.ts";
@@ -162,7 +162,8 @@ export class Admission {
     const spent_usd = this.#aggregate.spent(lane);
     if (!isSpent(spent_usd, budget_usd)) return undefined;
     const span = window_ms === 0 ? "since the broker started" : windowText(window_ms);
-    const reached = `the aggregate ceiling of ${lane} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
+    const reached =
+      `the aggregate ceiling of ${laneText(lane)} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
       `${usdText(budget_usd)} spent with its key ${span}`;
     const anew = "start the broker again, with a higher aggregate_budget_usd or without: the count begins anew";
     const in_ms = this.#aggregate.agesOutIn(lane);

@@ -12,7 +12,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { type Lane, LANES } from "../agents.ts";
+import { type Lane, LANES, laneText } from "../agents.ts";
 import { BodyRoom, ClientGone, drainBody, readJsonBody } from "./body.ts";
 import { Deadlines } from "./deadlines.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
@@ -133,9 +133,13 @@ export class Gateway {
   /** Opens the gateway for a task; throws `invalid_request` when its lane has no upstream or no credential. */
   lease(options: LeaseOptions): GatewayLease {
     if (!this.#upstreams.get(options.lane)?.serves(options.auth)) {
-      throw new TaskdError("invalid_request", `Cannot lease the gateway: ${options.lane} has no ${options.auth}`, {
-        hint: "Set the vendor's key, or sign in to its subscription",
-      });
+      throw new TaskdError(
+        "invalid_request",
+        `Cannot lease the gateway: ${laneText(options.lane)} has no ${options.auth}`,
+        {
+          hint: "Set the vendor's key, or sign in to its subscription",
+        },
+      );
     }
     const { lease, token } = Lease.create(options, this.#options.random ?? systemRandom);
     const { task_id, lane, auth } = options;

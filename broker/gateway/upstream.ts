@@ -8,7 +8,7 @@
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Lane } from "../agents.ts";
+import { type Lane, laneText } from "../agents.ts";
 import { type HeaderMap, requestHeaders } from "./headers.ts";
 import type { AuthMode } from "./lease.ts";
 import { Refusal } from "./refusal.ts";
@@ -172,7 +172,11 @@ const KEY_HEADERS: Readonly<Record<Lane, readonly [string, string]>> = {
 function baseUrl(lane: Lane, text: string): URL {
   const url = URL.parse(text);
   if (url && /^https?:$/.test(url.protocol) && url.search === "" && url.hash === "" && url.username === "") return url;
-  throw new TaskdError("invalid_request", `Cannot use the address of lane ${lane}: it is not an http or https URL`, {
-    hint: "Write it as https://host or https://host/path, without a query and without credentials",
-  });
+  throw new TaskdError(
+    "invalid_request",
+    `Cannot use the address of ${laneText(lane)}: it is not an http or https URL`,
+    {
+      hint: "Write it as https://host or https://host/path, without a query and without credentials",
+    },
+  );
 }

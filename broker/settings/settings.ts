@@ -32,13 +32,13 @@ export const SETTINGS: { readonly [P in SettingPath]: SettingRow<ValueAt<P>> } =
     kind: AUTH,
     built_in: "api_key",
     env: "TASKD_VENDOR_A_AUTH",
-    doc: "api_key uses VENDORA_API_KEY; subscription uses ~/.taskd/vendor_a-oauth.json.",
+    doc: "Anthropic: api_key uses VENDORA_API_KEY; subscription uses ~/.taskd/vendor_a-oauth.json.",
   },
   vendor_b_auth: {
     kind: AUTH,
     built_in: "api_key",
     env: "TASKD_VENDOR_B_AUTH",
-    doc: "api_key uses VENDORB_API_KEY; subscription uses ~/.taskd/vendor_b-oauth.json.",
+    doc: "OpenAI: api_key uses VENDORB_API_KEY; subscription uses ~/.taskd/vendor_b-oauth.json.",
   },
   default_agent: {
     kind: choice<AgentName>(AGENTS.map(({ name }) => name), LABELS),

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { LANES, laneText } from "../../broker/agents.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { type Check, type CheckStatus, worst } from "../setup/check.ts";
 import { examine } from "../setup/doctor.ts";
@@ -52,7 +53,8 @@ export async function render({ status, checks }: DoctorResult, io: Io): Promise<
 }
 
 /** The lines of checks. */
-export async function checkLines(checks: readonly Check[], io: Io): Promise<string[]> {
+export async function checkLines(named: readonly Check[], io: Io): Promise<string[]> {
+  const checks = named.map((check) => ({ ...check, name: withCompany(check.name) }));
   const width = Math.max(0, ...checks.map(({ name }) => name.length));
   const lines: string[] = [];
   for (const { name, status, detail, remedy } of checks) {
@@ -62,6 +64,10 @@ export async function checkLines(checks: readonly Check[], io: Io): Promise<stri
     if (remedy !== undefined) lines.push(`${" ".repeat(width + 8)}${remedy}`);
   }
   return lines;
+}
+
+function withCompany(name: string): string {
+  return LANES.reduce((text, lane) => text.replace(lane, laneText(lane)), name);
 }
 
 function verdict(status: CheckStatus, checks: readonly Check[]): string {

@@ -5,7 +5,7 @@
  */
 
 import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";
-import { agentOf, type Lane, LANES } from "../../broker/agents.ts";
+import { agentOf, type Lane, LANES, laneText } from "../../broker/agents.ts";
 import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
@@ -127,7 +127,7 @@ async function keysOf(args: Args): Promise<Map<Lane, string>> {
   for (const [index, lane] of lanes.entries()) {
     const secret = lines[index]?.trim() ?? "";
     if (secret === "") {
-      throw new TaskdError("usage", `Cannot take the key of ${lane}: line ${index + 1} of stdin is empty`, {
+      throw new TaskdError("usage", `Cannot take the key of ${laneText(lane)}: line ${index + 1} of stdin is empty`, {
         hint: "Give a line for each --key, in their order",
       });
     }
@@ -142,7 +142,9 @@ function laneOf(text: string): Lane {
   const lane = LANES.find((one) => one === (at < 0 ? text : text.slice(0, at)));
   if (lane !== undefined && text.slice(at) === "=-") return lane;
   throw new TaskdError("usage", "Cannot take a key from the command line: others can see it there", {
-    hint: `Write --key ${lane ?? "vendor_a"}=- and give the key on stdin; vendors are ${LANES.join(", ")}`,
+    hint: `Write --key ${lane ?? "vendor_a"}=- and give the key on stdin; vendors are ${
+      LANES.map(laneText).join(", ")
+    }`,
   });
 }
 

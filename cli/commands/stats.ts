@@ -5,6 +5,7 @@
  * @module
  */
 
+import { LANES, laneText } from "../../broker/agents.ts";
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { type Grouping, GROUPINGS, type GroupTally, RunningStats, type Stats } from "../../broker/task/stats.ts";
@@ -144,7 +145,7 @@ async function groupTable(by: Grouping, groups: readonly GroupTally[], io: Io): 
   const most = Math.max(...groups.map(({ spend }) => spend.usd));
   const head = [by.toUpperCase(), "TASKS", "PUSHED", "SPEND", ...(claims ? ["AGENT-REPORTED"] : [])];
   const rows = groups.map(({ name, tasks, outcomes, spend, agent_reported }) => [
-    name,
+    by === "vendor" ? vendorText(name) : name,
     String(tasks),
     String(outcomes.pushed),
     spendText(spend),
@@ -152,6 +153,12 @@ async function groupTable(by: Grouping, groups: readonly GroupTally[], io: Io): 
     ...(charts ? [bar(spend.usd, most, BAR_COLUMNS)] : []),
   ]);
   return await textTable(rows, { head, right: [1, 2, 3, ...(claims ? [4] : [])], names: [0], columns: io.columns });
+}
+
+/** A group may also be an agent of another version, whose vendor is not known. */
+function vendorText(name: string): string {
+  const lane = LANES.find((one) => one === name);
+  return lane === undefined ? name : laneText(lane);
 }
 
 function dayLines({ days }: StatsResult, columns: number): string {

@@ -10,7 +10,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { type AgentName, agentOf, AGENTS, type Lane } from "../../broker/agents.ts";
+import { type AgentName, agentOf, AGENTS, type Lane, laneText } from "../../broker/agents.ts";
 import { parseEnvFile } from "../../broker/settings/env_file.ts";
 import { describePlace, InvalidConfig } from "../../broker/settings/invalid.ts";
 import { apiKey, KEY_VARIABLES, readKeys, writeKeys } from "../../broker/settings/keys.ts";
@@ -139,7 +139,10 @@ async function chooseAgentStep(
   const suggested = usable.some(({ name }) => name === before.default_agent) ? before.default_agent : usable[0]!.name;
   let agent = answers.agent ?? (answers.yes ? suggested : before.default_agent);
   if (answers.agent === undefined && prompt !== undefined) {
-    const choices = usable.map(({ name, label, lane }) => ({ value: name, help: `${label}, paid at ${lane}` }));
+    const choices = usable.map(({ name, label, lane }) => ({
+      value: name,
+      help: `${label}, paid at ${laneText(lane)}`,
+    }));
     agent = await prompt.choose<AgentName>("The agent that runs unless a task names another", choices, suggested);
   }
   if (embedded && agent !== "agent_d") {
@@ -188,10 +191,12 @@ async function keysStep(
   const file = await readKeys(home);
   const known = apiKey(lane, { env, file, compat_variable: before.compat.api_key_env });
   if (known !== undefined) {
-    say(`The key of ${lane} is there: ${known.source}`);
+    say(`The key of ${laneText(lane)} is there: ${known.source}`);
     if (!await prompt.confirm("Replace it?", false)) return keys;
   }
-  const secret = await prompt.secret(lane === "compat" ? "Key of the endpoint, empty for none" : `Key of ${lane}`);
+  const secret = await prompt.secret(
+    lane === "compat" ? "Key of the endpoint, empty for none" : `Key of ${laneText(lane)}`,
+  );
   if (secret !== "") keys.set(variableOf(lane, before, changes), secret);
   return keys;
 }

@@ -85,7 +85,8 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
         kind: "string",
         value: "VENDOR=-",
         repeatable: true,
-        help: "Read the key of vendor_a, vendor_b, vendor_c or compat from stdin, a line for each; may be repeated",
+        help:
+          "Read a key from stdin, a line for each: vendor_a (Anthropic), vendor_b (OpenAI), vendor_c (Google), compat",
       },
       { name: "key-file", kind: "file", value: "FILE", help: "Take the keys in this file of NAME=value lines" },
       { name: "compat-url", kind: "string", value: "URL", help: "The OpenAI-compatible endpoint of agent_d" },

@@ -208,7 +208,7 @@ Deno.test("the doctor exits with 1 when something fails, with 0 when not, and sh
   const { code, stdout, stderr } = await place.taskd("doctor");
   assertEquals(code, 0, stdout);
   assertMatch(stdout, /^ok +config +valid; \d+ set in config\.yaml/m);
-  assertMatch(stdout, /^ok +credentials vendor_a +key of env:VENDORA_API_KEY$/m);
+  assertMatch(stdout, /^ok +credentials vendor_a \(Anthropic\) +key of env:VENDORA_API_KEY$/m);
   assertMatch(stdout, /^warn +broker +not running\n +Run taskd start$/m);
   assert(!(stdout + stderr).includes(SECRET));
 });

@@ -361,8 +361,12 @@ Deno.test("a lane without an upstream, and an address that is none, are refused 
   await using gate = await harness(json({}), {
     upstreams: { vendor_a: { base_url: "http://127.0.0.1:9", api_key: "k" } },
   });
-  assertThrows(() => gate.lease("vendor_b"), TaskdError, "vendor_b has no api_key");
-  assertThrows(() => gate.lease("vendor_a", { auth: "subscription" }), TaskdError, "vendor_a has no subscription");
+  assertThrows(() => gate.lease("vendor_b"), TaskdError, "vendor_b (OpenAI) has no api_key");
+  assertThrows(
+    () => gate.lease("vendor_a", { auth: "subscription" }),
+    TaskdError,
+    "vendor_a (Anthropic) has no subscription",
+  );
   for (const base_url of ["", "ftp://x", "https://u:p@host", "https://host/?key=1", "host"]) {
     assertThrows(() => new Upstream("compat", { base_url, api_key: "" }), TaskdError, "compat");
   }
