@@ -64,7 +64,7 @@ export class Dispatcher {
   #handle(op: string, fields: Record<string, unknown>): Promise<object> {
     if (!isOpName(op)) {
       throw new TaskdError("unknown_op", `Cannot run ${JSON.stringify(op.slice(0, 100))}: no such operation`, {
-        hint: "docs/protocol.md lists the operations",
+        hint: "docs/reference/store_protocol.md lists the operations",
       });
     }
     const args = parseArgs(op, fields);

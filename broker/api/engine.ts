@@ -40,7 +40,7 @@ export interface BrokerEngine {
 
   /**
    * The diff that a person reads, cut at 4 MiB; throws `not_found` before there is one. What the gate names is the digest
-   * of the whole change (docs/git.md), not of these bytes.
+   * of the whole change (docs/explanation/approval.md), not of these bytes.
    */
   diff(id: string): Promise<Uint8Array<ArrayBuffer>>;
 

@@ -190,7 +190,7 @@ Deno.test("the dashboard and the alerts ask for families that exist", async () =
 });
 
 Deno.test({
-  name: `promtool accepts docs/alerts-broker.yml, and its rules fire when they should${why}`,
+  name: `promtool accepts docs/monitoring/alerts-broker.yml, and its rules fire when they should${why}`,
   ignore: missing,
   fn: async () => {
     const { code, text } = await promtool(["check", "rules", `${DOCS}alerts-broker.yml`]);

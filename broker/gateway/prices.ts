@@ -86,7 +86,7 @@ export function parsePriceFile(text: string, name: string): PriceFile {
   if (result.success) return result.output;
   const issue = result.issues[0];
   throw new TaskdError("corrupt", `Cannot read prices from ${name}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`, {
-    hint: "docs/gateway.md shows the form",
+    hint: "docs/reference/gateway.md shows the form",
   });
 }
 

@@ -22,7 +22,17 @@ function categories(fields: Partial<FileChange>, details: ChangeDetails = {}): s
 }
 
 Deno.test("plain source is not flagged", () => {
-  for (const path of ["src/a.ts", "README.md", "docs/git.md", "lib/keys.go", "a/environment.rb", "make.ts", "gitfoo"]) {
+  for (
+    const path of [
+      "src/a.ts",
+      "README.md",
+      "docs/explanation/approval.md",
+      "lib/keys.go",
+      "a/environment.rb",
+      "make.ts",
+      "gitfoo",
+    ]
+  ) {
     assertEquals(categories({ path }), [], path);
   }
 });

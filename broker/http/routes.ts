@@ -1,6 +1,6 @@
 /**
  * Every route of the broker, as one table: the server finds its way by it, and the
- * reference in docs/broker_api.md is written from it.
+ * reference in docs/reference/broker_api.md is written from it.
  *
  * @module
  */

@@ -106,7 +106,7 @@ export class SharedNetwork {
         hint: "Build it with: taskd setup --build-images",
       });
     }
-    throw refused(attempted, first!, "See docs/sandbox.md for what the runtime needs, and taskd doctor");
+    throw refused(attempted, first!, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");
   }
 }
 

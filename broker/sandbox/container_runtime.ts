@@ -199,7 +199,7 @@ export class ContainerRuntime implements SandboxRuntime {
         hint: "Build it with: taskd setup --build-images",
       });
     }
-    throw refused(attempted, answer, "See docs/sandbox.md for what the runtime needs, and taskd doctor");
+    throw refused(attempted, answer, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");
   }
 }
 

@@ -57,7 +57,7 @@ export function describePlace(place: Place): string {
 function fallbackHint(place: Place): string {
   return "env" in place
     ? `Change or unset ${place.env}, then start again`
-    : "Edit the file, then start again; docs/configuration.md lists every setting";
+    : "Edit the file, then start again; docs/reference/settings.md lists every setting";
 }
 
 /** At most 100 characters of what somebody wrote, quoted and harmless on a terminal. */

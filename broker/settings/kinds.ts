@@ -81,7 +81,7 @@ export function unknownKey(
 ): InvalidConfig {
   const guess = nearest(key, known);
   // All of the top level would be a page.
-  const all = known.length > 12 ? "docs/configuration.md lists every setting" : `Known here: ${known.join(", ")}`;
+  const all = known.length > 12 ? "docs/reference/settings.md lists every setting" : `Known here: ${known.join(", ")}`;
   const where = group === ROOT ? "" : ` in ${group}`;
   return new InvalidConfig(`the key ${quoteText(key)}${where}`, place, "must be a setting", {
     hint: secretHint(key) ?? (guess === undefined ? all : `Did you mean ${guess}? ${all}`),

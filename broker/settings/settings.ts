@@ -1,7 +1,7 @@
 /**
  * The one table of the broker's settings: where each stands in config.yaml, the variable
  * that overrides it, its default, its rules and what it means. The loader, the seeded
- * files, the explanation and docs/configuration.md are read off it.
+ * files, the explanation and docs/reference/settings.md are read off it.
  *
  * @module
  */

@@ -88,8 +88,8 @@ Deno.test("isStage() does not take the names of Object's own members for stages"
   assertEquals(["running", "constructor", "__proto__", ""].map(isStage), [true, false, false, false]);
 });
 
-Deno.test("docs/tasks.md has the table of stages as it is", async () => {
-  const document = await Deno.readTextFile(new URL("../../docs/tasks.md", import.meta.url));
+Deno.test("docs/reference/trace_and_brief.md has the table of stages as it is", async () => {
+  const document = await Deno.readTextFile(new URL("../../docs/reference/trace_and_brief.md", import.meta.url));
   const words = (cell: string) => [...cell.matchAll(/`(\w+)`/g)].map((match) => match[1]!);
   const documented = document.split("\n").map((line) => line.split("|").slice(1, -1)).filter((cells) => {
     return cells.length === 4 && isStage(words(cells[0]!)[0] ?? "");

@@ -1,5 +1,5 @@
 /**
- * What the MCP server offers: one table of tools. Each is an operation of docs/protocol.md with its fields checked by
+ * What the MCP server offers: one table of tools. Each is an operation of docs/reference/store_protocol.md with its fields checked by
  * the same table, done by the daemon when one is alive and on the store otherwise.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * Every promise, in the order in which they are tried: what `taskd redteam` runs and docs/security.md lists.
+ * Every promise, in the order in which they are tried: what `taskd redteam` runs and docs/explanation/threat_model.md lists.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * A promise of the product's security, and the attempts to break it: what `taskd redteam` is made of, and the table in
- * docs/security.md.
+ * docs/explanation/threat_model.md.
  *
  * A promise counts as held only if something was tried, all of it was refused, and what is allowed was seen to work
  * beside it, so that the refusals are not those of something broken.

@@ -26,7 +26,7 @@ export interface ConnectOptions {
 export type CallableOp = Exclude<OpName, "subscribe">;
 
 /**
- * A connection for requests. The name of an operation and its fields are those of docs/protocol.md.
+ * A connection for requests. The name of an operation and its fields are those of docs/reference/store_protocol.md.
  *
  * @example
  * ```ts ignore

@@ -1,7 +1,7 @@
 /**
  * The one table of operations: what each takes, answers and may fail with.
  *
- * Requests are checked against it (parse.ts), the reference in docs/protocol.md is
+ * Requests are checked against it (parse.ts), the reference in docs/reference/store_protocol.md is
  * written from it, and the compiler holds it to the types in messages.ts: a field that
  * is missing here, or documented nowhere, does not compile.
  *

@@ -17,7 +17,7 @@ export const REFS_PREFIX = "refs/";
 /** Prefix of all lineages. */
 export const DATA_PREFIX = "data/";
 
-/** How an object's bytes are kept: a plain SQLite image, or the container of docs/format.md. */
+/** How an object's bytes are kept: a plain SQLite image, or the container of docs/reference/format.md. */
 export type Codec = "raw" | "zst";
 
 /** What an object's key says. */

@@ -1,6 +1,6 @@
 /**
  * The one container for stored objects: segments, compressed snapshots, and the
- * checksums of a snapshot that is kept as a plain image. docs/format.md describes the bytes.
+ * checksums of a snapshot that is kept as a plain image. docs/reference/format.md describes the bytes.
  *
  * Guarantees: a reader returns the pages that were written or throws `corrupt`, whatever happened to the
  * bytes; the digest depends on what an object says and not on how it was compressed; neither side

@@ -292,8 +292,8 @@ Deno.test("assertGrowth() wants every page of the growth except the lock page", 
   assertEquals(error.code, "capture_failed");
 });
 
-Deno.test("the bytes are those of the example in docs/format.md", async () => {
-  const page_text = await Deno.readTextFile(new URL("../../docs/format.md", import.meta.url));
+Deno.test("the bytes are those of the example in docs/reference/format.md", async () => {
+  const page_text = await Deno.readTextFile(new URL("../../docs/reference/format.md", import.meta.url));
   const example = page_text.slice(page_text.indexOf("### Example"));
   const header: ObjectHeader = { ...snapshot(512, 2), kind: "image-index", last_txid: 5 };
   const { bytes, digest } = encodeObject(header, [[1, new Uint8Array(1024).fill(1, 512)]]);

@@ -29,7 +29,7 @@ const HELP = `deno task bench [options]
   --quick           small sizes and few rounds
   --max-size MB     no larger databases, default 4096
   --out FILE        where the figures go, default tests/output/bench.json
-  --write-docs      also write the parts of docs/benchmarks.md that have figures in this run
+  --write-docs      also write the parts of tests/bench/results.md that have figures in this run
   --from FILE       run nothing: print, and with --write-docs write, the report in FILE
 
 It works in the directory for temporary files (TMPDIR) and takes up to 40 GB there for a while.`;
@@ -74,7 +74,7 @@ async function main(args: string[]): Promise<number> {
 }
 
 async function writeDocs(report: Report): Promise<void> {
-  const path = join(PROJECT, "docs/benchmarks.md");
+  const path = join(PROJECT, "tests/bench/results.md");
   await Deno.writeTextFile(path, benchmarksPage(report, PARTS, await Deno.readTextFile(path)));
   await run(Deno.execPath(), ["fmt", "--quiet", path]);
 }

@@ -1,5 +1,5 @@
 /**
- * Writes docs/commands.md from the command table. `deno run -A tests/cli/reference.ts`
+ * Writes docs/reference/commands.md from the command table. `deno run -A tests/cli/reference.ts`
  * brings the page up to date; a test fails while it is not.
  *
  * @module
@@ -17,13 +17,13 @@ const BEGIN = "<!-- reference: written by tests/cli/reference.ts -->";
 const END = "<!-- end of reference -->";
 
 /** The page. */
-export const PAGE = new URL("../../docs/commands.md", import.meta.url);
+export const PAGE = new URL("../../docs/reference/commands.md", import.meta.url);
 
 /** The page with its reference brought up to date. */
 export function withReference(page: string): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
-  if (begin < 0 || end < begin) throw new Error("docs/commands.md has lost the marks of its reference");
+  if (begin < 0 || end < begin) throw new Error("docs/reference/commands.md has lost the marks of its reference");
   return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
 }
 

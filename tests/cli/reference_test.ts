@@ -6,7 +6,7 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/commands.md says what the command table says", async () => {
+Deno.test("docs/reference/commands.md says what the command table says", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/cli/reference.ts");
 });

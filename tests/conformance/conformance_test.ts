@@ -19,7 +19,7 @@ Deno.test("every marker above a test names a statement", () => {
   assertEquals(unknown.map(({ id, file, test }) => `${id} in ${file}: ${test}`), []);
 });
 
-Deno.test("docs/conformance.md is up to date", async () => {
+Deno.test("tests/conformance/README.md is up to date", async () => {
   const page = await Deno.readTextFile(PAGE);
   const now = renderPage(collectProofs());
   assertEquals(unwrapped(page), unwrapped(now), "run: deno run -A tests/tools/conformance.ts");

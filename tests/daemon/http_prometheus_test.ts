@@ -121,7 +121,7 @@ scrape_configs:
 });
 
 Deno.test({
-  name: `promtool accepts docs/alerts.yml${why}`,
+  name: `promtool accepts docs/monitoring/alerts.yml${why}`,
   ignore: missing !== undefined,
   fn: async () => {
     const { code, text } = await promtool(["check", "rules", join(DOCS, "alerts.yml")]);

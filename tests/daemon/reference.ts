@@ -1,5 +1,5 @@
 /**
- * Writes the reference part of docs/protocol.md from the tables that the daemon runs
+ * Writes the reference part of docs/reference/store_protocol.md from the tables that the daemon runs
  * on. `deno run -A tests/daemon/reference.ts` brings the page up to date; a test fails
  * while it is not.
  *
@@ -15,13 +15,13 @@ const BEGIN = "<!-- reference: written by tests/daemon/reference.ts -->";
 const END = "<!-- end of reference -->";
 
 /** The page. */
-export const PAGE = new URL("../../docs/protocol.md", import.meta.url);
+export const PAGE = new URL("../../docs/reference/store_protocol.md", import.meta.url);
 
 /** The page with its reference brought up to date. */
 export function withReference(page: string): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
-  if (begin < 0 || end < begin) throw new Error("docs/protocol.md has lost the marks of its reference");
+  if (begin < 0 || end < begin) throw new Error("docs/reference/store_protocol.md has lost the marks of its reference");
   return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n${page.slice(end)}`;
 }
 

@@ -10,12 +10,12 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/protocol.md says what the tables say", async () => {
+Deno.test("docs/reference/store_protocol.md says what the tables say", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/daemon/reference.ts");
 });
 
-Deno.test("the examples in docs/protocol.md are requests and events that exist", async () => {
+Deno.test("the examples in docs/reference/store_protocol.md are requests and events that exist", async () => {
   const page = await Deno.readTextFile(PAGE);
   const types: EventType[] = [...EVENT_TYPES];
   let examples = 0;

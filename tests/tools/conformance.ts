@@ -1,5 +1,5 @@
 /**
- * Writes docs/conformance.md: every statement of the two contracts and the tests that name it.
+ * Writes tests/conformance/README.md: every statement of the two contracts and the tests that name it.
  *
  * A test names statements in a comment directly above it, `// conformance: 5.1 7.unauthorized`; `b2.setting.*` names all
  * that begin so, for a test that is itself held to the list of them.
@@ -13,7 +13,7 @@ import { BROKER_SECTIONS } from "../conformance/task_broker.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 /** The page. */
-export const PAGE = new URL("docs/conformance.md", `file://${ROOT}`);
+export const PAGE = new URL("tests/conformance/README.md", `file://${ROOT}`);
 
 /** The contracts, in the order of the page. */
 const CONTRACTS: readonly { title: string; sections: readonly Section[] }[] = [
@@ -94,7 +94,7 @@ page is written from \`tests/conformance/branch_store.ts\`, from \`tests/conform
 comments above the tests; a test fails when a statement has no proof, when a comment names none, or when this page is
 not up to date: \`deno run -A tests/tools/conformance.ts\`.
 
-What does not hold as it is written says so, and [limitations.md](limitations.md) says why.
+What does not hold as it is written says so, and [limitations](../../docs/limitations.md) says why.
 
 ${parts.join("\n\n")}
 `;

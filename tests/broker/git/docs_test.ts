@@ -3,9 +3,9 @@ import { collectFacts } from "../../../broker/git/facts.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { GitBench, writeFiles } from "./bench.ts";
 
-const PAGE = await Deno.readTextFile(new URL("../../../docs/git.md", import.meta.url));
+const PAGE = await Deno.readTextFile(new URL("../../../docs/explanation/approval.md", import.meta.url));
 
-Deno.test("docs/git.md lists the categories as they are", () => {
+Deno.test("docs/explanation/approval.md lists the categories as they are", () => {
   const [, table = ""] = /<!-- categories -->\n([^]*)<!-- end of categories -->/.exec(PAGE) ?? [];
   const rows = table.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
     const [, category, meaning] = line.split("|").map((cell) => cell.trim());
@@ -14,7 +14,7 @@ Deno.test("docs/git.md lists the categories as they are", () => {
   assertEquals(rows, Object.entries(FLAG_CATEGORIES));
 });
 
-Deno.test("the command in docs/git.md computes the digest that an approval names", async () => {
+Deno.test("the command in docs/explanation/approval.md computes the digest that an approval names", async () => {
   const [command] = /^ {4}\{ printf[^]*?sha256sum$/m.exec(PAGE)!;
   await using bench = await GitBench.start({ files: { "a": "a\n", "gone": "g\n" } });
   const staged = await bench.stage();

@@ -1,5 +1,5 @@
 /**
- * Writes the tables of docs/broker_api.md from those of the program.
+ * Writes the tables of docs/reference/broker_api.md from those of the program.
  * `deno run -A tests/broker/http/reference.ts` brings the page up to date; a test fails
  * while it is not.
  *
@@ -11,7 +11,7 @@ import { STATUSES } from "../../../broker/http/statuses.ts";
 import { ERROR_CODES, type ErrorCode } from "../../../lib/errors.ts";
 
 /** The page. */
-export const PAGE = new URL("../../../docs/broker_api.md", import.meta.url);
+export const PAGE = new URL("../../../docs/reference/broker_api.md", import.meta.url);
 
 /** The page with its tables brought up to date. */
 export function withReference(page: string): string {
@@ -22,7 +22,7 @@ function replaced(page: string, name: string, table: string): string {
   const mark = `<!-- ${name}: written by tests/broker/http/reference.ts -->`;
   const begin = page.indexOf(mark);
   const end = page.indexOf(`<!-- end of ${name} -->`);
-  if (begin < 0 || end < begin) throw new Error(`docs/broker_api.md has lost the marks of its ${name}`);
+  if (begin < 0 || end < begin) throw new Error(`docs/reference/broker_api.md has lost the marks of its ${name}`);
   return `${page.slice(0, begin + mark.length)}\n\n${table}\n\n${page.slice(end)}`;
 }
 

@@ -10,12 +10,12 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/broker_api.md says what the tables of routes and statuses say", async () => {
+Deno.test("docs/reference/broker_api.md says what the tables of routes and statuses say", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/broker/http/reference.ts");
 });
 
-Deno.test("docs/broker_api.md has the limits that hold", async () => {
+Deno.test("docs/reference/broker_api.md has the limits that hold", async () => {
   const page = unpadded(await Deno.readTextFile(PAGE));
   assertEquals([MAX_BODY_BYTES, MAX_HTTP_CONNECTIONS, PING_MS], [1 << 20, 2_048, 15_000]);
   const { read_header_ms, read_ms, write_ms, idle_ms, stalled_write_ms } = HTTP_TIMEOUTS;
@@ -25,7 +25,7 @@ Deno.test("docs/broker_api.md has the limits that hold", async () => {
   }
 });
 
-Deno.test("the order in docs/broker_api.md is accepted", async () => {
+Deno.test("the order in docs/reference/broker_api.md is accepted", async () => {
   const page = await Deno.readTextFile(PAGE);
   const body = /### Bodies[^]*?```json\n([^]*?)```/.exec(page)![1]!;
   await withBroker(async (broker) => assertEquals((await broker.ask("POST /tasks", [], { body })).status, 202));

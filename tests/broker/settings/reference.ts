@@ -1,5 +1,5 @@
 /**
- * Writes docs/configuration.md from the table of settings.
+ * Writes docs/reference/settings.md from the table of settings.
  * `deno run -A tests/broker/settings/reference.ts` brings the page up to date; a test
  * fails while it is not.
  *
@@ -18,13 +18,13 @@ const BEGIN = "<!-- reference: written by tests/broker/settings/reference.ts -->
 const END = "<!-- end of reference -->";
 
 /** The page. */
-export const PAGE = new URL("../../../docs/configuration.md", import.meta.url);
+export const PAGE = new URL("../../../docs/reference/settings.md", import.meta.url);
 
 /** The page with its reference brought up to date. */
 export function withReference(page: string): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
-  if (begin < 0 || end < begin) throw new Error("docs/configuration.md has lost the marks of its reference");
+  if (begin < 0 || end < begin) throw new Error("docs/reference/settings.md has lost the marks of its reference");
   return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
 }
 

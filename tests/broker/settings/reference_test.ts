@@ -9,12 +9,12 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/configuration.md says what the table of settings says", async () => {
+Deno.test("docs/reference/settings.md says what the table of settings says", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/broker/settings/reference.ts");
 });
 
-Deno.test("the YAML in docs/configuration.md loads", async () => {
+Deno.test("the YAML in docs/reference/settings.md loads", async () => {
   const page = await Deno.readTextFile(PAGE);
   let blocks = 0;
   for (const [, block] of page.matchAll(/```yaml\n([^]*?)```/g)) {
@@ -25,7 +25,7 @@ Deno.test("the YAML in docs/configuration.md loads", async () => {
   assert(blocks > 4);
 });
 
-Deno.test("docs/configuration.md names every variable of a key", async () => {
+Deno.test("docs/reference/settings.md names every variable of a key", async () => {
   const page = await Deno.readTextFile(PAGE);
   for (const name of Object.values(KEY_VARIABLES).flat()) assert(page.includes(`\`${name}\``), name);
 });
