@@ -6,9 +6,11 @@
  * @module
  */
 
+import { stripTypeScriptTypes } from "node:module";
 import type { Clock } from "../../lib/clock.ts";
 import type { AgentDatabase } from "./config.ts";
-import { serveSql, type SqlAnswer, type SqlRequest } from "./sql_worker.ts";
+import sql_worker from "./sql_worker.ts" with { type: "text" };
+import type { SqlAnswer, SqlRequest } from "./sql_worker.ts";
 import { ToolError } from "./work_tree.ts";
 
 /** Rows that one call shows. */
@@ -107,8 +109,8 @@ export class AgentDatabases {
   }
 
   #url(): string {
-    const source = `import * as sqlite from "node:sqlite"; (${serveSql})(globalThis, sqlite);`;
-    return this.#module ??= URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    const source = () => new Blob([stripTypeScriptTypes(sql_worker)], { type: "text/javascript" });
+    return this.#module ??= URL.createObjectURL(source());
   }
 }
 
