@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { CommandSpec, FlagSpec } from "../plan/command.ts";
+import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
 
 /** The shells that are known. */

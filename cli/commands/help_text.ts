@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "../plan/command.ts";
+import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
 
 /** Columns that help keeps within, unless the terminal has fewer; and those below which lines would be slivers. */

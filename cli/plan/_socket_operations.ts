@@ -9,7 +9,7 @@ import { type Client, connect, subscribe } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Address, formatAddress } from "../../lib/store/names.ts";
 import type { Store } from "../../lib/store/store.ts";
-import type { Plan } from "./command.ts";
+import type { Plan } from "./plan.ts";
 import type { BranchOperations, Operations, RepointOptions, SessionOperations } from "./operations.ts";
 
 /** Connects to the daemon. */

@@ -7,7 +7,7 @@
 import { sqliteVersion } from "../../lib/sqlite/connection.ts";
 import { openStore } from "../../lib/store/open.ts";
 import type { Store } from "../../lib/store/store.ts";
-import type { Plan } from "./command.ts";
+import type { Plan } from "./plan.ts";
 import type { Operations } from "./operations.ts";
 
 /** Opens the store of a plan, made if it is not there yet. */

@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { BrokerPlace, FlagValue, Plan, S3Plan } from "./command.ts";
+import type { BrokerPlace, FlagValue, Plan, S3Plan } from "./plan.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
-import { brokerOf } from "./permissions.ts";
+import { brokerOf } from "./plan.ts";
 
 /** Parsed positionals and flags of one call. */
 export class Args {

@@ -11,7 +11,7 @@ import { NOTIFY_PROGRAMS } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { isBucket, storeDirectory } from "./launch.ts";
+import { isBucket, storeDirectory } from "./locations.ts";
 import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { PROGRAM_PATHS, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 

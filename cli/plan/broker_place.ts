@@ -7,8 +7,9 @@
 
 import type { Settings } from "../../broker/settings/shape.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { BrokerPlace, CommandSpec, FlagValue } from "./command.ts";
-import { checkSocketPath, type LaunchContext } from "./launch.ts";
+import type { CommandSpec } from "./command_spec.ts";
+import type { BrokerPlace, FlagValue } from "./plan.ts";
+import { checkSocketPath, type LaunchContext } from "./locations.ts";
 
 /**
  * Resolves the broker's socket, and for the commands that work with them the settings.

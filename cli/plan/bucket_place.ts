@@ -10,8 +10,8 @@ import { TaskdError } from "../../lib/errors.ts";
 import { isHost } from "../../lib/http/address.ts";
 import type { S3StoreOptions } from "../../lib/store/open.ts";
 import { defaultWorkspace, parseS3Location } from "../../lib/store/s3_location.ts";
-import type { FlagValue, S3Plan } from "./command.ts";
-import type { LaunchContext } from "./launch.ts";
+import type { FlagValue, S3Plan } from "./plan.ts";
+import type { LaunchContext } from "./locations.ts";
 
 /** A store in a bucket. */
 export interface BucketPlace {

@@ -7,9 +7,10 @@ import {
   assertThrows,
 } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import type { FlagValue, Plan } from "./command.ts";
+import type { FlagValue, Plan } from "./plan.ts";
 import { findCommand } from "../table/commands.ts";
-import { absolutePath, parentOf, planCall, storeDirectory } from "./launch.ts";
+import { planCall } from "./launch.ts";
+import { absolutePath, parentOf, storeDirectory } from "./locations.ts";
 
 const context = {
   home: "/home/ada",

@@ -24,7 +24,7 @@ import type {
   VerifyResult,
 } from "../../lib/store/results.ts";
 import type { GcResult } from "../../lib/store/gc.ts";
-import type { Plan } from "./command.ts";
+import type { Plan } from "./plan.ts";
 
 /** Where a database file is. */
 export interface ExportResult {

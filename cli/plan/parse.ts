@@ -12,7 +12,8 @@ import { TaskdError } from "../../lib/errors.ts";
 import { formatAddress, parseAddress, parseName } from "../../lib/store/names.ts";
 import { parseBytes } from "../../lib/text/bytes.ts";
 import { parseDuration } from "../../lib/text/duration.ts";
-import type { CommandSpec, FlagSpec, FlagValue, PositionalSpec } from "./command.ts";
+import type { CommandSpec, FlagSpec, PositionalSpec } from "./command_spec.ts";
+import type { FlagValue } from "./plan.ts";
 
 /** What parsing needs of its surroundings. */
 export interface ParseContext {

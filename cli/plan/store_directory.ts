@@ -5,7 +5,7 @@
  * @module
  */
 
-import { parentOf } from "./launch.ts";
+import { parentOf } from "./locations.ts";
 
 /**
  * Makes `directory`, for its owner alone, unless something is there. It is durable when this returns.

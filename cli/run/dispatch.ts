@@ -10,11 +10,13 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { CommandSpec, Plan } from "../plan/command.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../table/commands.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "../text/exit_codes.ts";
 import { reportFailure } from "../text/failure.ts";
-import { absolutePath, type LaunchContext, planCall } from "../plan/launch.ts";
+import { planCall } from "../plan/launch.ts";
+import { absolutePath, type LaunchContext } from "../plan/locations.ts";
 import { loadInline } from "./modules/inline.ts";
 import { parseCall } from "../plan/parse.ts";
 import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "../plan/permissions.ts";

@@ -8,12 +8,14 @@
 
 import { Args } from "../plan/args.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { BrokerModule, BrokerPlace, CommandModule, CommandSpec, LocalModule, Plan } from "../plan/command.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import type { BrokerModule, CommandModule, LocalModule } from "../plan/command_module.ts";
+import type { BrokerPlace, Plan } from "../plan/plan.ts";
 import { EXIT_OK } from "../text/exit_codes.ts";
 import { reportFailure } from "../text/failure.ts";
 import { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { brokerOf } from "../plan/permissions.ts";
+import { brokerOf } from "../plan/plan.ts";
 
 /** A module of a command, already loaded, with what it needs. */
 export type LoadedCommand =

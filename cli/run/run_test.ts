@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import type { CommandSpec, FlagValue, LocalModule } from "../plan/command.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import type { LocalModule } from "../plan/command_module.ts";
+import type { FlagValue } from "../plan/plan.ts";
 import { findCommand } from "../table/commands.ts";
 import { Io } from "../text/io.ts";
 import { runCommand } from "./run.ts";

@@ -7,7 +7,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { Plan } from "../plan/command.ts";
+import type { Plan } from "../plan/plan.ts";
 import { findCommand } from "../table/commands.ts";
 import { reportFailure } from "../text/failure.ts";
 import { type Load, processIo, runCommand } from "./run.ts";

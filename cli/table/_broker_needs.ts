@@ -5,9 +5,11 @@
  */
 
 import type { HostPlace } from "../plan/broker_host.ts";
-import type { Plan } from "../plan/command.ts";
-import { parentOf } from "../plan/launch.ts";
-import { ANYWHERE, brokerNeeds, brokerOf, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+import type { Plan } from "../plan/plan.ts";
+import { parentOf } from "../plan/locations.ts";
+import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+import { brokerNeeds } from "../plan/needs.ts";
+import { brokerOf } from "../plan/plan.ts";
 import { programFiles } from "./_shared.ts";
 
 /** The broker, and the file that holds the instruction. */

@@ -6,8 +6,8 @@
  * @module
  */
 
-import type { FlagSpec, PositionalSpec } from "../plan/command.ts";
-import { brokerNeeds } from "../plan/permissions.ts";
+import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
+import { brokerNeeds } from "../plan/needs.ts";
 
 /** A command that only asks the broker. */
 export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;

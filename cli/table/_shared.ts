@@ -4,8 +4,9 @@
  * @module
  */
 
-import type { FlagSpec, PositionalSpec } from "../plan/command.ts";
-import { branchNeeds, NO_PERMISSIONS, type PermissionSet } from "../plan/permissions.ts";
+import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
+import { NO_PERMISSIONS, type PermissionSet } from "../plan/permissions.ts";
+import { branchNeeds } from "../plan/needs.ts";
 
 /** A command that works on branches, through the daemon where one runs. */
 export const ON_BRANCHES = { uses: "branches", needs: branchNeeds } as const;

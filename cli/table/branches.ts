@@ -4,8 +4,9 @@
  * @module
  */
 
-import type { CommandSpec } from "../plan/command.ts";
-import { NO_PERMISSIONS, storeNeeds, unionOf } from "../plan/permissions.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
+import { storeNeeds } from "../plan/needs.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the group Branches. */

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { CommandSpec, FlagSpec } from "../plan/command.ts";
+import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import {
   askNeeds,

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command.ts";
+import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command_spec.ts";
 import { BRANCH_COMMANDS } from "./branches.ts";
 import { BROKER_ADMIN_COMMANDS } from "./broker_admin.ts";
 import { DAEMON_COMMANDS } from "./daemon.ts";

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { GROUPS, type Plan } from "../plan/command.ts";
+import { GROUPS } from "../plan/command_spec.ts";
+import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { launchFlags } from "./launch_flags.ts";
 import { commandHelp, commandsMarkdown, helpWidth, overview } from "../commands/help_text.ts";
@@ -8,7 +9,8 @@ import { loadInline } from "../run/modules/inline.ts";
 import { loadLocal } from "../run/modules/local.ts";
 import { loadForStore } from "../run/modules/store.ts";
 import { parseCall } from "../plan/parse.ts";
-import { branchNeeds, NO_PERMISSIONS, toDenoPermissions } from "../plan/permissions.ts";
+import { NO_PERMISSIONS, toDenoPermissions } from "../plan/permissions.ts";
+import { branchNeeds } from "../plan/needs.ts";
 import { whomAsks } from "../run/run.ts";
 
 Deno.test("every row of the command table is whole and nothing is named twice", () => {

@@ -6,8 +6,10 @@
 
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { cradleOf } from "../../lib/unix_socket.ts";
-import type { CommandSpec, Plan } from "../plan/command.ts";
-import { NO_PERMISSIONS, type PermissionSet, socketNeeds, storeNeeds, unionOf } from "../plan/permissions.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import type { Plan } from "../plan/plan.ts";
+import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+import { socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { BRANCH, ON_BRANCHES, programFiles } from "./_shared.ts";
 
 /** The HTTP listener's own address, and the loopback between it and the server behind its guard. */

@@ -4,16 +4,9 @@
  * @module
  */
 
-import type { CommandSpec } from "../plan/command.ts";
-import {
-  branchNeeds,
-  bucketNeeds,
-  directoryNeeds,
-  NO_PERMISSIONS,
-  socketNeeds,
-  storeNeeds,
-  unionOf,
-} from "../plan/permissions.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
+import { branchNeeds, bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
 /** Commands of the groups History and Inspect. */

@@ -8,7 +8,8 @@
 import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { S3_ENV, S3_SYS } from "../../lib/backend/s3_permissions.ts";
 import type { HostPlace } from "../plan/broker_host.ts";
-import type { CommandSpec, FlagKind, Plan } from "../plan/command.ts";
+import type { CommandSpec, FlagKind } from "../plan/command_spec.ts";
+import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CommandSpec } from "../plan/command.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
 import { submitNeeds } from "./_broker_needs.ts";
 import { ASKS_BROKER, SUBMISSION, SUBMISSION_ARGUMENTS } from "./_broker_shared.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CommandSpec } from "../plan/command.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
 import { redteamNeeds } from "./_broker_needs.ts";
 import { RUNTIME_NAMES } from "./broker_admin.ts";
 

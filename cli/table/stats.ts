@@ -4,8 +4,10 @@
  * @module
  */
 
-import type { CommandSpec, Plan } from "../plan/command.ts";
-import { brokerOf, NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
+import type { CommandSpec } from "../plan/command_spec.ts";
+import type { Plan } from "../plan/plan.ts";
+import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
+import { brokerOf } from "../plan/plan.ts";
 import { askNeeds } from "./_broker_needs.ts";
 
 /** What tasks can be told apart by; a test compares it with the broker's own list. */

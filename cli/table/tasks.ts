@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command.ts";
+import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
 import { submitNeeds } from "./_broker_needs.ts";
 import { ASKS_BROKER, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./_broker_shared.ts";
 

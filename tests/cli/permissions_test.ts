@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { COMMANDS, findCommand } from "../../cli/table/commands.ts";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
-import type { CommandSpec, PositionalSpec } from "../../cli/plan/command.ts";
+import type { CommandSpec, PositionalSpec } from "../../cli/plan/command_spec.ts";
 import type { ProbeReport } from "./support/probe.ts";
 
 const STORE = ["read the store", "write the store", "run cp", "ask for the file system's type"];

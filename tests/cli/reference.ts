@@ -7,7 +7,7 @@
 
 import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { HostPlace } from "../../cli/plan/broker_host.ts";
-import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/plan/command.ts";
+import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../../cli/table/commands.ts";
 import { flagHelp, flagWord, usageLine } from "../../cli/commands/help_text.ts";
 import { PERMISSION_KINDS } from "../../cli/plan/permissions.ts";

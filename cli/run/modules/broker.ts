@@ -5,7 +5,7 @@
  */
 
 import { BrokerClient } from "../../../broker/client/client.ts";
-import type { BrokerModule } from "../../plan/command.ts";
+import type { BrokerModule } from "../../plan/command_module.ts";
 import type { Load } from "../run.ts";
 
 const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {

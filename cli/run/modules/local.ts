@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { LocalModule } from "../../plan/command.ts";
+import type { LocalModule } from "../../plan/command_module.ts";
 import type { Load } from "../run.ts";
 
 const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CommandModule } from "../../plan/command.ts";
+import type { CommandModule } from "../../plan/command_module.ts";
 import { openOperations } from "../../plan/operations.ts";
 import type { Load } from "../run.ts";
 

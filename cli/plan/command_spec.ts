@@ -5,15 +5,8 @@
  * @module
  */
 
-import type { Io } from "../text/io.ts";
-import type { Args } from "./args.ts";
-import type { S3Access } from "../../lib/backend/s3_permissions.ts";
-import type { S3StoreOptions } from "../../lib/store/open.ts";
-import type { BrokerClient } from "../../broker/client/client.ts";
-import type { Settings } from "../../broker/settings/shape.ts";
-import type { HostPlace } from "./broker_host.ts";
-import type { Operations } from "./operations.ts";
 import type { PermissionSet } from "./permissions.ts";
+import type { Plan } from "./plan.ts";
 
 /** How a flag's text is read: text, an absolute path, milliseconds, bytes, an integer, or on and off. */
 export type FlagKind = "string" | "file" | "duration" | "bytes" | "integer" | "boolean";
@@ -79,84 +72,6 @@ export interface Example {
 export const GROUPS = ["Branches", "History", "Inspect", "Daemon", "Tasks", "Broker", "Program"] as const;
 /** A group of the overview. */
 export type Group = typeof GROUPS[number];
-
-/** Everything about a call that is known before the command's module is loaded. Plain data: it crosses to a Worker. */
-export interface Plan {
-  /** The command's name in the table. */
-  command: string;
-  positionals: Record<string, string>;
-  flags: Record<string, FlagValue>;
-  /** Present when the terminal does no more than show lines. */
-  dumb?: boolean;
-  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
-  store: string;
-  /** Absolute directory of checkouts, caches and locks: that of the store itself, if it is in one. */
-  workspace: string;
-  /** How buckets are reached; only when a store of the call is in one. */
-  s3?: S3Plan;
-  /** Absolute path of the daemon's socket. */
-  socket: string;
-  /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
-  route: Route;
-  /** Where the task broker is; only for commands that have to do with it. */
-  broker?: BrokerPlace;
-}
-
-/** Where the task broker is. */
-export interface BrokerPlace {
-  /** The user's home directory, absolute; the broker's files are in `.taskd` below it. */
-  home: string;
-  /** Absolute path of the broker's socket; empty when the settings that name it cannot be loaded. */
-  socket: string;
-  /** Everything that is configured; only for commands that work with it, and if it can be loaded. */
-  settings?: Settings;
-  /** What there is on the host to touch; only for commands that work with the settings. */
-  host?: HostPlace;
-}
-
-/** How a call reaches buckets. */
-export interface S3Plan {
-  /** As the engine takes it. */
-  options: S3StoreOptions;
-  /** What it may touch for that. */
-  access: S3Access;
-}
-
-/** Who does the work of a command. */
-export type Route = "none" | "store" | "socket";
-
-/** A flag's value; null when it was not given and has no default. */
-export type FlagValue = string | number | boolean | string[] | null;
-
-/** What a command prints: the object of --json, and how people see it. */
-export interface CommandModule<Result extends object = object> {
-  /** Does the work. Long-running commands print as they go and return nothing. */
-  run(args: Args, io: Io, ops: Operations): Promise<Result | undefined>;
-  /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string | Promise<string>;
-  /** The exit status that the result stands for; 0 when absent. */
-  exitCode?(result: Result): number;
-}
-
-/** A command that works without one store's operations: help, version, the daemon itself, a copy of a whole store. */
-export interface LocalModule<Result extends object = object> {
-  /** Does the work. */
-  run(args: Args, io: Io): Promise<Result | undefined>;
-  /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string | Promise<string>;
-  /** As in {@linkcode CommandModule}. */
-  exitCode?(result: Result): number;
-}
-
-/** A command that asks the task broker. */
-export interface BrokerModule<Result extends object = object> {
-  /** Does the work. Long-running commands print as they go. */
-  run(args: Args, io: Io, broker: BrokerClient): Promise<Result | undefined>;
-  /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string | Promise<string>;
-  /** As in {@linkcode CommandModule}. */
-  exitCode?(result: Result): number;
-}
 
 interface CommandBase {
   /** One word, or two for the commands of a group such as `session open`. */

@@ -1,0 +1,101 @@
+/**
+ * How locations are read that a person names: stores, sockets and paths.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+
+/** Bytes that a unix socket's path may have: sun_path without its final NUL, on Linux and on macOS. */
+const SOCKET_PATH_MAX_BYTES = Deno.build.os === "darwin" ? 103 : 107;
+
+/** What planning needs of its surroundings. */
+export interface LaunchContext {
+  /** The home directory, if the system names one. */
+  home: string | undefined;
+  /** A path as absolute. */
+  absolute(path: string): string;
+  /** The value of an environment variable. */
+  env(name: string): string | undefined;
+  /** The socket of the live daemon that works in a workspace; undefined when none does. */
+  daemonSocket(workspace: string): Promise<string | undefined>;
+}
+
+/** Also what was meant as one, such as `s3:/bucket`: a directory of that name had better be written `./s3:`. */
+export function isBucket(location: string): boolean {
+  return /^s3:/i.test(location);
+}
+
+/** The absolute directory that a store's location means. */
+export function storeDirectory(location: string, context: Pick<LaunchContext, "home" | "absolute">): string {
+  if (location.startsWith("file:")) return context.absolute(pathOfUrl(location));
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(location)?.[1];
+  if (scheme !== undefined) throw cannotUse(location, `there are no ${scheme}:// stores`);
+  if (location === "" || location.includes("\0")) throw cannotUse(location, "it is not a path");
+  if (location !== "~" && !location.startsWith("~/")) return context.absolute(location);
+  if (context.home === undefined) throw cannotUse(location, "HOME is not set");
+  return context.absolute(`${context.home}/${location.slice(2)}`);
+}
+
+function pathOfUrl(location: string): string {
+  try {
+    const url = new URL(location);
+    const path = decodeURIComponent(url.pathname);
+    if (location.startsWith("file:///") && url.search + url.hash === "" && !path.includes("\0")) return path;
+  } catch {
+    // Not a URL, or its escapes are not UTF-8.
+  }
+  throw cannotUse(location, "it is not of the form file:///path");
+}
+
+function cannotUse(location: string, why: string): TaskdError {
+  // What stands before an @ may be a secret.
+  const shown = JSON.stringify(location.replace(/\/\/[^/]*@/, "//...@").slice(0, 200));
+  return new TaskdError("usage", `Cannot use ${shown} as a store: ${why}`, {
+    hint: "Name a directory or s3://bucket/prefix with -store or BSTORE_STORE",
+  });
+}
+
+/** Refuses a path that the system would not take for a socket. */
+export function checkSocketPath(path: string): void {
+  const bytes = new TextEncoder().encode(path).length;
+  if (bytes <= SOCKET_PATH_MAX_BYTES) return;
+  throw new TaskdError(
+    "usage",
+    `Cannot use ${path} as a socket: the path has ${bytes} bytes and the system takes at most ${SOCKET_PATH_MAX_BYTES}`,
+    { hint: "Name a shorter path with -socket, for example under /tmp or $XDG_RUNTIME_DIR" },
+  );
+}
+
+/**
+ * A path as absolute, from the current directory, and without symbolic links: permissions are checked against both the
+ * spelling and the place, so there had better be one of them. What does not exist yet is kept as spelled.
+ */
+export function absolutePath(path: string): string {
+  const spelled = resolve(path);
+  let missing = "";
+  for (let known = spelled;; known = parentOf(known)) {
+    try {
+      const real = Deno.realPathSync(known);
+      return missing === "" ? real : `${real === "/" ? "" : real}${missing}`;
+    } catch {
+      if (known === "/") return spelled;
+      missing = known.slice(known.lastIndexOf("/")) + missing;
+    }
+  }
+}
+
+/** Written out: the path library would be a third of the start-up of a command that has nothing else to load. */
+function resolve(path: string): string {
+  const parts: string[] = [];
+  for (const part of (path.startsWith("/") ? path : `${Deno.cwd()}/${path}`).split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
+}
+
+/** The directory that an absolute path without `.` and `..` lies in; the root is its own. */
+export function parentOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/")) || "/";
+}

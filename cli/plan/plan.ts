@@ -1,0 +1,65 @@
+/**
+ * The plan of a call: everything about it that is known before the command's module is
+ * loaded.
+ *
+ * @module
+ */
+
+import type { Settings } from "../../broker/settings/shape.ts";
+import type { S3Access } from "../../lib/backend/s3_permissions.ts";
+import type { S3StoreOptions } from "../../lib/store/open.ts";
+import type { HostPlace } from "./broker_host.ts";
+
+/** Everything about a call that is known before the command's module is loaded. Plain data: it crosses to a Worker. */
+export interface Plan {
+  /** The command's name in the table. */
+  command: string;
+  positionals: Record<string, string>;
+  flags: Record<string, FlagValue>;
+  /** Present when the terminal does no more than show lines. */
+  dumb?: boolean;
+  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
+  store: string;
+  /** Absolute directory of checkouts, caches and locks: that of the store itself, if it is in one. */
+  workspace: string;
+  /** How buckets are reached; only when a store of the call is in one. */
+  s3?: S3Plan;
+  /** Absolute path of the daemon's socket. */
+  socket: string;
+  /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
+  route: Route;
+  /** Where the task broker is; only for commands that have to do with it. */
+  broker?: BrokerPlace;
+}
+
+/** Where the task broker is. */
+export interface BrokerPlace {
+  /** The user's home directory, absolute; the broker's files are in `.taskd` below it. */
+  home: string;
+  /** Absolute path of the broker's socket; empty when the settings that name it cannot be loaded. */
+  socket: string;
+  /** Everything that is configured; only for commands that work with it, and if it can be loaded. */
+  settings?: Settings;
+  /** What there is on the host to touch; only for commands that work with the settings. */
+  host?: HostPlace;
+}
+
+/** How a call reaches buckets. */
+export interface S3Plan {
+  /** As the engine takes it. */
+  options: S3StoreOptions;
+  /** What it may touch for that. */
+  access: S3Access;
+}
+
+/** Who does the work of a command. */
+export type Route = "none" | "store" | "socket";
+
+/** A flag's value; null when it was not given and has no default. */
+export type FlagValue = string | number | boolean | string[] | null;
+
+/** Where the broker is, for a command that the table says has to do with it. */
+export function brokerOf({ command, broker }: Plan): BrokerPlace {
+  if (broker === undefined) throw new Error(`Command ${command} has nothing to do with the broker`);
+  return broker;
+}
