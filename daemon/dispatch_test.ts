@@ -5,23 +5,23 @@ import { Dispatcher, type Handlers } from "./dispatch.ts";
 const request = (op: string) => ({ id: op, request: { op, fields: {} } });
 
 /** A dispatcher whose `databases` waits until it is let go, once for each call. */
-function waiting(): { dispatcher: Dispatcher; letGo: () => void } {
+function waiting(): { dispatcher: Dispatcher; release: () => void } {
   const calls: (() => void)[] = [];
   const handlers: Pick<Handlers, "databases"> = {
     databases: () => new Promise((resolve) => calls.push(() => resolve({ databases: [] }))),
   };
-  return { dispatcher: new Dispatcher(handlers as Handlers, () => {}), letGo: () => calls.shift()!() };
+  return { dispatcher: new Dispatcher(handlers as Handlers, () => {}), release: () => calls.shift()!() };
 }
 
 Deno.test("a stop waits for everything that runs, and for nothing where nothing does", async () => {
-  const { dispatcher, letGo } = waiting();
+  const { dispatcher, release } = waiting();
   const answers = [dispatcher.run(request("databases")), dispatcher.run(request("databases"))];
   let stopped = false;
   const stopping = dispatcher.stop().then(() => stopped = true);
   for (const expected of [false, false]) {
     await nextTurn();
     assertEquals(stopped, expected);
-    letGo();
+    release();
   }
   await stopping;
   for (const answer of answers) assertEquals(await answer, { ok: true, id: "databases", databases: [] });

@@ -65,7 +65,7 @@ export function createHandlers(context: HandlerContext): Handlers {
   };
 
   /** A branch at rest, looked at under its lock: another worker may be about to open its checkout. */
-  const lookAt = (address: Address) => locked([address], () => engine.store("status", [address]));
+  const inspect = (address: Address) => locked([address], () => engine.store("status", [address]));
 
   const listed = async (info: BranchInfo): Promise<BranchInfo | undefined> => {
     const session = await sessions.info(info);
@@ -73,7 +73,7 @@ export function createHandlers(context: HandlerContext): Handlers {
     if (info.checkout === undefined || info.state !== "idle") return info;
     try {
       const { storage: _storage, lineage: _lineage, depth: _depth, chain_bytes: _chain, own_bytes: _own, ...now } =
-        await lookAt({ db: info.db, branch: info.branch });
+        await inspect({ db: info.db, branch: info.branch });
       return now;
     } catch (error) {
       // It was destroyed since it was listed.
@@ -120,7 +120,7 @@ export function createHandlers(context: HandlerContext): Handlers {
       // With a session, also one that is being opened, the checkout is that session's alone.
       const status = sessions.has(address)
         ? await engine.store("status", [address, { look: false }])
-        : await lookAt(address);
+        : await inspect(address);
       return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
     },
 

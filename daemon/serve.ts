@@ -119,7 +119,7 @@ export interface UnclosedSession {
 /**
  * Serves a store until it is told to stop.
  *
- * Requires read and write on the workspace, the socket and the directory of `cradleOf` it, `--allow-net=unix:<socket>`
+ * Requires read and write on the workspace, the socket and the directory of `socketStagingOf` it, `--allow-net=unix:<socket>`
  * of the socket and of the one in that directory, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
  * `s3.access` lists.
  *

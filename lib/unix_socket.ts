@@ -5,15 +5,15 @@
  * @module
  */
 
-import { Cradle, CRADLE_BYTES, cradleOf } from "./_socket_cradle.ts";
+import { SocketStaging, socketStagingOf, STAGING_BYTES } from "./_socket_staging.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
 
-export { cradleOf };
+export { socketStagingOf };
 
 /** What fits into sun_path beside its final NUL, in bytes: unix(7) on Linux and on macOS. */
 const SUN_PATH_BYTES = Deno.build.os === "darwin" ? 103 : 107;
 /** How long the path of a socket may be, in bytes: it is made under a longer one. */
-export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - CRADLE_BYTES;
+export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - STAGING_BYTES;
 
 /** How the errors speak of who listens. */
 export interface SocketOwner {
@@ -59,9 +59,9 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
   }
   try {
     // Whoever binds the same socket meanwhile is told that this one does.
-    using cradle = Cradle.hold(path);
+    using staging = SocketStaging.lock(path);
     await removeStale(path, owner);
-    return listen(path, cradle);
+    return listen(path, staging);
   } catch (error) {
     throw explained(path, error, owner);
   }
@@ -88,8 +88,8 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   });
 }
 
-function listen(path: string, cradle: Cradle): BoundSocket {
-  const listener = bornIn(cradle, path);
+function listen(path: string, staging: SocketStaging): BoundSocket {
+  const listener = bindInPrivateDirectory(staging, path);
   const mine = Deno.lstatSync(path).ino;
   let closed = false;
   return {
@@ -115,11 +115,11 @@ function listen(path: string, cradle: Cradle): BoundSocket {
  * anyone may connect, and the umask belongs to all threads of the process, whose files it would make unusable. So it is
  * born where only its owner can go, narrowed there, and linked to its place, which fails if something is there by now.
  */
-function bornIn(cradle: Cradle, path: string): Deno.UnixListener {
-  const listener = Deno.listen({ transport: "unix", path: cradle.socket });
+function bindInPrivateDirectory(staging: SocketStaging, path: string): Deno.UnixListener {
+  const listener = Deno.listen({ transport: "unix", path: staging.socket });
   try {
-    Deno.chmodSync(cradle.socket, 0o600);
-    Deno.linkSync(cradle.socket, path);
+    Deno.chmodSync(staging.socket, 0o600);
+    Deno.linkSync(staging.socket, path);
     return listener;
   } catch (error) {
     listener.close();
@@ -153,10 +153,14 @@ function explained(path: string, error: unknown, owner: SocketOwner): unknown {
     });
   }
   if (error instanceof Deno.errors.AlreadyExists) {
-    return new TaskdError("already_exists", `Cannot listen on ${path}: something is at ${cradleOf(path).directory}`, {
-      cause: error,
-      hint: `The socket is made there: move it away or ${owner.elsewhere}`,
-    });
+    return new TaskdError(
+      "already_exists",
+      `Cannot listen on ${path}: something is at ${socketStagingOf(path).directory}`,
+      {
+        cause: error,
+        hint: `The socket is made there: move it away or ${owner.elsewhere}`,
+      },
+    );
   }
   if (error instanceof Deno.errors.NotFound) {
     return new TaskdError("not_found", `Cannot listen on ${path}: its directory does not exist`, {

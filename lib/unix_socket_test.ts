@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { TaskdError } from "./errors.ts";
-import { bindSocket, cradleOf, MAX_SOCKET_PATH_BYTES } from "./unix_socket.ts";
+import { bindSocket, MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./unix_socket.ts";
 
 async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
@@ -48,21 +48,21 @@ Deno.test("a socket is made 0600 under any umask, and the umask of the process s
 Deno.test("what a killed process left of a socket's making is cleared away, and what is somebody's is not", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
-    const cradle = cradleOf(path);
-    Deno.mkdirSync(cradle.directory);
-    const bind = `Deno.listen({transport:"unix",path:${JSON.stringify(cradle.socket)}});Deno.kill(Deno.pid,"SIGKILL")`;
+    const staging = socketStagingOf(path);
+    Deno.mkdirSync(staging.directory);
+    const bind = `Deno.listen({transport:"unix",path:${JSON.stringify(staging.socket)}});Deno.kill(Deno.pid,"SIGKILL")`;
     await new Deno.Command(Deno.execPath(), { args: ["eval", bind] }).output();
-    assert(Deno.lstatSync(cradle.socket).isSocket);
+    assert(Deno.lstatSync(staging.socket).isSocket);
     (await bindSocket(path)).close();
     assertEquals([...Deno.readDirSync(folder)], []);
-    Deno.mkdirSync(cradle.directory);
-    await Deno.writeTextFile(`${cradle.directory}/precious`, "precious");
+    Deno.mkdirSync(staging.directory);
+    await Deno.writeTextFile(`${staging.directory}/precious`, "precious");
     assertEquals(await codeOf(path), "already_exists");
-    assertEquals(await Deno.readTextFile(`${cradle.directory}/precious`), "precious");
-    await Deno.remove(cradle.directory, { recursive: true });
-    await Deno.writeTextFile(cradle.directory, "precious");
+    assertEquals(await Deno.readTextFile(`${staging.directory}/precious`), "precious");
+    await Deno.remove(staging.directory, { recursive: true });
+    await Deno.writeTextFile(staging.directory, "precious");
     assertEquals(await codeOf(path), "already_exists");
-    assertEquals(await Deno.readTextFile(cradle.directory), "precious");
+    assertEquals(await Deno.readTextFile(staging.directory), "precious");
   }));
 
 Deno.test("of several that bind a socket at once one gets it, and the others are told that it runs", () =>

@@ -23,7 +23,7 @@ import type { Outcome } from "../task/stages.ts";
 import { Aggregate } from "./aggregate.ts";
 import { GlobalCeiling, type StartUnderWay, usdText, windowText } from "./global_ceiling.ts";
 import { LedgerTime } from "./ledger_time.ts";
-import { steadyTime } from "./steady.ts";
+import { suspendAwareClock } from "./suspend_aware_clock.ts";
 import { type TraceFile, traceFiles } from "./traces.ts";
 
 /** The settings that admission goes by. */
@@ -45,9 +45,9 @@ export interface AdmissionOptions {
   settings: AdmissionSettings;
   clock?: Clock;
   /**
-   * Milliseconds of a clock that never goes back and counts while the machine sleeps; by default {@linkcode steadyTime}.
+   * Milliseconds of a clock that never goes back and counts while the machine sleeps; by default {@linkcode suspendAwareClock}.
    */
-  steady?: () => number;
+  monotonic?: () => number;
   log?: (line: string) => void;
   /** The traces that there are; by default those in `audit_root`. */
   traces?: () => Iterable<TraceFile>;
@@ -113,17 +113,17 @@ export class Admission {
    */
   static async open(options: AdmissionOptions): Promise<Admission> {
     const { audit_root, settings, clock = systemClock, log = () => {} } = options;
-    const { traces = () => traceFiles(audit_root), steady = steadyTime(clock) } = options;
+    const { traces = () => traceFiles(audit_root), monotonic = suspendAwareClock(clock) } = options;
     const limits = {
       budget_usd: settings.global_budget_usd,
       max_tasks: settings.global_max_tasks,
       window_ms: settings.global_window,
     };
-    const time = new LedgerTime(clock, steady);
+    const time = new LedgerTime(clock, monotonic);
     const aggregate = new Aggregate({
       budget_usd: settings.aggregate_budget_usd,
       window_ms: settings.aggregate_window,
-      steady,
+      monotonic,
     });
     return new Admission(settings, await GlobalCeiling.open(audit_root, limits, { time, traces, log }), aggregate);
   }

@@ -12,7 +12,7 @@ import { type Lane, LANES } from "../agents.ts";
 const PARTS = 1_024;
 
 interface Part {
-  /** Steady milliseconds from which it counts no more. */
+  /** Monotonic milliseconds from which it counts no more. */
   until_ms: number;
   usd: number;
 }
@@ -23,7 +23,7 @@ export interface AggregateOptions {
   budget_usd: number;
   /** Milliseconds; 0: since the start. */
   window_ms: number;
-  steady: () => number;
+  monotonic: () => number;
 }
 
 /** Spend by vendor. */
@@ -52,10 +52,10 @@ export class Aggregate {
 
   /** The end of the part of a window that is now; the total has one part. */
   #endOfPart(): number {
-    const { window_ms, steady } = this.#options;
+    const { window_ms, monotonic } = this.#options;
     if (window_ms === 0) return Infinity;
     const part_ms = window_ms / PARTS;
-    return (Math.floor(steady() / part_ms) + 1) * part_ms;
+    return (Math.floor(monotonic() / part_ms) + 1) * part_ms;
   }
 
   /** What counts now. */
@@ -67,11 +67,11 @@ export class Aggregate {
   agesOutIn(lane: Lane): number | undefined {
     const oldest = this.#live(lane)[0];
     if (oldest === undefined || oldest.until_ms === Infinity) return undefined;
-    return oldest.until_ms - this.#options.steady();
+    return oldest.until_ms - this.#options.monotonic();
   }
 
   #live(lane: Lane): Part[] {
-    const now_ms = this.#options.steady();
+    const now_ms = this.#options.monotonic();
     const live = (this.#parts.get(lane) ?? []).filter(({ until_ms }) => until_ms > now_ms);
     this.#parts.set(lane, live);
     return live;

@@ -26,8 +26,8 @@ const RETRY_MS = 5_000;
 
 interface Entry {
   line: StartLine | DamagedLine;
-  /** When it ended, by the steady clock; before this process it is negative. */
-  ended_steady_ms: number;
+  /** When it ended, by the monotonic clock; before this process it is negative. */
+  ended_monotonic_ms: number;
 }
 
 /** What counts now. */
@@ -65,10 +65,10 @@ export class Ledger {
   readonly #of_task = new Map<string, Entry>();
   #file_lines = 0;
   #totals: LedgerTotals | undefined;
-  #valid_until_steady_ms = 0;
+  #valid_until_monotonic_ms = 0;
   #unreadable: TaskdError | undefined;
   #unwritten: TaskdError | undefined;
-  #tried_steady_ms = -Infinity;
+  #tried_monotonic_ms = -Infinity;
   #writing: Promise<void> = Promise.resolve();
 
   private constructor(audit_root: string, options: LedgerOptions) {
@@ -117,20 +117,20 @@ export class Ledger {
   totals(): LedgerTotals {
     const { time } = this.#options;
     if (time.hasStepped()) this.#restamp();
-    if (this.#totals === undefined || time.steady() >= this.#valid_until_steady_ms) {
-      this.#totals = this.#add(time.steady());
+    if (this.#totals === undefined || time.monotonic() >= this.#valid_until_monotonic_ms) {
+      this.#totals = this.#add(time.monotonic());
     }
     return this.#totals;
   }
 
-  #add(steady_ms: number): LedgerTotals {
+  #add(monotonic_ms: number): LedgerTotals {
     const { window_ms } = this.#options;
     const totals: LedgerTotals = { usd: 0, starts: 0, damaged_lines: 0 };
-    this.#valid_until_steady_ms = Infinity;
-    for (const { line, ended_steady_ms } of this.#entries) {
-      const ends_steady_ms = window_ms === 0 ? Infinity : ended_steady_ms + window_ms;
-      if (ends_steady_ms <= steady_ms) continue;
-      this.#valid_until_steady_ms = Math.min(this.#valid_until_steady_ms, ends_steady_ms);
+    this.#valid_until_monotonic_ms = Infinity;
+    for (const { line, ended_monotonic_ms } of this.#entries) {
+      const ends_monotonic_ms = window_ms === 0 ? Infinity : ended_monotonic_ms + window_ms;
+      if (ends_monotonic_ms <= monotonic_ms) continue;
+      this.#valid_until_monotonic_ms = Math.min(this.#valid_until_monotonic_ms, ends_monotonic_ms);
       if (line.kind === "damaged") {
         totals.damaged_lines += line.lines;
         totals.starts += line.lines;
@@ -142,7 +142,9 @@ export class Ledger {
       totals.oldest_ms = Math.min(totals.oldest_ms ?? Infinity, ended_ms);
       totals.newest_ms = Math.max(totals.newest_ms ?? -Infinity, ended_ms);
     }
-    if (this.#valid_until_steady_ms < Infinity) totals.ages_out_in_ms = this.#valid_until_steady_ms - steady_ms;
+    if (this.#valid_until_monotonic_ms < Infinity) {
+      totals.ages_out_in_ms = this.#valid_until_monotonic_ms - monotonic_ms;
+    }
     return totals;
   }
 
@@ -154,7 +156,7 @@ export class Ledger {
     const { time } = this.#options;
     const ended_ms = Math.max(time.stamp(), Date.parse(start.ended_at));
     const line: StartLine = { kind: "start", ...start, ended_at: stampText(ended_ms) };
-    this.#put({ line, ended_steady_ms: time.steady() });
+    this.#put({ line, ended_monotonic_ms: time.monotonic() });
     return this.#write(async (file) => {
       this.#drop();
       const kept = this.#entries.length;
@@ -179,9 +181,9 @@ export class Ledger {
 
   /** Tries again to write what could not be written, at most every few seconds. */
   retry(): void {
-    const steady_ms = this.#options.time.steady();
-    if (this.#unwritten === undefined || steady_ms - this.#tried_steady_ms < RETRY_MS) return;
-    this.#tried_steady_ms = steady_ms;
+    const monotonic_ms = this.#options.time.monotonic();
+    if (this.#unwritten === undefined || monotonic_ms - this.#tried_monotonic_ms < RETRY_MS) return;
+    this.#tried_monotonic_ms = monotonic_ms;
     void this.#write(() => this.#replace());
   }
 
@@ -203,7 +205,7 @@ export class Ledger {
         // Twice the same start: what is known of its cost stays known, and it counts from its later end.
         const usd = Math.max(earlier.line.usd ?? -1, entry.line.usd ?? -1);
         earlier.line = { ...entry.line, usd: usd < 0 ? null : usd };
-        earlier.ended_steady_ms = Math.max(earlier.ended_steady_ms, entry.ended_steady_ms);
+        earlier.ended_monotonic_ms = Math.max(earlier.ended_monotonic_ms, entry.ended_monotonic_ms);
         return;
       }
       this.#of_task.set(task_id, entry);
@@ -253,13 +255,13 @@ export class Ledger {
     const wall_ms = time.wall();
     const age_ms = wall_ms - Date.parse(line.ended_at);
     if (age_ms >= -TOLERATED_STEP_MS) {
-      this.#put({ line: withoutHold(line), ended_steady_ms: time.steady() - Math.max(0, age_ms) });
+      this.#put({ line: withoutHold(line), ended_monotonic_ms: time.monotonic() - Math.max(0, age_ms) });
       return;
     }
     // Stamped by a clock that ran ahead, or read by one that is behind: nobody knows, so it is as young as can be.
     const since_ms = line.held_since === undefined ? wall_ms : Math.min(wall_ms, Date.parse(line.held_since));
     const held: StartLine | DamagedLine = { ...line, held_since: stampText(since_ms) };
-    this.#put({ line: held, ended_steady_ms: time.steady() - (wall_ms - since_ms) });
+    this.#put({ line: held, ended_monotonic_ms: time.monotonic() - (wall_ms - since_ms) });
   }
 
   /** Counts the tasks of which there is a trace and no line: the broker ended before they did. */
@@ -305,8 +307,8 @@ export class Ledger {
   }
 
   #drop(): void {
-    const steady_ms = this.#options.time.steady();
-    const kept = this.#entries.filter((entry) => !this.#isForgotten(steady_ms - entry.ended_steady_ms));
+    const monotonic_ms = this.#options.time.monotonic();
+    const kept = this.#entries.filter((entry) => !this.#isForgotten(monotonic_ms - entry.ended_monotonic_ms));
     if (kept.length === this.#entries.length) return;
     const gone = new Set(this.#entries).difference(new Set(kept));
     for (const { line } of gone) if (line.kind === "start") this.#of_task.delete(line.task_id);
@@ -316,10 +318,10 @@ export class Ledger {
   /** After the wall clock was set forward: stamps are brought to it by the ages, which are true; never to an earlier time. */
   #restamp(): void {
     const { time } = this.#options;
-    const steady_ms = time.steady();
+    const monotonic_ms = time.monotonic();
     const stamp_ms = time.stamp();
     for (const entry of this.#entries) {
-      const age_ms = steady_ms - entry.ended_steady_ms;
+      const age_ms = monotonic_ms - entry.ended_monotonic_ms;
       const { ended_at, held_since } = entry.line;
       if (held_since !== undefined) {
         entry.line = { ...entry.line, held_since: later(held_since, time.wall() - age_ms) };
@@ -345,7 +347,7 @@ export class Ledger {
 
   #failed(error: unknown): void {
     this.#unwritten = fileError(error, `Cannot write to the ledger ${this.path}`);
-    this.#tried_steady_ms = this.#options.time.steady();
+    this.#tried_monotonic_ms = this.#options.time.monotonic();
     this.#options.log(`ledger: ${this.#unwritten.message}; no task is started until it can be written`);
   }
 

@@ -96,7 +96,7 @@ export class LedgerFile {
     if (file === undefined) return false;
     try {
       if (!isStillAt(file, this.path) || file.statSync().size !== this.#size) {
-        this.#letGo();
+        this.#release();
         return false;
       }
       await writeAll(file, line);
@@ -116,10 +116,10 @@ export class LedgerFile {
     } catch {
       // It is replaced as a whole, or stays damaged and is read as such.
     }
-    this.#letGo();
+    this.#release();
   }
 
-  #letGo(): void {
+  #release(): void {
     this.#file?.close();
     this.#file = undefined;
   }
@@ -130,7 +130,7 @@ export class LedgerFile {
    * @throws {TaskdError} `no_space`, `denied` or `unavailable`; the old file is then as it was.
    */
   async replace(lines: readonly Uint8Array[]): Promise<void> {
-    this.#letGo();
+    this.#release();
     const whole = new Uint8Array(lines.reduce((sum, { length }) => sum + length, 0));
     let at = 0;
     for (const line of lines) {
@@ -159,7 +159,7 @@ export class LedgerFile {
 
   /** Gives the lock up. */
   close(): void {
-    this.#letGo();
+    this.#release();
     unlockAndClose(this.#lock);
   }
 }

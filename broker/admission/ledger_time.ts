@@ -1,5 +1,5 @@
 /**
- * Two times of a ledger. Ages, which decide, are counted by a steady clock that nobody
+ * Two times of a ledger. Ages, which decide, are counted by a monotonic clock that nobody
  * sets; stamps, which have to outlive the process, are wall time that never goes back
  * within a ledger. So setting the clock back frees nothing early, and what was stamped by a
  * clock that ran ahead is not held for ever.
@@ -15,24 +15,24 @@ export const TOLERATED_STEP_MS = 60_000;
 /** Times of one process and one ledger. */
 export class LedgerTime {
   readonly #clock: Clock;
-  readonly #steady: () => number;
+  readonly #monotonic: () => number;
   #floor_ms: number;
-  #seen_steady_ms: number;
-  /** The least that the wall clock was ahead of the steady one since a step was last told. */
+  #seen_monotonic_ms: number;
+  /** The least that the wall clock was ahead of the monotonic one since a step was last reported. */
   #offset_ms: number;
 
-  /** @param steady Milliseconds of a clock that never goes back and, at best, counts while the machine sleeps. */
-  constructor(clock: Clock, steady: () => number = () => clock.monotonic()) {
+  /** @param monotonic Milliseconds of a clock that never goes back and, at best, counts while the machine sleeps. */
+  constructor(clock: Clock, monotonic: () => number = () => clock.monotonic()) {
     this.#clock = clock;
-    this.#steady = steady;
+    this.#monotonic = monotonic;
     this.#floor_ms = clock.now();
-    this.#seen_steady_ms = steady();
-    this.#offset_ms = this.#floor_ms - this.#seen_steady_ms;
+    this.#seen_monotonic_ms = monotonic();
+    this.#offset_ms = this.#floor_ms - this.#seen_monotonic_ms;
   }
 
-  /** Steady milliseconds, for ages. */
-  steady(): number {
-    return this.#steady();
+  /** Monotonic milliseconds, for ages. */
+  monotonic(): number {
+    return this.#monotonic();
   }
 
   /** Wall-clock milliseconds, as the system has them. */
@@ -42,9 +42,9 @@ export class LedgerTime {
 
   /** Milliseconds to stamp a line with: the wall clock's, or later where that was set back. */
   stamp(): number {
-    const steady_ms = this.#steady();
-    this.#floor_ms = Math.max(this.#clock.now(), this.#floor_ms + steady_ms - this.#seen_steady_ms);
-    this.#seen_steady_ms = steady_ms;
+    const monotonic_ms = this.#monotonic();
+    this.#floor_ms = Math.max(this.#clock.now(), this.#floor_ms + monotonic_ms - this.#seen_monotonic_ms);
+    this.#seen_monotonic_ms = monotonic_ms;
     return this.#floor_ms;
   }
 
@@ -55,7 +55,7 @@ export class LedgerTime {
 
   /** Whether the wall clock was set forward since this was last asked: stamps and ages then disagree. */
   hasStepped(): boolean {
-    const offset_ms = this.#clock.now() - this.#steady();
+    const offset_ms = this.#clock.now() - this.#monotonic();
     const stepped = offset_ms - this.#offset_ms > TOLERATED_STEP_MS;
     this.#offset_ms = stepped ? offset_ms : Math.min(this.#offset_ms, offset_ms);
     return stepped;

@@ -71,14 +71,14 @@ export class CacheFolder {
   }
 
   /** A folder to fill, held; under {@linkcode locked}. */
-  makeStaging(name: string): { path: string; hold: Deno.FsFile } {
+  makeStaging(name: string): { path: string; lock: Deno.FsFile } {
     const path = `${this.root}/staging/${name}`;
     try {
       Deno.mkdirSync(path, { mode: 0o700 });
       Deno.mkdirSync(`${path}/deps`, { mode: 0o700 });
-      const hold = openLock(`${path}/use.lock`);
-      hold.lockSync(false);
-      return { path, hold };
+      const lock = openLock(`${path}/use.lock`);
+      lock.lockSync(false);
+      return { path, lock };
     } catch (error) {
       throw fileError(error, `Cannot make ${path}`);
     }
@@ -113,7 +113,7 @@ export class CacheFolder {
   }
 
   /** Holds an entry that exists; under {@linkcode locked}. */
-  hold(key: string): Deno.FsFile {
+  lockShared(key: string): Deno.FsFile {
     const file = openLock(`${this.entryPath(key)}/use.lock`);
     file.lockSync(false);
     return file;
@@ -184,8 +184,8 @@ export class CacheFolder {
       try {
         // Not a folder of the cache's.
         if (!Deno.lstatSync(path).isDirectory) return true;
-        using hold = this.claim(path);
-        return hold !== undefined && isThere(path);
+        using lock = this.claim(path);
+        return lock !== undefined && isThere(path);
       } catch (error) {
         // Whoever filled it has just dropped it, for which nobody needs the lock.
         if (fileErrorCode(error) === "not_found" || hasCode(error, "not_found")) return false;

@@ -15,7 +15,7 @@ import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import type { SetupEvidence } from "../task/brief.ts";
 import { type CacheEntry, CacheFolder } from "./_folder.ts";
-import { type Hold, Shelf, type Staging } from "./_shelf.ts";
+import { CacheStore, type FileLock, type Staging } from "./_cache_store.ts";
 import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./key.ts";
 import { DEPS } from "./package_managers.ts";
 import { copyTree, settleTree } from "./trees.ts";
@@ -37,7 +37,7 @@ export interface DependencyCacheOptions {
 /** What a task asks for. */
 export interface CacheRequest extends CacheInputs {
   /** Whether the repository's profile has `cache: true`; by default it has. */
-  wanted?: boolean;
+  enabled?: boolean;
   /** Ends a copy early. */
   signal?: AbortSignal;
 }
@@ -83,12 +83,12 @@ export function quotaBytes(gib: number): number {
 
 /** A cache below one folder, which several processes may have open. */
 export class DependencyCache {
-  readonly #shelf: Shelf | undefined;
+  readonly #store: CacheStore | undefined;
   readonly #clock: Clock;
   readonly #onWarning: (message: string) => void;
 
-  private constructor(shelf: Shelf | undefined, { clock, onWarning = () => {} }: DependencyCacheOptions) {
-    this.#shelf = shelf;
+  private constructor(store: CacheStore | undefined, { clock, onWarning = () => {} }: DependencyCacheOptions) {
+    this.#store = store;
     this.#clock = clock;
     this.#onWarning = onWarning;
   }
@@ -102,19 +102,19 @@ export class DependencyCache {
   static async open(options: DependencyCacheOptions): Promise<DependencyCache> {
     const { cache_root, quota_bytes, clock, random = systemRandom, onWarning = () => {} } = options;
     if (quota_bytes <= 0) return new DependencyCache(undefined, options);
-    const shelf = new Shelf(new CacheFolder(cache_root), { quota_bytes, clock, random, onWarning });
-    await shelf.open();
-    return new DependencyCache(shelf, options);
+    const store = new CacheStore(new CacheFolder(cache_root), { quota_bytes, clock, random, onWarning });
+    await store.open();
+    return new DependencyCache(store, options);
   }
 
   /** Whether there is a quota. */
   get enabled(): boolean {
-    return this.#shelf !== undefined;
+    return this.#store !== undefined;
   }
 
   /** The entries, the longest unused first. */
   async entries(): Promise<CacheEntry[]> {
-    return await this.#shelf?.entries() ?? [];
+    return await this.#store?.entries() ?? [];
   }
 
   /**
@@ -123,33 +123,33 @@ export class DependencyCache {
    * @throws {TaskdError} `no_space`, `denied`, `unavailable`, `stopping`; the signal's reason.
    */
   async use(request: CacheRequest): Promise<CacheUse> {
-    const shelf = this.#shelf;
-    if (shelf === undefined || request.wanted === false) return new NoUse("disabled");
+    const store = this.#store;
+    if (store === undefined || request.enabled === false) return new NoUse("disabled");
     if (request.lockfiles.length === 0) return new NoUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);
-    const { staging, hold } = await shelf.begin(key);
-    if (hold === undefined) return new TaskUse(shelf, { key, repo, staging });
+    const { staging, lock } = await store.begin(key);
+    if (lock === undefined) return new TaskUse(store, { key, repo, staging });
     try {
-      await copyTree(shelf.depsOf(key), staging.deps, {
+      await copyTree(store.depsOf(key), staging.deps, {
         clock: this.#clock,
         ...signal === undefined ? {} : { signal },
       });
-      return new TaskUse(shelf, { key, repo, staging, hold });
+      return new TaskUse(store, { key, repo, staging, lock });
     } catch (error) {
-      await shelf.giveUp(staging);
-      shelf.letGo(hold);
+      await store.abort(staging);
+      store.release(lock);
       if (signal?.aborted || !hasCode(error, "not_found", "unavailable")) throw error;
       // Somebody has harmed it. It is as good as none.
       this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
-      await shelf.evict(key);
-      return new TaskUse(shelf, { key, repo, staging: await shelf.stage() });
+      await store.evict(key);
+      return new TaskUse(store, { key, repo, staging: await store.stage() });
     }
   }
 
   /** Gives every lock up at once, as the end of the process does. What is not committed goes at the next opening. */
   close(): void {
-    this.#shelf?.close();
+    this.#store?.close();
   }
 }
 
@@ -178,27 +178,27 @@ interface UseParts {
   repo: string;
   staging: Staging;
   /** Of the entry, when there is one. */
-  hold?: Hold;
+  lock?: FileLock;
 }
 
 class TaskUse implements CacheUse {
   readonly participation: CacheUse["participation"];
   readonly key_prefix: string;
-  readonly #shelf: Shelf;
+  readonly #store: CacheStore;
   readonly #key: string;
   readonly #repo: string;
   #staging: Staging | undefined;
-  #hold: Hold | undefined;
+  #lock: FileLock | undefined;
   #committed: Promise<CacheCommit> | undefined;
   #released: Promise<void> | undefined;
 
-  constructor(shelf: Shelf, { key, repo, staging, hold }: UseParts) {
-    this.#shelf = shelf;
+  constructor(store: CacheStore, { key, repo, staging, lock }: UseParts) {
+    this.#store = store;
     this.#key = key;
     this.#repo = repo;
     this.#staging = staging;
-    this.#hold = hold;
-    this.participation = hold === undefined ? "miss" : "hit";
+    this.#lock = lock;
+    this.participation = lock === undefined ? "miss" : "hit";
     this.key_prefix = key.slice(0, KEY_PREFIX_LENGTH);
   }
 
@@ -207,7 +207,7 @@ class TaskUse implements CacheUse {
   }
 
   get agent_mount(): CacheMount | undefined {
-    return this.#hold && { source: this.#shelf.depsOf(this.#key), target: DEPS, writable: false };
+    return this.#lock && { source: this.#store.depsOf(this.#key), target: DEPS, writable: false };
   }
 
   commit(): Promise<CacheCommit> {
@@ -223,24 +223,24 @@ class TaskUse implements CacheUse {
     if (staging === undefined) return { kept: false, reason: "it was released" };
     try {
       // What is there already was made by the same setup.
-      if (this.#hold !== undefined) return { kept: true };
+      if (this.#lock !== undefined) return { kept: true };
       const bytes = await settleTree(staging.deps);
-      const published = await this.#shelf.publish(staging, { key: this.#key, repo: this.#repo, bytes });
-      this.#hold = published.hold;
+      const published = await this.#store.publish(staging, { key: this.#key, repo: this.#repo, bytes });
+      this.#lock = published.lock;
       if (published.reason !== undefined) return { kept: false, reason: published.reason };
       return { kept: true };
     } finally {
       this.#staging = undefined;
-      if (this.#hold !== staging.hold) await this.#shelf.giveUp(staging);
+      if (this.#lock !== staging.lock) await this.#store.abort(staging);
     }
   }
 
   async #release(): Promise<void> {
     // Whoever called it was told why it failed.
     await this.#committed?.catch(() => {});
-    const [staging, hold] = [this.#staging, this.#hold];
-    this.#staging = this.#hold = undefined;
-    if (staging !== undefined) await this.#shelf.giveUp(staging);
-    if (hold !== undefined) await this.#shelf.finish(this.#key, hold);
+    const [staging, lock] = [this.#staging, this.#lock];
+    this.#staging = this.#lock = undefined;
+    if (staging !== undefined) await this.#store.abort(staging);
+    if (lock !== undefined) await this.#store.finish(this.#key, lock);
   }
 }

@@ -17,7 +17,7 @@ export interface Lockfile {
 }
 
 /** Lists of requirements that are looked into; each costs a process. Further ones count as lockfiles unread. */
-const MAX_LOOKS = 200;
+const MAX_BLOBS = 200;
 /** A longer list of requirements is not looked into, and no lockfile. */
 const MAX_REQUIREMENTS_BYTES = 4 << 20;
 /** A package whose artefact is pinned by its digest. */
@@ -40,13 +40,13 @@ export async function findLockfiles(
   };
   const { stdout } = await git.run(["ls-tree", "-r", "-z", "-l", "--full-tree", commit], run);
   const found: Lockfile[] = [];
-  let looks = 0;
+  let blobs = 0;
   for (const record of latin1(stdout).split("\0")) {
     const [, mode, digest, size, path] = /^(\d+) blob ([0-9a-f]+) +(\d+)\t(.+)$/s.exec(record) ?? [];
     if (path === undefined || !mode!.startsWith("100")) continue;
     const name = path.slice(path.lastIndexOf("/") + 1);
     const isLockfile = isLockfileName(name) || isRequirementsName(name) && Number(size) <= MAX_REQUIREMENTS_BYTES &&
-        (looks++ >= MAX_LOOKS || HASHED.test(latin1((await git.run(["cat-file", "blob", digest!], run)).stdout)));
+        (blobs++ >= MAX_BLOBS || HASHED.test(latin1((await git.run(["cat-file", "blob", digest!], run)).stdout)));
     if (isLockfile) found.push({ path, digest: digest! });
   }
   return found.sort((a, b) => a.path < b.path ? -1 : 1);

@@ -55,7 +55,7 @@ export type FoundBroker =
   | { state: "silent"; pid: number; socket?: string };
 
 /** What looking needs. */
-export interface LookOptions {
+export interface FindBrokerOptions {
   /** The user's home directory. */
   home: string;
   askHealth: AskHealth;
@@ -63,12 +63,12 @@ export interface LookOptions {
 }
 
 /** Milliseconds between looks at something that is about to change. */
-const LOOK_MS = 25;
+const POLL_MS = 25;
 /** How long a broker that holds the lock may take to answer or to go before it counts as silent. */
 const SETTLE_MS = 5_000;
 
 /** Looks for the broker of a home directory. */
-export async function findBroker(options: LookOptions): Promise<FoundBroker> {
+export async function findBroker(options: FindBrokerOptions): Promise<FoundBroker> {
   const { home, askHealth, clock } = options;
   const deadline = clock.monotonic() + SETTLE_MS;
   for (;;) {
@@ -78,7 +78,7 @@ export async function findBroker(options: LookOptions): Promise<FoundBroker> {
     const health = socket === undefined ? undefined : await askHealth(socket);
     if (socket !== undefined && health?.pid === pid) return { state: "serving", pid, socket, health };
     if (clock.monotonic() >= deadline) return { state: "silent", pid, ...(socket === undefined ? {} : { socket }) };
-    await clock.sleep(LOOK_MS);
+    await clock.sleep(POLL_MS);
   }
 }
 
@@ -92,7 +92,7 @@ async function holder(home: string, clock: Clock) {
 }
 
 /** How a broker is ended. */
-export interface StopOptions extends LookOptions {
+export interface StopOptions extends FindBrokerOptions {
   /** Sends a process SIGTERM. */
   terminate: (pid: number) => Promise<void>;
   /** Milliseconds that it is given. */
@@ -120,7 +120,7 @@ export async function stopBroker(options: StopOptions): Promise<number | undefin
         hint: `Wait longer with -timeout, or end it with: kill -9 ${pid}; the next start puts its tasks in order`,
       });
     }
-    await clock.sleep(LOOK_MS, signal);
+    await clock.sleep(POLL_MS, signal);
   }
   return pid;
 }

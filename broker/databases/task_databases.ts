@@ -20,7 +20,7 @@ import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
 import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
 import type { Report } from "./report.ts";
 import { statusOf, withStore } from "./store_calls.ts";
-import { branchOf, fileOf, taskOf, type WantedDatabase } from "./wanted.ts";
+import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested.ts";
 
 /** Milliseconds for work that moves a database's content. */
 const CONTENT_MS = 1_800_000;
@@ -36,7 +36,7 @@ export interface TaskDatabasesOptions extends InspectorOptions {
 /** Databases to stage. */
 export interface StageDatabases {
   task_id: string;
-  wanted: readonly WantedDatabase[];
+  requested: readonly RequestedDatabase[];
   /** The folder that the sandbox will see; it is made. */
   directory: string;
   signal: AbortSignal;
@@ -78,11 +78,11 @@ export class TaskDatabases {
    *
    * @throws {TaskdError} `daemon_unreachable`, or `invalid_request` for one that there is not.
    */
-  async check(wanted: readonly WantedDatabase[]): Promise<void> {
+  async check(requested: readonly RequestedDatabase[]): Promise<void> {
     const attempted = "Cannot take the task";
     try {
       await withStore(this.#options, { attempted }, async (client) => {
-        for (const { db, base } of wanted) await statusOf(client, db, base);
+        for (const { db, base } of requested) await statusOf(client, db, base);
       });
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
@@ -95,12 +95,12 @@ export class TaskDatabases {
    *
    * @returns Where the branches begin.
    */
-  async stage({ task_id, wanted, directory, signal }: StageDatabases): Promise<ForkedDatabase[]> {
+  async stage({ task_id, requested, directory, signal }: StageDatabases): Promise<ForkedDatabase[]> {
     const attempted = "Cannot fork the task's databases";
     await makeFolder(directory);
     return await withStore(this.#options, { attempted, signal, timeout_ms: CONTENT_MS }, async (client) => {
       const forks: ForkedDatabase[] = [];
-      for (const { db, base } of wanted) {
+      for (const { db, base } of requested) {
         const fork = await forkOne(client, { db, base, branch: branchOf(task_id) });
         forks.push(fork);
         const { path } = await client.call("checkout", { db, branch: fork.branch });
@@ -166,9 +166,9 @@ export class TaskDatabases {
    * Destroys a task's branches, but those in `keep`. What cannot be destroyed now is logged, and the next broker tries
    * again.
    */
-  async release(task_id: string, wanted: readonly { db: string }[], keep: ReadonlySet<string>): Promise<void> {
+  async release(task_id: string, requested: readonly { db: string }[], keep: ReadonlySet<string>): Promise<void> {
     const branch = branchOf(task_id);
-    const going = wanted.filter(({ db }) => !keep.has(db));
+    const going = requested.filter(({ db }) => !keep.has(db));
     if (going.length === 0) return;
     try {
       await withStore(this.#options, { attempted: `Cannot destroy ${branch}` }, async (client) => {
@@ -217,7 +217,7 @@ export class TaskDatabases {
 
 async function forkOne(
   client: Client,
-  { db, base, branch }: WantedDatabase & { branch: string },
+  { db, base, branch }: RequestedDatabase & { branch: string },
 ): Promise<ForkedDatabase> {
   const before = await statusOf(client, db, base);
   const { txid } = await client.call("fork", { db, branch: base, new_branch: branch });

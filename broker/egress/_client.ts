@@ -49,7 +49,7 @@ async function serveRequests(
       if (!(bytes instanceof Uint8Array)) throw bytes;
       head = parseRequestHead(bytes);
       attempt.method = head.method;
-      if (!await serve(attempt, head)) return await showOut(session);
+      if (!await serve(attempt, head)) return await closeGracefully(session);
     } catch (error) {
       if (!await refuse(session, attempt, head, outcomeOf(session, error))) return;
       refusals++;
@@ -70,7 +70,7 @@ function outcomeOf(session: Session, error: unknown): Refused {
 }
 
 /** Ends a connection whose client may still have to read its answer. */
-async function showOut({ client, deadline, parts }: Session): Promise<void> {
+async function closeGracefully({ client, deadline, parts }: Session): Promise<void> {
   deadline.within(parts.timeouts.linger_ms, () => client.close());
   await client.linger(LINGER_BYTES);
 }
@@ -115,7 +115,7 @@ async function refuse(
     client.close();
   }
   session.log(attempt, decision);
-  if (!keep) await showOut(session);
+  if (!keep) await closeGracefully(session);
   return keep;
 }
 

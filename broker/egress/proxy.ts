@@ -177,7 +177,7 @@ export class EgressProxy {
   async #serve(client: Deno.TcpConn): Promise<void> {
     const peer = (client.remoteAddr as Deno.NetAddr).hostname;
     const session = new Session(client, peer, this.#parts);
-    if (this.#isFull(peer)) return refuseAtTheDoor(session);
+    if (this.#isFull(peer)) return rejectOverloaded(session);
     this.#sessions.add(session);
     try {
       client.setNoDelay(true);
@@ -207,7 +207,7 @@ export class EgressProxy {
 }
 
 /** Tells a client that there is no room, without waiting for anything of it. */
-async function refuseAtTheDoor(session: Session): Promise<void> {
+async function rejectOverloaded(session: Session): Promise<void> {
   const refused = new Refused("overloaded");
   const attempt = session.begin("NONE");
   const decision = session.record(attempt, refused);

@@ -18,7 +18,7 @@ import {
 } from "../databases/evidence.ts";
 import { promoteDatabases, resultsText } from "../databases/promote.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
-import { parseWanted, type WantedDatabase } from "../databases/wanted.ts";
+import { parseRequested, type RequestedDatabase } from "../databases/requested.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
@@ -34,8 +34,8 @@ export interface DataWork {
 }
 
 /** The databases that a task was submitted with. */
-function wantedBy({ databases = [] }: Pick<TaskRecord, "databases">): WantedDatabase[] {
-  return parseWanted(databases);
+function requestedBy({ databases = [] }: Pick<TaskRecord, "databases">): RequestedDatabase[] {
+  return parseRequested(databases);
 }
 
 function requireDatabases({ databases }: Pick<EngineParts, "databases">): TaskDatabases {
@@ -47,16 +47,16 @@ function requireDatabases({ databases }: Pick<EngineParts, "databases">): TaskDa
 
 /** Checks what a request asks for before there is a task; see `TaskDatabases.check`. */
 export async function checkData(parts: Pick<EngineParts, "databases">, texts: readonly string[] = []): Promise<void> {
-  if (texts.length > 0) await requireDatabases(parts).check(parseWanted(texts));
+  if (texts.length > 0) await requireDatabases(parts).check(parseRequested(texts));
 }
 
 /** Forks the task's databases and puts copies into its scratch. */
 export async function stageData(parts: EngineParts, { task, places, signal }: DataWork): Promise<ForkedDatabase[]> {
-  const wanted = wantedBy(task.record);
-  if (wanted.length === 0) return [];
+  const requested = requestedBy(task.record);
+  if (requested.length === 0) return [];
   const forks = await requireDatabases(parts).stage({
     task_id: task.id,
-    wanted,
+    requested,
     directory: places.databases_dir,
     signal,
   });
@@ -112,7 +112,7 @@ export async function promoteData(parts: EngineParts, task: Task): Promise<Datab
 /** Destroys the branches of a task that has ended, but those that it has to keep. */
 export async function releaseData({ databases }: Pick<EngineParts, "databases">, record: TaskRecord): Promise<void> {
   if (record.databases === undefined) return;
-  await databases?.release(record.id, wantedBy(record), keptOf(record));
+  await databases?.release(record.id, requestedBy(record), keptOf(record));
 }
 
 function keptOf(record: TaskRecord): Set<string> {

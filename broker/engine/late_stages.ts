@@ -23,7 +23,7 @@ import { pushApproved } from "./push.ts";
 import { gateProblem, restoreTask } from "./restore.ts";
 
 /** Between looks at what could not be asked or written. */
-const LOOK_AGAIN_MS = 60_000;
+const RETRY_MS = 60_000;
 
 /** What the late stages share with the engine. */
 export interface LateStagesOptions {
@@ -66,7 +66,7 @@ export class LateStages {
         // The gate is shut all the same; the denial is written when it can be.
         if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
         this.#failed(task, error);
-        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+        await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
       }
     }
   }
@@ -94,7 +94,7 @@ export class LateStages {
         // The next broker asks the remote what became of it.
         if (!hasCode(error, "no_space", "denied", "unavailable") || this.#over.aborted) throw error;
         this.#failed(task, error);
-        await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+        await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
       }
     }
   }
@@ -161,7 +161,7 @@ export class LateStages {
       case "undecided": {
         this.#failed(task, restored.cause);
         return this.#background.go(async () => {
-          await this.#parts.clock.sleep(LOOK_AGAIN_MS, this.#over).catch(() => {});
+          await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
           if (!this.#over.aborted) await this.#restoreStage(task);
         });
       }

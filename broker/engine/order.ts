@@ -8,7 +8,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type Agent, agentOf } from "../agents.ts";
 import type { SubmitRequest } from "../api/wire.ts";
-import { parseWanted } from "../databases/wanted.ts";
+import { parseRequested } from "../databases/requested.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
@@ -62,7 +62,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): Plan {
   const extra = checkEgress(request.egress_extra ?? []);
   const profile = profileOf(settings, url);
   checkRuntime(runtime, agent, request, profile);
-  parseWanted(request.databases ?? []);
+  parseRequested(request.databases ?? []);
   const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
   const order: Plan["order"] = {
     ...rest,

@@ -24,8 +24,8 @@ import { openPullRequest } from "./pull_request.ts";
 import { auditPlaces, stagedTasks, stagePlaces } from "./places.ts";
 
 /** How often one looks whether an ended push is gone, and the time in between. */
-const LOOKS = 100;
-const LOOK_MS = 50;
+const POLLS = 100;
+const POLL_MS = 50;
 
 /**
  * Does with a task what its record asks for.
@@ -50,12 +50,12 @@ export async function restoreTask(parts: EngineParts, task: Task): Promise<Recov
 async function endOrphanedPush({ git, clock, log }: EngineParts, { id }: Task): Promise<void> {
   const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
-    for (let look = 0; look < LOOKS; look++) {
+    for (let poll = 0; poll < POLLS; poll++) {
       const orphans = (await psLister()()).filter(({ command_line }) => target.test(command_line));
       if (orphans.length === 0) return;
       // The leader of a group that has git's helpers too.
       for (const { pid, group } of orphans) signalProcess(group === pid ? -pid : pid, "SIGKILL");
-      await clock.sleep(LOOK_MS);
+      await clock.sleep(POLL_MS);
     }
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

@@ -37,7 +37,7 @@ export function setupRunner(parts: SetupParts): (request: SetupRequest) => Promi
       arch: platform ?? Deno.build.arch,
       setup_commands: profile.setup,
       image: await runtime.imageDigest?.(settings.sandbox_image) ?? settings.sandbox_image,
-      wanted: profile.cache,
+      enabled: profile.cache,
       signal,
     });
     try {

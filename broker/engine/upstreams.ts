@@ -57,7 +57,7 @@ export function openLanes(sources: LaneSources): Lanes {
     if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
       const subscription = new Subscription(lane, { home, clock });
       subscriptions.set(lane, subscription);
-      const source = toldOf(subscription, log);
+      const source = withErrorLog(subscription, log);
       const own = lane === "vendor_b" && resolved.sources.get("upstreams.vendor_b") === "default";
       upstreams[lane] = { base_url, subscription: { source, ...(own ? VENDOR_B_SUBSCRIPTION : {}) } };
     } else {
@@ -90,8 +90,8 @@ async function subscriptionProblem(subscription: Subscription): Promise<string |
 }
 
 /** What fails is also told to the operator: the agent only hears that it did. */
-function toldOf(subscription: Subscription, log: Log): TokenSource {
-  const told = async (bearer: Promise<Credential>) => {
+function withErrorLog(subscription: Subscription, log: Log): TokenSource {
+  const logged = async (bearer: Promise<Credential>) => {
     try {
       return await bearer;
     } catch (error) {
@@ -99,7 +99,7 @@ function toldOf(subscription: Subscription, log: Log): TokenSource {
       throw error;
     }
   };
-  return { current: () => told(subscription.current()), renew: (rejected) => told(subscription.renew(rejected)) };
+  return { current: () => logged(subscription.current()), renew: (rejected) => logged(subscription.renew(rejected)) };
 }
 
 function inFull({ message, hint }: TaskdError): string {

@@ -131,7 +131,7 @@ export class TaskWork {
     this.#decided = true;
     over.abort();
     await timeout;
-    await this.#letGo(setup, move);
+    await this.#release(setup, move);
     this.#releaseSlot();
     await this.#make(move);
   }
@@ -333,7 +333,7 @@ export class TaskWork {
   }
 
   /** Ends everything that the task has, but for what the gate needs. */
-  async #letGo(setup: SetupResult | undefined, move: Move): Promise<void> {
+  async #release(setup: SetupResult | undefined, move: Move): Promise<void> {
     const { task } = this;
     const { log, resolved } = this.#parts;
     const steps: [string, () => Promise<unknown>][] = [

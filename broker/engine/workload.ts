@@ -8,7 +8,7 @@
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
-import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/wanted.ts";
+import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested.ts";
 import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Plan } from "./order.ts";

@@ -80,7 +80,7 @@ export class Exchange {
   #client_gone = false;
   #drained_bytes = 0;
   /** Ends the wait for an answer. */
-  #giveUp: () => void = () => {};
+  #abort: () => void = () => {};
   #finish: () => void = () => {};
 
   constructor(options: ExchangeOptions) {
@@ -139,7 +139,7 @@ export class Exchange {
         reject(new Refusal(code, detail));
         outgoing.destroy();
       };
-      this.#giveUp = () => fail("upstream_failed", "The client went away");
+      this.#abort = () => fail("upstream_failed", "The client went away");
       outgoing.on("error", (error: { code?: unknown }) => {
         // Its message can quote the request; its code is a constant.
         const code = /^[A-Z][A-Z_]{2,40}$/.exec(String(error.code))?.[0] ?? "unknown cause";
@@ -253,7 +253,7 @@ export class Exchange {
     // The vendor has seen nothing yet: it bills nothing, and nobody waits for its answer.
     if (this.#outgoing !== undefined && !this.#connected) {
       this.#settle("client_gone");
-      this.#giveUp();
+      this.#abort();
       return;
     }
     this.#options.deadline.set(limits.drain_ms, () => this.#broken("cut_off"));

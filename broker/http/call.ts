@@ -12,14 +12,14 @@ import { nearest } from "../../lib/text/nearest.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer } from "./answers.ts";
 import { type BodySchema, readBody } from "./bodies.ts";
-import type { Door } from "./doors.ts";
+import type { ListenerPolicy } from "./listener_policy.ts";
 import { type PieceSource, pullStream } from "./pull_stream.ts";
 
 /** What every request of a server has. */
 export interface CallContext {
   engine: BrokerEngine;
   clock: Clock;
-  door: Door;
+  listener: ListenerPolicy;
   guarded: GuardedRequest;
   /** Aborted when the server ends. */
   ending: AbortSignal;

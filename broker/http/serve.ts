@@ -20,7 +20,7 @@ import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
 import { Call } from "./call.ts";
-import { addrDoor, checkAdmin, checkDoor, checkToken, type Door, hostsOf } from "./doors.ts";
+import { addrPolicy, checkAdmin, checkRequest, checkToken, hostsOf, type ListenerPolicy } from "./listener_policy.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -90,7 +90,7 @@ export async function serveHttp(options: ServeHttpOptions): Promise<RunningHttp>
 
 interface Listening {
   guard: ConnectionGuard;
-  door: Door;
+  listener: ListenerPolicy;
 }
 
 class Listeners implements RunningHttp {
@@ -121,7 +121,7 @@ class Listeners implements RunningHttp {
     );
     try {
       if (addr !== undefined) {
-        const { hostname, port } = this.#listen(addr, addrDoor);
+        const { hostname, port } = this.#listen(addr, addrPolicy);
         this.addr = hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
       }
       const token = randomHex(options.random ?? systemRandom, 32);
@@ -139,13 +139,13 @@ class Listeners implements RunningHttp {
     }
     const { listener } = socket;
     const guarded = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
-    this.#listening.push({ guard: ConnectionGuard.over(guarded, this.#guardOptions()), door: { kind: "socket" } });
+    this.#listening.push({ guard: ConnectionGuard.over(guarded, this.#guardOptions()), listener: { kind: "socket" } });
   }
 
-  /** Listens on TCP; the door has the address as it really is. */
+  /** Listens on TCP; the policy has the address as it really is. */
   #listen(
     { hostname, port }: { hostname: string; port: number },
-    door: (real: { hostname: string; port: number }) => Door,
+    listener: (real: { hostname: string; port: number }) => ListenerPolicy,
   ): { hostname: string; port: number } {
     let guard: ConnectionGuard;
     try {
@@ -155,7 +155,7 @@ class Listeners implements RunningHttp {
     }
     // The name as it was configured, with the port as it is: that is what a Host header has.
     const real = { hostname, port: guard.address.port };
-    this.#listening.push({ guard, door: door(real) });
+    this.#listening.push({ guard, listener: listener(real) });
     return real;
   }
 
@@ -183,12 +183,12 @@ class Listeners implements RunningHttp {
   readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
     const from = this.#cameThrough(info.remoteAddr.port);
     if (from === undefined) return problem(new RequestRefused(403, "denied", "Connect to the broker's own address"));
-    const { guarded, door } = from;
+    const { guarded, listener } = from;
     if (request.body === null) guarded.bodyDone();
     info.completed.catch(() => {}).finally(() => guarded.responseDone());
     let response: Response;
     try {
-      response = await this.#answer(request, guarded, door);
+      response = await this.#answer(request, guarded, listener);
     } catch (error) {
       response = this.#failed(error);
     }
@@ -198,31 +198,31 @@ class Listeners implements RunningHttp {
     return response;
   };
 
-  #cameThrough(port: number): { guarded: GuardedRequest; door: Door } | undefined {
-    for (const { guard, door } of this.#listening) {
+  #cameThrough(port: number): { guarded: GuardedRequest; listener: ListenerPolicy } | undefined {
+    for (const { guard, listener } of this.#listening) {
       const guarded = guard.requestBegan(port);
-      if (guarded !== undefined) return { guarded, door };
+      if (guarded !== undefined) return { guarded, listener };
     }
     return undefined;
   }
 
-  async #answer(request: Request, guarded: GuardedRequest, door: Door): Promise<Response> {
-    const { pathname, searchParams } = checkDoor(request, door);
-    if (door.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
-    checkToken(request, door);
+  async #answer(request: Request, guarded: GuardedRequest, listener: ListenerPolicy): Promise<Response> {
+    const { pathname, searchParams } = checkRequest(request, listener);
+    if (listener.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
+    checkToken(request, listener);
     const { routes, id } = findRoutes(pathname);
     if (routes.length === 0) {
       throw new TaskdError("not_found", "Cannot find the route: there is none of this path", {
         hint: "docs/reference/broker_api.md lists the routes",
       });
     }
-    if (routes.some(({ admin }) => admin)) checkAdmin(request, door, guarded.peer);
+    if (routes.some(({ admin }) => admin)) checkAdmin(request, listener, guarded.peer);
     const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
     const call = new Call(request, {
       engine: this.#options.engine,
       clock: this.#clock,
-      door,
+      listener,
       guarded,
       ending: this.#ending.signal,
       body_deadline_ms: this.#timeouts.read_ms * BODY_SHARE,

@@ -35,8 +35,8 @@ import type {} from "../agent/main.ts";
 /** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
 const GRACE_MS = 1_000;
 /** Milliseconds between looks at whether swept processes are gone, and how often one looks. */
-const SWEEP_LOOK_MS = 50;
-const SWEEP_LOOKS = 100;
+const SWEEP_POLL_MS = 50;
+const SWEEP_POLLS = 100;
 /** V8 does not start with less. */
 const MIN_HEAP_MIB = 32;
 
@@ -151,7 +151,7 @@ export class DenoRuntime implements SandboxRuntime {
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept = new Set<string>();
-    for (let look = 0; look < SWEEP_LOOKS; look++) {
+    for (let poll = 0; poll < SWEEP_POLLS; poll++) {
       const orphans = (await this.#listProcesses()).flatMap((process) => {
         const task_id = this.#taskOf(process);
         return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
@@ -161,7 +161,7 @@ export class DenoRuntime implements SandboxRuntime {
         // The leader of its group, unless somebody else started it.
         if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) swept.add(task_id);
       }
-      await this.#options.clock.sleep(SWEEP_LOOK_MS);
+      await this.#options.clock.sleep(SWEEP_POLL_MS);
     }
     throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
       hint: `Look for processes with ${MARKER}${this.#options.owner} and end them`,

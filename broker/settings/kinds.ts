@@ -15,7 +15,7 @@ import { type ListNode, type MapNode, type Node, ROOT, type ScalarNode } from ".
 export type Json = string | number | boolean | Json[] | { [key: string]: Json };
 
 /** What the machine and its user give to the meaning of a value. */
-export interface Surroundings {
+export interface SettingsEnvironment {
   /** The user's home directory, absolute; what `~` stands for. */
   home: string;
   /** Where temporary files go, absolute; what `$TMPDIR` stands for. */
@@ -29,7 +29,7 @@ export interface Kind<T> {
   /** Its name and bounds, for people. */
   type: string;
   /** Checks a node and takes its value; throws {@linkcode InvalidConfig}. */
-  read(node: Node, around: Surroundings): T;
+  read(node: Node, around: SettingsEnvironment): T;
   /** The value as it is shown and compared. */
   show(value: T): Json;
 }

@@ -12,7 +12,7 @@ import type { EgressList } from "../egress/rules.ts";
 import { checkTogether } from "./_cross_checks.ts";
 import { parseEgress } from "./egress_file.ts";
 import { InvalidConfig, type Place } from "./invalid.ts";
-import { asMap, type Json, type Surroundings, unknownKey } from "./kinds.ts";
+import { asMap, type Json, type SettingsEnvironment, unknownKey } from "./kinds.ts";
 import { builtInNode, envNode, type MapEntry, type Node, parseNodes, ROOT } from "./nodes.ts";
 import { PATH } from "./places.ts";
 import { type ReadFile, readPrivateFile } from "./private_file.ts";
@@ -77,7 +77,7 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
     });
   }
   const temporary = env("TMPDIR");
-  const around: Surroundings = {
+  const around: SettingsEnvironment = {
     home: home.replace(/(?<=.)\/+$/, ""),
     temporary: temporary?.startsWith("/") ? temporary.replace(/\/+$/, "") : "/tmp",
     uid: options.uid ?? Deno.uid() ?? 0,
@@ -125,7 +125,7 @@ function readGiven(root: Node): Map<string, Node> {
 interface Inputs {
   given: ReadonlyMap<string, Node>;
   env: (name: string) => string | undefined;
-  around: Surroundings;
+  around: SettingsEnvironment;
 }
 
 function resolve<T>(path: SettingPath, row: SettingRow<T>, { given, env, around }: Inputs) {
@@ -160,7 +160,7 @@ function fieldOf(path: SettingPath, value: unknown, sources: ReadonlyMap<string,
   return { setting: path, value: kind.show(value), source: sources.get(path)! };
 }
 
-async function loadEgress(env: Inputs["env"], around: Surroundings, read: ReadFile) {
+async function loadEgress(env: Inputs["env"], around: SettingsEnvironment, read: ReadFile) {
   const variable = env(EGRESS_VARIABLE) || undefined;
   const path = variable === undefined
     ? `${taskdHome(around.home)}/egress.yaml`

@@ -22,7 +22,7 @@ const TO_THE_PUSH: TaskEvent[] = [
 ];
 const attempt = (branch: string): PushAttempt => ({ remote: "https://example.com/o/r", branch, commit: "c0ffee" });
 const tried = (branch: string): TaskEvent => ({ type: "push_attempt", ...attempt(branch) });
-const NOBODY_LOOKS: RecoveryHooks["wasPushed"] = () => Promise.reject(new Error("nobody may look"));
+const NOT_ASKED: RecoveryHooks["wasPushed"] = () => Promise.reject(new Error("nobody may look"));
 
 /** What a broker makes of a task that was left so, and what a second start makes of it. */
 async function restart(events: TaskEvent[], hooks: RecoveryHooks) {
@@ -65,7 +65,7 @@ Deno.test("a crash at each stage: what was under way has failed and says so, all
   ];
   for (const events of lives) {
     const { stage: before } = foldRows(encodeAll(events).map(({ row }) => row));
-    const { stage, outcome, reason, settled } = await restart(events, { wasPushed: NOBODY_LOOKS, watch_ci: true });
+    const { stage, outcome, reason, settled } = await restart(events, { wasPushed: NOT_ASKED, watch_ci: true });
     found[before] = outcome ?? stage;
     if (outcome !== undefined) {
       assertEquals(reason?.startsWith(`the broker stopped while the task was in ${before}`), true);
@@ -110,7 +110,7 @@ Deno.test("a push that was under way is decided by looking at every branch that 
 });
 
 Deno.test("a remote that cannot be asked decides nothing", async () => {
-  const left = await restart([...TO_THE_PUSH, tried("agent/1")], { wasPushed: NOBODY_LOOKS, watch_ci: true });
+  const left = await restart([...TO_THE_PUSH, tried("agent/1")], { wasPushed: NOT_ASKED, watch_ci: true });
   assertEquals([left.kind, left.stage, left.again, left.settled], ["undecided", "pushing", "undecided", true]);
 });
 
@@ -118,7 +118,7 @@ Deno.test("a remote that cannot be asked decides nothing", async () => {
 Deno.test("a watch that was switched off ends without a conclusion, and never as passed", async () => {
   const pushed = { branch: "agent/1", commit: "c" };
   const events = [...TO_THE_PUSH, staged({ from: "pushing", to: "awaiting_ci", pushed })];
-  const left = await restart(events, { wasPushed: NOBODY_LOOKS, watch_ci: false });
+  const left = await restart(events, { wasPushed: NOT_ASKED, watch_ci: false });
   assertEquals([left.outcome, left.reason, left.ci], ["pushed", "no CI conclusion was observed", {
     state: "no_conclusion",
   }]);

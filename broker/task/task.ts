@@ -44,7 +44,7 @@ export interface TaskOptions {
 }
 
 /** At most this long a gate is not looked at: the wall clock may be set forward, and timers end at 2^31 ms. */
-const LOOK_AT_GATE_MS = 60_000;
+const GATE_POLL_MS = 60_000;
 
 /** One task, open for writing. */
 export class Task {
@@ -166,7 +166,7 @@ export class Task {
         return true;
       }
       try {
-        await this.#clock.sleep(Math.min(left_ms, LOOK_AT_GATE_MS), signal);
+        await this.#clock.sleep(Math.min(left_ms, GATE_POLL_MS), signal);
       } catch (error) {
         if (!signal.aborted) throw error;
       }

@@ -190,7 +190,7 @@ export function stamp(path: string): TraceStamp | undefined {
 export async function surveyTraces(audit_root: string): Promise<Survey> {
   const known = loadIndex(audit_root);
   const survey: Survey = { entries: new Map(), damaged: new Map(), read: 0, stale: false };
-  await lookThrough(audit_root, known, (found) => {
+  await visitIndexed(audit_root, known, (found) => {
     if ("fault" in found) {
       survey.read++;
       survey.damaged.set(found.id, found);
@@ -214,10 +214,10 @@ export async function visitTraces(
   audit_root: string,
   visit: (found: TaskSummary | DamagedTask) => void,
 ): Promise<void> {
-  await lookThrough(audit_root, loadIndex(audit_root), (found) => visit("fault" in found ? found : found.summary));
+  await visitIndexed(audit_root, loadIndex(audit_root), (found) => visit("fault" in found ? found : found.summary));
 }
 
-async function lookThrough(
+async function visitIndexed(
   audit_root: string,
   known: ReadonlyMap<string, TraceEntry>,
   visit: (found: TraceEntry | DamagedTask) => void,

@@ -40,7 +40,7 @@ export interface FollowOptions {
 }
 
 /** How long a broker that does not answer is waited for, in milliseconds: a restart takes a second or two. */
-const PATIENCE_MS = 30_000;
+const RECONNECT_TIMEOUT_MS = 30_000;
 /** Between two attempts to reach it again, in milliseconds. */
 const RETRY_MS = 500;
 /** The line that changes is drawn again at least so often, in milliseconds, because of the time in it. */
@@ -64,7 +64,7 @@ export async function followTask(broker: BrokerClient, id: string, options: Foll
   const wait = async (failure: TaskdError) => {
     if (lost_ms === undefined) io.note("The broker does not answer: it is waited for");
     lost_ms ??= clock.monotonic();
-    if (clock.monotonic() - lost_ms > PATIENCE_MS) throw failure;
+    if (clock.monotonic() - lost_ms > RECONNECT_TIMEOUT_MS) throw failure;
     await clock.sleep(RETRY_MS, io.signal);
   };
   try {

@@ -13,7 +13,7 @@ import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import { followTask, type Progress } from "./_follow_task.ts";
 import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
-import { isWanted, nextSteps, shortId, spendWords } from "./_task_words.ts";
+import { isSuccess, nextSteps, shortId, spendWords } from "./_task_words.ts";
 
 /** A task that was accepted, and how far it was seen to come. */
 export interface FollowedTask extends Progress, Pick<Submitted, "id" | "links"> {
@@ -85,5 +85,5 @@ export function render(): string {
 
 /** A task that was left to itself is accepted, which is all that was wanted. */
 export function exitCode(task: FollowedTask): number {
-  return !task.followed || isWanted(task) ? EXIT_OK : EXIT_FAILURE;
+  return !task.followed || isSuccess(task) ? EXIT_OK : EXIT_FAILURE;
 }

@@ -12,7 +12,7 @@ import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
-import { environment } from "./_surroundings.ts";
+import { environment } from "./_environment.ts";
 
 /** Seconds that the manager gives the broker to end its tasks' sandboxes. */
 const STOP_TIMEOUT_S = 90;

@@ -67,11 +67,11 @@ export function approveCommand(id: string, gate: { diff_sha256: string; second_l
 }
 
 /** Outcomes that `--wait` counts as what was wanted. */
-const WANTED: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "promoted", "no_diff"]);
+const SUCCESSES: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "promoted", "no_diff"]);
 
 /** Whether a task is where whoever waited for it wanted it: at the gate, pushed, or without a change. */
-export function isWanted({ stage, outcome }: { stage: Stage; outcome?: Outcome }): boolean {
-  return outcome === undefined ? stage === "awaiting_approval" || stage === "awaiting_ci" : WANTED.has(outcome);
+export function isSuccess({ stage, outcome }: { stage: Stage; outcome?: Outcome }): boolean {
+  return outcome === undefined ? stage === "awaiting_approval" || stage === "awaiting_ci" : SUCCESSES.has(outcome);
 }
 
 /** What to do next about a task that stands so, one command a line. */

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { OUTCOMES, STAGES } from "../../broker/task/stages.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
-import { age, approveCommand, isWanted, nextSteps, shellWord, spendWord, spendWords } from "./_task_words.ts";
+import { age, approveCommand, isSuccess, nextSteps, shellWord, spendWord, spendWords } from "./_task_words.ts";
 
 const METERED = { usd: 0.01234, requests: 1, unmetered_requests: 0, priced: true };
 
@@ -53,7 +53,7 @@ Deno.test("every stage and outcome has its next step, and only three outcomes we
     const command = stage === "awaiting_approval" ? "taskd review 0123456789ab" : "taskd logs 0123456789ab -f";
     assertEquals(nextSteps(id, { stage }), [command]);
   }
-  const wanted = (Object.keys(OUTCOMES) as Outcome[]).filter((outcome) => isWanted({ stage: "done", outcome }));
+  const wanted = (Object.keys(OUTCOMES) as Outcome[]).filter((outcome) => isSuccess({ stage: "done", outcome }));
   assertEquals(wanted.toSorted(), ["no_diff", "promoted", "pushed"]);
   for (const outcome of Object.keys(OUTCOMES) as Outcome[]) {
     assertEquals(nextSteps(id, { stage: "done", outcome }).length > 0, !wanted.includes(outcome), outcome);

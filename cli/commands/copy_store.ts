@@ -24,7 +24,7 @@ export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
   if (source === target) {
     throw new TaskdError("usage", `Cannot copy ${source} to itself`, { hint: "Name another place" });
   }
-  if (source.startsWith("/")) await lookAtSource(source, io);
+  if (source.startsWith("/")) await checkSource(source, io);
   const open = (location: string): Promise<Backend> =>
     openBackend(location, args.s3 === undefined ? {} : { s3: args.s3.options });
   const onProgress = io.progress("copy-store");
@@ -34,7 +34,7 @@ export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
 }
 
 /** Opening a directory would make it a place for a store; what is only read from is left as it is. */
-async function lookAtSource(directory: string, io: Io): Promise<void> {
+async function checkSource(directory: string, io: Io): Promise<void> {
   try {
     Deno.statSync(`${directory}/${MANIFEST_KEY}`);
   } catch (cause) {

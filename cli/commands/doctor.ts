@@ -14,7 +14,7 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { cutLine } from "../text/text_table.ts";
-import { asking, environment, hostOf, livePolicy, looking } from "./_surroundings.ts";
+import { asking, environment, findOptions, hostOf, livePolicy } from "./_environment.ts";
 
 /** Every check, and the worst of them. */
 export interface DoctorResult {
@@ -39,7 +39,7 @@ export function examineHost(args: Args, io: Io): Promise<Check[]> {
     askGh: asking(args, io.signal, { credentials: true }),
     deno: { path: deno, version: Deno.version.deno },
     untested: ({ name, version }) => untestedVersion(name, version ?? ""),
-    findBroker: () => findBroker(looking(args)),
+    findBroker: () => findBroker(findOptions(args)),
     livePolicy: (socket) => livePolicy(socket, io.signal),
     storeDaemon: async () => store === undefined ? undefined : await readDaemonInfo(store),
   });

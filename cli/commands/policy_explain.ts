@@ -8,7 +8,7 @@ import { compareWithLive, type Comparison, renderExplain } from "../../broker/se
 import { loadSettings } from "../../broker/settings/load.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { environment, livePolicy } from "./_surroundings.ts";
+import { environment, livePolicy } from "./_environment.ts";
 
 /** Resolves as `start` does, and asks the broker that runs what it works with. */
 export async function run(args: Args, io: Io): Promise<Comparison | undefined> {

@@ -22,7 +22,7 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { RUNTIME_NAMES } from "../table/broker_admin.ts";
-import { asking, environment, hostOf, looking } from "./_surroundings.ts";
+import { asking, environment, findOptions, hostOf } from "./_environment.ts";
 
 /** What came of the attacks, and on what. */
 export interface RedteamResult extends RedteamReport {
@@ -133,7 +133,7 @@ async function installed(args: Args, settings: Settings): Promise<{ installed?: 
     if (fileErrorCode(error) === "not_found") return {};
     throw error;
   }
-  const broker = await findBroker(looking(args));
+  const broker = await findBroker(findOptions(args));
   return {
     installed: {
       directory,

@@ -8,7 +8,7 @@ import { installUnit } from "../setup/service.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { serviceFile } from "./_service.ts";
-import { asking, hostOf } from "./_surroundings.ts";
+import { asking, hostOf } from "./_environment.ts";
 
 /** What was done. */
 export interface ServiceInstallResult {

@@ -9,7 +9,7 @@ import { unitPath } from "../setup/units.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { managerOf } from "./_service.ts";
-import { asking, hostOf } from "./_surroundings.ts";
+import { asking, hostOf } from "./_environment.ts";
 
 /** The file that is gone. */
 export interface ServiceUninstallResult {

@@ -16,7 +16,7 @@ import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, hostOf } from "./_surroundings.ts";
+import { asking, environment, hostOf } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
 /** What was done, and how the host looks now. */

@@ -11,7 +11,7 @@ import { preflight } from "../setup/preflight.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { startDetached } from "./_detached.ts";
-import { environment, hostOf, livePolicy, looking, terminating } from "./_surroundings.ts";
+import { environment, findOptions, hostOf, livePolicy, terminating } from "./_environment.ts";
 
 /** A broker that serves, wherever it runs. */
 export interface StartResult {
@@ -57,7 +57,7 @@ async function replace(
   io: Io,
   env: (name: string) => string | undefined,
 ): Promise<number | undefined> {
-  const look = looking(args);
+  const look = findOptions(args);
   const found = await findBroker(look);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
   await preflight({ home: args.broker.home, env, deno_path: hostOf(args).deno, live, signal: io.signal });

@@ -8,7 +8,7 @@ import { stopBroker } from "../../broker/client/lifecycle.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { looking, terminating } from "./_surroundings.ts";
+import { findOptions, terminating } from "./_environment.ts";
 
 /** The broker that has ended. */
 export interface StopResult {
@@ -18,7 +18,7 @@ export interface StopResult {
 /** Asks it to end, and waits until it has. */
 export async function run(args: Args, io: Io): Promise<StopResult> {
   const pid = await stopBroker({
-    ...looking(args),
+    ...findOptions(args),
     terminate: terminating(args, io.signal),
     timeout_ms: args.numberOf("timeout"),
     signal: io.signal,

@@ -15,7 +15,7 @@ import { parseDuration } from "../../lib/text/duration.ts";
 import type { CommandSpec, FlagSpec, PositionalSpec } from "./command_spec.ts";
 import type { FlagValue } from "./plan.ts";
 
-/** What parsing needs of its surroundings. */
+/** What parsing needs of its environment. */
 export interface ParseContext {
   commands: readonly CommandSpec[];
   /** Flags that every command accepts, before or after its name. */

@@ -101,7 +101,7 @@ export class GatewayBench implements AsyncDisposable {
 
   /** A connection in raw bytes. */
   client(): Promise<RawClient> {
-    return RawClient.connect(this.#gateway.address.port, this.#context.patience);
+    return RawClient.connect(this.#gateway.address.port, this.#context.timeout);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

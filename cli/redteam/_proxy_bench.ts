@@ -8,7 +8,7 @@ import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.t
 import type { Decision } from "../../broker/egress/decision.ts";
 import type { EgressList } from "../../broker/egress/rules.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
-import { type Patience, RawClient, type RawResponse } from "./raw.ts";
+import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
 
 /** What a proxy is started with. */
 export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own_addresses" | "connect">> {
@@ -28,10 +28,10 @@ export class ProxyBench implements AsyncDisposable {
   readonly dialled: string[] = [];
   readonly decisions: Decision[] = [];
   readonly #proxy: ReturnType<Surfaces["proxy"]>;
-  readonly #patience: Patience;
+  readonly #timeout: ReadTimeout;
 
   private constructor(context: RedteamContext, log_dir: string, options: ProxyBenchOptions) {
-    this.#patience = context.patience;
+    this.#timeout = context.timeout;
     const { list, names = {}, ports = {}, connect, ...rest } = options;
     this.#proxy = context.surfaces.proxy({ hostname: "127.0.0.1", port: 0 }, {
       clock: context.clock,
@@ -66,7 +66,7 @@ export class ProxyBench implements AsyncDisposable {
 
   /** Connects to the proxy. */
   client(): Promise<RawClient> {
-    return RawClient.connect(this.#proxy.address.port, this.#patience);
+    return RawClient.connect(this.#proxy.address.port, this.#timeout);
   }
 
   /** Sends one request on a connection of its own; a connection that ends without an answer is `closed`. */

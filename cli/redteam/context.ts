@@ -17,7 +17,7 @@ import { EgressProxy, type EgressProxyOptions } from "../../broker/egress/proxy.
 import { Gateway, type GatewayOptions } from "../../broker/gateway/gateway.ts";
 import { collectFacts } from "../../broker/git/facts.ts";
 import { parseRepo } from "../../broker/git/repo_url.ts";
-import { checkAdmin } from "../../broker/http/doors.ts";
+import { checkAdmin } from "../../broker/http/listener_policy.ts";
 import { DenoRuntime, type DenoRuntimeOptions } from "../../broker/sandbox/deno_runtime.ts";
 import type { SandboxRuntime } from "../../broker/sandbox/runtime.ts";
 import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
@@ -25,10 +25,10 @@ import { readKeys } from "../../broker/settings/keys.ts";
 import { verifyTrace } from "../../broker/task/trace.ts";
 import { webResponse } from "../../broker/web/web.ts";
 import type { ContainerPlace } from "./container_place.ts";
-import type { Patience } from "./raw.ts";
+import type { ReadTimeout } from "./raw.ts";
 import { StagedBroker } from "./staged_broker.ts";
 
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 /** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
 const END_MS = 60_000;
 
@@ -109,7 +109,7 @@ export interface RedteamOptions {
   clock?: Clock;
   random?: RandomBytes;
   /** How long an answer is waited for; by default 10 s, so that a busy machine is not taken for a hole. */
-  patience_ms?: number;
+  timeout_ms?: number;
 }
 
 /** A scratch folder and what is attacked; everything is gone once it is disposed of. */
@@ -119,7 +119,7 @@ export class RedteamContext implements AsyncDisposable {
   readonly surfaces: Surfaces;
   readonly clock: Clock;
   readonly random: RandomBytes;
-  readonly patience: Patience;
+  readonly timeout: ReadTimeout;
   readonly #cleanup = new AsyncDisposableStack();
   readonly #kept = new Map<string, Promise<unknown>>();
   #folders = 0;
@@ -130,7 +130,7 @@ export class RedteamContext implements AsyncDisposable {
     this.surfaces = { ...INSTALLED_SURFACES, ...options.surfaces };
     this.clock = options.clock ?? systemClock;
     this.random = options.random ?? systemRandom;
-    this.patience = { clock: this.clock, patience_ms: options.patience_ms ?? PATIENCE_MS };
+    this.timeout = { clock: this.clock, timeout_ms: options.timeout_ms ?? TIMEOUT_MS };
   }
 
   /** Makes the scratch folder. */

@@ -127,11 +127,11 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
     promise: "/admin/* is for peers on this machine, and not by way of a proxy in between",
     attacks: "Addresses of other machines, mapped ones, every header by which a proxy says whom it speaks for",
     async run(trial, context) {
-      const door = { kind: "addr", hosts: new Set<string>() } as const;
+      const listener = { kind: "addr", hosts: new Set<string>() } as const;
       const lets = (hostname: string, headers: Record<string, string> = {}) => {
         try {
           const request = new Request("http://127.0.0.1:1/admin/pending", { headers });
-          context.surfaces.checkAdmin(request, door, { transport: "tcp", hostname, port: 1 });
+          context.surfaces.checkAdmin(request, listener, { transport: "tcp", hostname, port: 1 });
           return true;
         } catch {
           return false;

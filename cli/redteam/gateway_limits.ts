@@ -78,7 +78,7 @@ export const LIMIT_PROMISES: readonly SecurityPromise[] = [
       let refused = 0;
       const seen = Promise.withResolvers<void>();
       for (const one of burst) void one.then(() => ++refused === 18 && seen.resolve(), seen.reject);
-      await Promise.race([seen.promise, context.clock.sleep(context.patience.patience_ms)]);
+      await Promise.race([seen.promise, context.clock.sleep(context.timeout.timeout_ms)]);
       trial.attempt("20 at once with a cap of 2", bench.arrived.length <= 2, `${bench.arrived.length} went out`);
       open.resolve(Response.json({}));
       const answers = await Promise.all(burst);

@@ -28,26 +28,26 @@ export interface RawResponse {
 }
 
 /** How long something is waited for that may never come. */
-export interface Patience {
+export interface ReadTimeout {
   clock: Clock;
-  patience_ms: number;
+  timeout_ms: number;
 }
 
 /** A client that speaks in raw bytes. */
 export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDisposable {
   readonly conn: Conn;
-  readonly #patience: Patience | undefined;
+  readonly #timeout: ReadTimeout | undefined;
   #seen = "";
 
   /** Speaks over `conn`. */
-  constructor(conn: Conn, patience?: Patience) {
+  constructor(conn: Conn, timeout?: ReadTimeout) {
     this.conn = conn;
-    this.#patience = patience;
+    this.#timeout = timeout;
   }
 
   /** Connects to a port of loopback. */
-  static async connect(port: number, patience?: Patience): Promise<RawClient> {
-    return new RawClient(await Deno.connect({ hostname: "127.0.0.1", port }), patience);
+  static async connect(port: number, timeout?: ReadTimeout): Promise<RawClient> {
+    return new RawClient(await Deno.connect({ hostname: "127.0.0.1", port }), timeout);
   }
 
   /** Writes all of it. */
@@ -97,9 +97,7 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
 
   #read(buffer: Uint8Array): Promise<number | null> {
     const reading = this.conn.read(buffer);
-    return this.#patience === undefined
-      ? reading
-      : withDeadline(reading, this.#patience.clock, this.#patience.patience_ms);
+    return this.#timeout === undefined ? reading : withDeadline(reading, this.#timeout.clock, this.#timeout.timeout_ms);
   }
 
   async #more(): Promise<boolean> {

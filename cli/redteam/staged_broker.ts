@@ -17,7 +17,7 @@ import { RawClient, type RawResponse } from "./raw.ts";
 import { textsBelow } from "./texts.ts";
 
 /** Milliseconds between looks at a task that is on its way. */
-const LOOK_MS = 25;
+const POLL_MS = 25;
 
 /** A broker and all that it works with. */
 export class StagedBroker {
@@ -105,7 +105,7 @@ export class StagedBroker {
     for (;;) {
       const task = await this.client.task(id);
       if (task.stage === stage || task.stage === "done") return task;
-      await this.#context.clock.sleep(LOOK_MS);
+      await this.#context.clock.sleep(POLL_MS);
     }
   }
 
@@ -135,7 +135,7 @@ export class StagedBroker {
     const conn = port === undefined
       ? await Deno.connect({ transport: "unix", path: this.broker.socket })
       : await Deno.connect({ hostname: "127.0.0.1", port });
-    await using raw = new RawClient<Deno.Conn>(conn, this.#context.patience);
+    await using raw = new RawClient<Deno.Conn>(conn, this.#context.timeout);
     const has = (name: string) => fields.some((field) => field.toLowerCase().startsWith(`${name}:`));
     const bytes = new TextEncoder().encode(body ?? "");
     const head = [

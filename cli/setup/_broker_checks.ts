@@ -8,7 +8,7 @@
 import { compareWithLive, type PolicyView, verdictLine } from "../../broker/settings/explain.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 
 /** The broker, and whether it is in sync; `live` is what it answered about its settings. */
@@ -39,6 +39,6 @@ export async function checkStore(readInfo: () => Promise<DaemonInfo | undefined>
     const where = info.socket ?? "no socket yet";
     return ok("branch store", `pid ${info.pid}, on ${where}`);
   } catch (error) {
-    return failedLook("branch store", error, { status: "warn" });
+    return failedCheck("branch store", error, { status: "warn" });
   }
 }

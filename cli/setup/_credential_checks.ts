@@ -9,7 +9,7 @@ import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 
 /** Where one looks. */
 export interface CredentialOptions {
@@ -28,7 +28,7 @@ export async function checkCredentials(options: CredentialOptions): Promise<Chec
   try {
     file = await readKeys(options.home);
   } catch (error) {
-    return [failedLook("keys", error)];
+    return [failedCheck("keys", error)];
   }
   const checks: Check[] = [];
   for (const lane of LANES) {
@@ -54,7 +54,7 @@ function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptio
     const key = apiKey(lane, { env, file });
     if (key !== undefined) return ok(name, `key of ${key.source}`);
   } catch (error) {
-    return failedLook(name, error);
+    return failedCheck(name, error);
   }
   const remedy = `Run taskd setup --key ${lane}=-, or set ${KEY_VARIABLES[lane][0]}, or write it into ${
     keysPath(home)
@@ -76,7 +76,7 @@ function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions
   try {
     key = apiKey("compat", { env, file, compat_variable: api_key_env });
   } catch (error) {
-    return failedLook(name, error);
+    return failedCheck(name, error);
   }
   if (key !== undefined) return ok(name, `${base_url}, key of ${key.source}`);
   const missing = `${base_url}: there is no ${api_key_env}, which compat.api_key_env names`;
@@ -100,7 +100,7 @@ async function subscriptionCheck(name: string, lane: SubscriptionLane, options: 
     }
     return ok(name, expires_at === undefined ? "subscription" : `subscription, until ${expires_at}`);
   } catch (error) {
-    return failedLook(name, error);
+    return failedCheck(name, error);
   }
 }
 

@@ -8,7 +8,7 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import { keysPath } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { startWarnings } from "../../broker/settings/warnings.ts";
-import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 
 /** Where one looks. */
 export interface HomeOptions {
@@ -71,7 +71,7 @@ export async function checkConfig({ home, env, uid }: HomeOptions): Promise<[Che
     );
     return [[ok("config", detail), ...warnings, egressCheck(resolved)], resolved];
   } catch (error) {
-    return [[failedLook("config", error)], undefined];
+    return [[failedCheck("config", error)], undefined];
   }
 }
 

@@ -8,7 +8,7 @@
 import { fileErrorCode, freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
 /** The first git that reads all of the configuration that is given to it by the environment alone. */
@@ -26,7 +26,7 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
     const isNew = Number(major) > GIT_FROM[0] || Number(major) === GIT_FROM[0] && Number(minor) >= GIT_FROM[1];
     return isNew ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, install);
   } catch (error) {
-    return failedLook("git", error);
+    return failedCheck("git", error);
   }
 }
 
@@ -42,7 +42,7 @@ export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<
     const host = /Logged in to (\S+)/.exec(stdout + stderr)?.[1];
     return ok("gh", host === undefined ? "logged in" : `logged in to ${host}`);
   } catch (error) {
-    return failedLook("gh", error, { status: "warn" });
+    return failedCheck("gh", error, { status: "warn" });
   }
 }
 
@@ -69,7 +69,7 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
       place.names.push(name);
       places.set(device, place);
     } catch (error) {
-      checks.push(failedLook("disk", error));
+      checks.push(failedCheck("disk", error));
     }
   }
   if (nowhere.length > 0) {

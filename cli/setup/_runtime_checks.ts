@@ -7,7 +7,7 @@
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedLook, ok, warn } from "./check.ts";
+import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
@@ -75,7 +75,7 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
     const detail = `at most ${open_files.hard} open files and ${processes.hard} processes, which sandboxes inherit`;
     return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
   } catch (error) {
-    return [failedLook("limits", error, { status: "warn" })];
+    return [failedCheck("limits", error, { status: "warn" })];
   }
 }
 
@@ -92,14 +92,14 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
           : fail("image", `${image} is missing`, `Run taskd setup --build-images, or set ${setting}`),
       );
     } catch (error) {
-      checks.push(failedLook("image", error));
+      checks.push(failedCheck("image", error));
     }
   }
   try {
     const isThere = await hasNetwork(runtime, settings.network, ask);
     checks.push(ok("network", isThere ? `${settings.network} is there` : "is made when the broker starts"));
   } catch (error) {
-    checks.push(failedLook("network", error));
+    checks.push(failedCheck("network", error));
   }
   return checks;
 }

@@ -39,7 +39,7 @@ export function fail(name: string, detail: string, remedy: string): Check {
 }
 
 /** A check whose look failed. */
-export function failedLook(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): Check {
+export function failedCheck(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): Check {
   const { status = "fail" } = options;
   const detail = sanitizeLine(error instanceof Error ? error.message : String(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
@@ -47,11 +47,11 @@ export function failedLook(name: string, error: unknown, options: { status?: "wa
 }
 
 /** Looks, and makes whatever is thrown the check's result. */
-export async function look(name: string, looking: () => Check[] | Promise<Check[]>): Promise<Check[]> {
+export async function checked(name: string, check: () => Check[] | Promise<Check[]>): Promise<Check[]> {
   try {
-    return await looking();
+    return await check();
   } catch (error) {
-    return [failedLook(name, error)];
+    return [failedCheck(name, error)];
   }
 }
 

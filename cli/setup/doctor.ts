@@ -15,7 +15,7 @@ import { checkCredentials } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
-import { type Check, failedLook, look } from "./check.ts";
+import { type Check, checked, failedCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
@@ -44,22 +44,22 @@ export interface DoctorOptions {
 export async function examine(options: DoctorOptions): Promise<Check[]> {
   const { home, uid, env, ask, askGh, places, clock = systemClock } = options;
   const now = clock.now();
-  const checks = await look("home", () => checkHome({ home, uid }));
+  const checks = await checked("home", () => checkHome({ home, uid }));
   const [configChecks, resolved] = await checkConfig({ home, uid, env });
-  checks.push(...configChecks, ...await look("clock", () => [checkClock({ home, now })]));
+  checks.push(...configChecks, ...await checked("clock", () => [checkClock({ home, now })]));
   const broker = await settled(options.findBroker());
   const isServing = broker.ok && broker.value.state === "serving";
   if (resolved !== undefined) {
     const { settings } = resolved;
-    checks.push(...await look("credentials", () => checkCredentials({ home, env, settings, now })));
-    checks.push(...await look("runtime", () => runtimeChecks(options, { settings, isServing })));
-    checks.push(...await look("disk", () => checkDisk(settings, taskdHome(home))));
+    checks.push(...await checked("credentials", () => checkCredentials({ home, env, settings, now })));
+    checks.push(...await checked("runtime", () => runtimeChecks(options, { settings, isServing })));
+    checks.push(...await checked("disk", () => checkDisk(settings, taskdHome(home))));
   }
   checks.push(await checkGit(ask, places), await checkGh(askGh, places));
   if (broker.ok) {
     const live = broker.value.state === "serving" ? await options.livePolicy(broker.value.socket) : null;
     checks.push(...checkBroker(broker.value, { resolved, live }));
-  } else checks.push(failedLook("broker", broker.error));
+  } else checks.push(failedCheck("broker", broker.error));
   checks.push(await checkStore(options.storeDaemon));
   return checks;
 }

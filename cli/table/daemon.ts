@@ -5,7 +5,7 @@
  */
 
 import { parseHttpAddress } from "../../lib/http/address.ts";
-import { cradleOf } from "../../lib/unix_socket.ts";
+import { socketStagingOf } from "../../lib/unix_socket.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
@@ -99,9 +99,9 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     needs(plan) {
       const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
-      const cradle = cradleOf(plan.socket);
-      const paths = [cradle.directory, ...files];
-      const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${cradle.socket}`] };
+      const staging = socketStagingOf(plan.socket);
+      const paths = [staging.directory, ...files];
+      const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${staging.socket}`] };
       return [storeNeeds(plan), socket, programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(unionOf);
     },
   },

@@ -17,7 +17,7 @@ export interface Sink {
   isTerminal(): boolean;
 }
 
-/** What a command's surroundings are. */
+/** The environment of a command. */
 export interface IoOptions {
   stdout: Sink;
   stderr: Sink;

@@ -44,7 +44,7 @@ export function inTheWay(key: string, path: string, what: string): BackendError 
  * @throws {BackendError} `denied` at a symbolic link, which may lead out of the store, and at anything that is not
  * `wanted`.
  */
-export function lookAt(path: string, key: string, wanted?: "directory" | "file"): Deno.FileInfo | undefined {
+export function statOf(path: string, key: string, wanted?: "directory" | "file"): Deno.FileInfo | undefined {
   let info: Deno.FileInfo;
   try {
     info = Deno.lstatSync(path);
@@ -66,8 +66,8 @@ export function lookAt(path: string, key: string, wanted?: "directory" | "file")
  * @returns Whether all are there.
  * @throws {BackendError} `denied` at a symbolic link or anything else that is no directory.
  */
-export function lookAtDirectories(paths: readonly string[], key: string): boolean {
-  return paths.every((path) => lookAt(path, key, "directory") !== undefined);
+export function requireDirectories(paths: readonly string[], key: string): boolean {
+  return paths.every((path) => statOf(path, key, "directory") !== undefined);
 }
 
 /**
@@ -75,13 +75,13 @@ export function lookAtDirectories(paths: readonly string[], key: string): boolea
  *
  * @throws {BackendError} `not_found` when there is no such object, `denied` where something else is in its place.
  */
-export function lookAtObject(root: string, parts: readonly string[]): { path: string; size: number } {
+export function statObject(root: string, parts: readonly string[]): { path: string; size: number } {
   const key = parts.join("/");
   let path = root;
   let info: Deno.FileInfo | undefined;
   for (const [index, part] of parts.entries()) {
     path += `/${part}`;
-    info = lookAt(path, key, index === parts.length - 1 ? "file" : undefined);
+    info = statOf(path, key, index === parts.length - 1 ? "file" : undefined);
     if (info === undefined) throw new BackendError("not_found", key, `There is no object ${key}`);
   }
   return { path, size: info!.size };

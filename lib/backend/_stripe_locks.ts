@@ -16,7 +16,7 @@ import { dirname } from "@std/path/dirname";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { fileErrorCode, isStillAt } from "../fs.ts";
 import { BackendError } from "./backend.ts";
-import { lookAt, lookAtDirectories } from "./_local_files.ts";
+import { requireDirectories, statOf } from "./_local_files.ts";
 
 const STRIPES = 64;
 /** A holder works for well under a millisecond; one that takes this long was stopped. */
@@ -64,8 +64,8 @@ export class StripeLocks {
   }
 
   #open(path: string, key: string): Deno.FsFile {
-    lookAtDirectories([dirname(this.#directory), this.#directory], key);
-    lookAt(path, key, "file");
+    requireDirectories([dirname(this.#directory), this.#directory], key);
+    statOf(path, key, "file");
     const options: Deno.OpenOptions = { write: true, create: true, mode: 0o600 };
     try {
       return Deno.openSync(path, options);

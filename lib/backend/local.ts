@@ -22,7 +22,7 @@ import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDi
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
-import { backendError, etagOfFile, lookAt, lookAtDirectories, lookAtObject } from "./_local_files.ts";
+import { backendError, etagOfFile, requireDirectories, statObject, statOf } from "./_local_files.ts";
 import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
 import { settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
 import { StripeLocks } from "./_stripe_locks.ts";
@@ -90,7 +90,7 @@ export class LocalBackend implements Backend {
     try {
       await makeRoot(root);
       const staging = `${root}/${RESERVED_PART}/tmp`;
-      lookAtDirectories([dirname(staging), staging], RESERVED_PART);
+      requireDirectories([dirname(staging), staging], RESERVED_PART);
       sweepStaged(staging, (options.clock ?? systemClock).now());
       return new LocalBackend(root, await canClone(staging, options), options);
     } catch (error) {
@@ -149,7 +149,7 @@ export class LocalBackend implements Backend {
     try {
       const parts = parseKey(key);
       const survivor = await this.#locks.run(key, () => {
-        const { path } = lookAtObject(this.#root, parts);
+        const { path } = statObject(this.#root, parts);
         if (options.if_match !== undefined && etagOfFile(path) !== options.if_match) throw mismatch(key);
         Deno.removeSync(path);
         removed = true;
@@ -169,7 +169,7 @@ export class LocalBackend implements Backend {
       for (const part of directory) {
         path += `/${part}`;
         // Not as if there were nothing: garbage collection would take all for unreachable.
-        if (lookAt(path, prefix, "directory") === undefined) return;
+        if (statOf(path, prefix, "directory") === undefined) return;
       }
       yield* walk(path, prefix.slice(0, prefix.length - start.length), start);
     } catch (error) {
@@ -180,7 +180,7 @@ export class LocalBackend implements Backend {
   /** Finds an object and lets `body` read it. */
   async #read<T>(key: string, body: (object: { path: string; size: number }) => T | Promise<T>): Promise<T> {
     try {
-      return await body(lookAtObject(this.#root, parseKey(key)));
+      return await body(statObject(this.#root, parseKey(key)));
     } catch (error) {
       throw backendError(error, key, "read");
     }
@@ -211,7 +211,7 @@ export class LocalBackend implements Backend {
   /** Makes the directories that a write needs. */
   #prepare(parts: string[], fresh: Map<string, string>): void {
     try {
-      const there = lookAtDirectories([dirname(this.#staging), this.#staging], parts.join("/"));
+      const there = requireDirectories([dirname(this.#staging), this.#staging], parts.join("/"));
       if (!there) Deno.mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
       this.#makeDirectories(parts, fresh);
     } catch (error) {
@@ -239,11 +239,11 @@ export class LocalBackend implements Backend {
   #swap(temporary: string, path: string, parts: string[], condition: Exclude<Condition, "new">): void {
     const key = parts.join("/");
     if (condition === "any") {
-      lookAt(path, key, "file");
+      statOf(path, key, "file");
     } else {
       let size: number;
       try {
-        ({ size } = lookAtObject(this.#root, parts));
+        ({ size } = statObject(this.#root, parts));
       } catch (error) {
         throw isBackendError(error, "not_found") ? mismatch(key) : error;
       }
@@ -258,10 +258,10 @@ export class LocalBackend implements Backend {
     let path = this.#root;
     for (const part of parts.slice(0, -1)) {
       path += `/${part}`;
-      let info = lookAt(path, key, "directory");
+      let info = statOf(path, key, "directory");
       if (info === undefined) {
         Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
-        info = lookAt(path, key, "directory");
+        info = statOf(path, key, "directory");
       }
       // Another process's delete removes what it emptied: giving the object its name will show that, and try again.
       if (info === undefined) return;
@@ -328,7 +328,7 @@ function linkNew(temporary: string, path: string, key: string): void {
   try {
     Deno.linkSync(temporary, path);
   } catch (error) {
-    if (fileErrorCode(error) === "already_exists") lookAt(path, key, "file");
+    if (fileErrorCode(error) === "already_exists") statOf(path, key, "file");
     throw error;
   }
 }

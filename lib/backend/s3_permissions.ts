@@ -47,8 +47,8 @@ export interface S3Access {
   read: string[];
 }
 
-/** Surroundings that {@linkcode s3Access} asks. */
-export interface S3Surroundings {
+/** Environment that {@linkcode s3Access} asks. */
+export interface S3Environment {
   /** The home directory, if there is one. */
   home: string | undefined;
   /** The value of an environment variable. */
@@ -79,7 +79,7 @@ export function s3Host({ bucket, endpoint, region = "us-east-1", path_style }: S
 }
 
 /** What opening a store in a bucket may touch beside its workspace, and nothing else. */
-export function s3Access(reach: S3Reach, { home, env }: S3Surroundings): S3Access {
+export function s3Access(reach: S3Reach, { home, env }: S3Environment): S3Access {
   const files = [env("AWS_CONFIG_FILE"), env("AWS_SHARED_CREDENTIALS_FILE")].filter((file) => file !== undefined);
   const access = {
     net: [s3Host(reach)],

@@ -10,7 +10,7 @@
 import type { Clock } from "../clock.ts";
 import type { FlushResult } from "../store/results.ts";
 import type { DurableHead } from "./_durable_head.ts";
-import { patiently } from "./_patience.ts";
+import { retryWhileBusy } from "./_retry_while_busy.ts";
 import type { Pending } from "./_pending.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
 
@@ -64,7 +64,7 @@ export class Flusher {
     const started = clock.monotonic();
     const seconds = () => (clock.monotonic() - started) / 1000;
     try {
-      const stored = await patiently(clock, () => pending.store());
+      const stored = await retryWhileBusy(clock, () => pending.store());
       this.#durable_at_ms = clock.monotonic();
       const { txid } = durable.head;
       if (stored || explicit) onEvent({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });

@@ -35,13 +35,13 @@ export async function prepareCheckout(
 ): Promise<Prepared> {
   const target = targetOf(point);
   const path = context.workspace.checkout(target.db, target.branch);
-  let footprint = context.checkouts.footprint(path);
+  let fileStamp = context.checkouts.fileStamp(path);
   let stamp = stampFile(path);
   let view = context.checkouts.look(target);
   if (
     view && view.identity !== "current" && !view.stat_clean
   ) {
-    const same = await context.checkouts.footprintOf(path, target);
+    const same = await context.checkouts.unchangedStamp(path, target);
     if (same === undefined) {
       throw new TaskdError(
         "dirty",
@@ -49,11 +49,11 @@ export async function prepareCheckout(
         { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
       );
     }
-    footprint = same;
+    fileStamp = same;
   }
   let known_clean = view?.stat_clean === true && view.identity === "current";
   if (!view || view.identity !== "current") {
-    await context.checkouts.restore(target, { ...options, footprint });
+    await context.checkouts.restore(target, { ...options, fileStamp });
     stamp = stampFile(path);
     view = context.checkouts.look(target)!;
     known_clean = view.stat_clean;

@@ -22,8 +22,8 @@ import type { CheckpointResult, FlushResult, SessionStatus } from "../store/resu
 import type { Store } from "../store/store.ts";
 import { DurableHead } from "./_durable_head.ts";
 import { Flusher } from "./_flusher.ts";
-import { Pace } from "./_pace.ts";
-import { patiently } from "./_patience.ts";
+import { PollSchedule } from "./_poll_schedule.ts";
+import { retryWhileBusy } from "./_retry_while_busy.ts";
 import { Pending } from "./_pending.ts";
 import { Serial } from "./_serial.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
@@ -63,7 +63,7 @@ export class CaptureSession {
   readonly #renewal: Renewal;
   readonly #file: CheckoutFile;
   readonly #tail: WalTail;
-  readonly #pace: Pace;
+  readonly #schedule: PollSchedule;
   readonly #serial = new Serial();
   readonly #stop = new AbortController();
   readonly #durable: DurableHead;
@@ -83,7 +83,7 @@ export class CaptureSession {
     this.#renewal = begin.renewal;
     this.#file = prepared.file;
     this.#tail = prepared.tail;
-    this.#pace = new Pace(context.clock);
+    this.#schedule = new PollSchedule(context.clock);
     const { tail } = prepared;
     const { head, chain } = begin;
     this.#durable = new DurableHead({ context, lease, tail, checkout: this.checkout, head, chain });
@@ -93,7 +93,7 @@ export class CaptureSession {
       lease,
       durable: this.#durable,
       snapshot_every: begin.options.snapshot_every,
-      onRebase: (reason) => this.#rebaseWanted(reason),
+      onRebase: (reason) => this.#requestRebase(reason),
     });
     this.#flusher = new Flusher({
       clock: context.clock,
@@ -130,7 +130,7 @@ export class CaptureSession {
     });
     try {
       const point = await pointIn(context, branch, lease.ref);
-      const prepared = await patiently(context.clock, () => prepareCheckout(context, point));
+      const prepared = await retryWhileBusy(context.clock, () => prepareCheckout(context, point));
       session = CaptureSession.#begin(context, lease, prepared, {
         options,
         renewal,
@@ -238,7 +238,7 @@ export class CaptureSession {
     const { clock } = this.#context;
     while (!this.#stop.signal.aborted) {
       try {
-        await clock.sleep(this.#pace.delay_ms, this.#stop.signal);
+        await clock.sleep(this.#schedule.delay_ms, this.#stop.signal);
       } catch {
         return;
       }
@@ -257,7 +257,7 @@ export class CaptureSession {
   #poll(): void {
     const started = this.#context.clock.monotonic();
     const saw = this.#observe(() => this.#tail.drain());
-    this.#pace.polled(saw, this.#context.clock.monotonic() - started);
+    this.#schedule.polled(saw, this.#context.clock.monotonic() - started);
   }
 
   /**
@@ -275,17 +275,17 @@ export class CaptureSession {
   }
 
   #choreDue(): boolean {
-    return this.#pace.inPlaceDue() || this.#tail.pin_in_the_way || this.#flusher.due || this.#takeoverDue();
+    return this.#schedule.inPlaceDue() || this.#tail.pin_in_the_way || this.#flusher.due || this.#takeoverDue();
   }
 
   #takeoverDue(): boolean {
-    return !this.#pending.wants_rebase && this.#pace.takeoverDue(this.#tail.log_bytes);
+    return !this.#pending.wants_rebase && this.#schedule.takeoverDue(this.#tail.log_bytes);
   }
 
   /** What is due: a look at the file's place, the flush of the timer, folding the log. */
   async #chores(): Promise<void> {
-    if (this.#pace.inPlaceDue()) {
-      this.#pace.lookedInPlace();
+    if (this.#schedule.inPlaceDue()) {
+      this.#schedule.checkedInPlace();
       this.#file.assertInPlace();
     }
     this.#tail.leaveIdlePin();
@@ -305,8 +305,8 @@ export class CaptureSession {
       why = `: ${(error as Error).message}`;
       throw error;
     } finally {
-      this.#pace.tookOver(done);
-      if (!done && this.#pace.blocked === 1) {
+      this.#schedule.tookOver(done);
+      if (!done && this.#schedule.blocked === 1) {
         this.#say(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes${why}`);
       }
     }
@@ -365,7 +365,7 @@ export class CaptureSession {
     }
   }
 
-  #rebaseWanted(reason: string): void {
+  #requestRebase(reason: string): void {
     this.#say(`starting over from a full copy: ${reason}`);
     // At once, if there is a timer at all: until then the log cannot be folded.
     this.#flusher.hasten();

@@ -131,14 +131,14 @@ export class Checkouts {
 
   /** Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database. */
   async hasContentOf(path: string, target: Target): Promise<boolean> {
-    return await this.footprintOf(path, target) !== undefined;
+    return await this.unchangedStamp(path, target) !== undefined;
   }
 
   /**
-   * The {@linkcode footprint} of a checkout with just the chain's content, undefined of any other. It is of that very
+   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It is of that very
    * content: of a commit that waits for the comparison to end, and comes right after it, the answer knows nothing.
    */
-  async footprintOf(path: string, target: Target): Promise<string | undefined> {
+  async unchangedStamp(path: string, target: Target): Promise<string | undefined> {
     // The store's own errors are not taken for a difference.
     await this.#context.cache.sha256(
       target.db,
@@ -149,7 +149,7 @@ export class Checkouts {
     try {
       using quiet = this.open(path);
       if (!await this.sameContent(quiet, target)) return undefined;
-      held = { main: JSON.stringify(stampFile(path)), all: this.footprint(path) };
+      held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
     } catch (error) {
       // A writer at work, or bytes that are no database: in either case not the stored content.
       if (
@@ -159,7 +159,7 @@ export class Checkouts {
     }
     // Who closes last takes the log away, which is folded by then.
     const folded = !hasWal(path) && JSON.stringify(stampFile(path)) === held.main;
-    const found = this.footprint(path);
+    const found = this.fileStamp(path);
     return folded || found === held.all ? found : undefined;
   }
 
@@ -212,17 +212,17 @@ export class Checkouts {
   }
 
   /** Size and time of a checkout and its log: a commit shows in it. */
-  footprint(path: string): string {
+  fileStamp(path: string): string {
     return JSON.stringify([stampFile(path), stampFile(`${path}-wal`)]);
   }
 
   /**
    * Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost; with
-   * `footprint`, that of the file then, one that was edited since is left alone: `dirty`.
+   * `fileStamp`, that of the file then, one that was edited since is left alone: `dirty`.
    */
   async restore(
     target: Target,
-    options: { footprint?: string } & LongOptions = {},
+    options: { fileStamp?: string } & LongOptions = {},
   ): Promise<Pick<CheckoutResult, "path" | "source">> {
     const { db, branch, ref, chain } = target;
     const { workspace, backend, cache } = this.#context;
@@ -239,7 +239,7 @@ export class Checkouts {
       } else {
         await materialize(backend, chain, ref.digest, temporary, options);
       }
-      if (options.footprint !== undefined && this.footprint(path) !== options.footprint) {
+      if (options.fileStamp !== undefined && this.fileStamp(path) !== options.fileStamp) {
         throw new TaskdError("dirty", `Cannot replace ${path}: it was edited meanwhile`, {
           hint:
             "Make a checkpoint or open a session to keep the edits, or check the branch out with --force to drop them",
@@ -270,11 +270,11 @@ export class Checkouts {
   /**
    * Notes that a branch is about to get the head `next`, which its checkout will belong to as it belongs to the present
    * one: whichever the branch has when this process dies, edits made since are still its own. A stamp or
-   * {@linkcode carryOver} ends the note.
+   * {@linkcode rebind} ends the note.
    *
    * @returns Whether there was a note before, of a session that was cut off.
    */
-  announce({ db, branch, ref }: Target, next: Omit<RecordedHead, "mark"> & { same_content: boolean }): boolean {
+  recordPending({ db, branch, ref }: Target, next: Omit<RecordedHead, "mark"> & { same_content: boolean }): boolean {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
     const record = workspace.sessionRecord(path);
@@ -316,9 +316,9 @@ export class Checkouts {
   /**
    * Gives a checkout of `before` the standing of one of `after`, the same content under another chain.
    *
-   * @param interrupted What {@linkcode announce} returned.
+   * @param interrupted What {@linkcode recordPending} returned.
    */
-  carryOver(before: Target, after: Target, interrupted: boolean): void {
+  rebind(before: Target, after: Target, interrupted: boolean): void {
     const { workspace } = this.#context;
     const path = workspace.checkout(before.db, before.branch);
     const sidecar = workspace.sidecar(path);

@@ -10,7 +10,7 @@ import { RawClient } from "./raw_client.ts";
 const OF_THE_MOMENT = new Set(["durable_age_seconds", "source"]);
 
 /** An answer without what may differ between two moments. */
-function steady(answer: unknown): unknown {
+function stable(answer: unknown): unknown {
   return JSON.parse(JSON.stringify(answer, (key, value) => OF_THE_MOMENT.has(key) ? null : value));
 }
 
@@ -52,7 +52,7 @@ Deno.test("every operation that reads answers the same over /rpc as over the soc
     const text = JSON.stringify({ id: 7, ...request });
     const [over_http, over_socket] = [await http.rpc({ id: 7, ...request }), await socket.ask(text)];
     assertEquals([over_http.ok, over_http.id], [true, 7], text);
-    assertEquals(steady(over_http), steady(over_socket), text);
+    assertEquals(stable(over_http), stable(over_socket), text);
   }
 });
 

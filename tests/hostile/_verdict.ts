@@ -49,8 +49,11 @@ async function finish(store: Store, location: string, directory: string, scenari
   const repeated = await repeat(store, scenario, directory);
   assert(repeated !== "lease_held", "a dead process of this workspace still holds the lease");
   if (repeated === "branch_deleting") {
-    using patient = await openStore(location, { clock: later(STALE_MS) });
-    assert(await repeat(patient, scenario, directory) !== "branch_deleting", "a claim outlived its process for good");
+    using later_store = await openStore(location, { clock: later(STALE_MS) });
+    assert(
+      await repeat(later_store, scenario, directory) !== "branch_deleting",
+      "a claim outlived its process for good",
+    );
   }
   await assertAfter(store, scenario, directory);
 }

@@ -18,7 +18,7 @@ import { visitSpecifiers } from "./_specifiers.ts";
 const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/sqlite/checkout_file.ts": "owns every byte of access to checkouts",
   "lib/backend/": "the objects of a store, which SQLite never opens in place",
-  "lib/_socket_cradle.ts": "a directory, open for its lock",
+  "lib/_socket_staging.ts": "a directory, open for its lock",
   "lib/fs.ts": "durable writes of small files, none of them a database",
   "lib/store/daemon_lock.ts": "the daemon's lock file, which no database is",
   "lib/store/checkouts.ts": "clones of immutable cache entries, to names that nobody has open yet",

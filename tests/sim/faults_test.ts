@@ -19,7 +19,7 @@ import { makeMemoryDirectory } from "./memory_directory.ts";
 import { copyDirectory, Template } from "./template.ts";
 
 /** Longer than any lease and any claim. */
-const PATIENCE_MS = 120_000;
+const WAIT_MS = 120_000;
 
 const WRITES = ["create", "replace", "put", "delete", "copy"];
 /** What a fault may come out as; anything else hides it or blames the wrong thing. */
@@ -96,7 +96,7 @@ Deno.test("a fault at any backend call leaves before or after, and a repetition 
             }
             await assertBeforeOrAfter(store, scenario, directory);
             if (!done) {
-              clock.advance(PATIENCE_MS);
+              clock.advance(WAIT_MS);
               await attempt(scenario, store, directory, scenario.repeated ?? []);
             }
             await assertAfter(store, scenario, directory);
@@ -125,7 +125,7 @@ Deno.test("a process that vanishes at any backend call leaves before or after, a
           await copyDirectory(workspace, left);
           const next = await Store.open({ backend, workspace: left, clock, holder: "cli" });
           await assertBeforeOrAfter(next, scenario, directory);
-          clock.advance(PATIENCE_MS);
+          clock.advance(WAIT_MS);
           await attempt(scenario, next, directory, scenario.repeated ?? []);
           await assertAfter(next, scenario, directory);
           return true;
@@ -151,7 +151,7 @@ Deno.test("edits made after an operation vanished at any call are the branch's o
           const left = `${workspace}-left`;
           await copyDirectory(workspace, left);
           insertValue(`${left}/checkouts/app/main.db`, "late");
-          clock.advance(PATIENCE_MS);
+          clock.advance(WAIT_MS);
           using next = await Store.open({ backend, workspace: left, clock, holder: "cli" });
           await next.checkpoint(main, "late");
           assertEquals(await contentAt(next, "app@main", directory), "1,2,3,4,late");
@@ -201,7 +201,7 @@ Deno.test("random faults in every operation, from a seed, never show another con
             await attempt(scenario, store, directory, [...FAULT_CODES, ...INTERRUPTED, ...scenario.repeated ?? []]);
           }
           disarm();
-          clock.advance(PATIENCE_MS);
+          clock.advance(WAIT_MS);
           const next = await reopen();
           await attempt(scenario, next, directory, scenario.repeated ?? []);
           await assertAfter(next, scenario, directory);

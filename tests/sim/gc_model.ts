@@ -21,7 +21,7 @@ import { SeededRandom } from "../support/writers/random.ts";
 
 const MAX_BRANCHES = 12;
 /** Longer than any lease, and than a list of tombstones may be trusted. */
-const PATIENCE_MS = 120_000;
+const WAIT_MS = 120_000;
 
 /** What an operation may answer that lost against another, or whose process died. */
 const REFUSALS: ErrorCode[] = [
@@ -102,11 +102,11 @@ export class GcModel {
     });
     if (random.chance(0.4)) await Promise.all([work, this.gc(await this.#open(this.#jittery())).catch(ignoreRefusal)]);
     else await work;
-    if (random.chance(0.3)) this.#clock.advance(random.between(1, PATIENCE_MS));
+    if (random.chance(0.3)) this.#clock.advance(random.between(1, WAIT_MS));
     if (!dies) return;
     this.summary.crashes++;
     // Its lease runs out.
-    this.#clock.advance(PATIENCE_MS);
+    this.#clock.advance(WAIT_MS);
   }
 
   async fork(store: Store, branch: string): Promise<void> {
@@ -209,7 +209,7 @@ export class GcModel {
   /** What nothing reached for two passes and the grace between them is gone, and all that is left is reached. */
   async #assertTidy(): Promise<void> {
     const grace_ms = this.#random.pick([0, 5000, 900_000]);
-    this.#clock.advance(PATIENCE_MS);
+    this.#clock.advance(WAIT_MS);
     const store = await this.#open(this.#backend);
     for (const { db, branch } of await store.context.refs.list()) {
       // A fork whose maker died may build upon what is gone: the pass below removes it.

@@ -11,7 +11,7 @@ const DEFECTS = new Set(["defect", "background_failed", "trace_damaged", "queue_
 /** Lines of the log that are kept for the report. */
 const KEPT_LINES = 400;
 /** How long a broker may take to serve, and to stop: a machine under this load is slow. */
-const PATIENCE_MS = 120_000;
+const WAIT_MS = 120_000;
 
 /** How a broker is started. */
 export interface BrokerPlaceOptions {
@@ -86,14 +86,14 @@ export class BrokerProcess {
   /** SIGTERM; the exit code, or undefined when it did not end and had to be killed. */
   async stop(): Promise<number | undefined> {
     this.#signal("SIGTERM");
-    const status = await within(this.ended, PATIENCE_MS);
+    const status = await within(this.ended, WAIT_MS);
     if (status === undefined) await this.kill();
     return status?.code;
   }
 
   /** Whether it serves, waiting for it. */
   async isServing(): Promise<boolean> {
-    return await within(this.serving, PATIENCE_MS) ?? false;
+    return await within(this.serving, WAIT_MS) ?? false;
   }
 
   /** What it uses now; undefined where that cannot be known. */

@@ -147,13 +147,13 @@ export class Clients {
     while (seen.results.length === 0) {
       await up();
       // Now and then somebody looks away and comes back.
-      let patience = random.chance(0.5) ? random.between(1, 30) : Infinity;
+      let left = random.chance(0.5) ? random.between(1, 30) : Infinity;
       try {
         for await (const event of this.client.events(id, { after: seen.rows.at(-1) ?? 0 })) {
           if (event.id !== undefined) seen.rows.push(event.id);
           if (event.event === "stage") seen.stages.push(event.data.stage);
           if (event.event === "result") seen.results.push(event.data.outcome);
-          if (--patience <= 0) break;
+          if (--left <= 0) break;
         }
       } catch (error) {
         if (!(error instanceof TaskdError)) throw error;
@@ -179,7 +179,7 @@ export class Clients {
   }
 
   /** Those who stare go home. */
-  lookAway(): void {
+  stopWatching(): void {
     for (const conn of this.#staring) conn.close();
   }
 

@@ -64,7 +64,7 @@ const MAX_RSS_BYTES = 700 << 20;
 
 /** Files that a broker without work may have open, listeners and the runtime's own included; and looks before that is said. */
 const FILES_AT_REST = 48;
-const LOOKS = 150;
+const POLLS = 150;
 
 /** Runs it. */
 export async function soak(options: SoakOptions): Promise<SoakReport> {
@@ -319,7 +319,7 @@ compat:
     const { pending, running } = await clients.client.health();
     if (pending + running > 0) this.#violations.push(`${pending} tasks wait and ${running} run after the end`);
     const stats = await clients.client.stats();
-    clients.lookAway();
+    clients.stopWatching();
     const rest = await this.#rest(broker);
     const code = await broker.stop();
     if (code !== 0) this.#violations.push(`the last broker ended with ${code ?? "SIGKILL"}`);
@@ -367,10 +367,10 @@ compat:
 
   /** Waits until a broker without work has let go of everything that work takes. */
   async #rest(broker: BrokerProcess): Promise<Use | undefined> {
-    for (let look = 0;; look++) {
+    for (let poll = 0;; poll++) {
       const use = broker.use();
       if (use === undefined || use.open_files <= FILES_AT_REST) return use;
-      if (look >= LOOKS) {
+      if (poll >= POLLS) {
         this.#violations.push(`a broker without work keeps ${use.open_files} files open`);
         return use;
       }

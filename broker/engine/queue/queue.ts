@@ -228,12 +228,12 @@ export class DurableQueue implements TaskQueue {
         again_ms = AGAIN_MS;
         continue;
       }
-      const patience = new AbortController();
+      const stop = new AbortController();
       const wait = this.#waiting().length === 0
         ? news
-        : Promise.race([news, this.#options.clock.sleep(again_ms, patience.signal).catch(() => {})]);
+        : Promise.race([news, this.#options.clock.sleep(again_ms, stop.signal).catch(() => {})]);
       await wait;
-      patience.abort();
+      stop.abort();
       again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
     }
   }

@@ -14,7 +14,7 @@ const HIDDEN =
 
 const WORD = /[\p{L}\p{M}\p{N}_]+/gu;
 const LATIN = /\p{scx=Latin}/u;
-const LOOKS_LATIN = /[\p{scx=Cyrillic}\p{scx=Greek}]/u;
+const LATIN_LOOKALIKE = /[\p{scx=Cyrillic}\p{scx=Greek}]/u;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
 /** What some of them do, for the tooltip. */
@@ -48,7 +48,7 @@ export interface Oddity {
 /** Where `text` has hidden characters, and words that mix letters of alphabets that look alike; in order. */
 export function oddities(text: string): Oddity[] {
   const found: Oddity[] = [];
-  const mixes = LOOKS_LATIN.test(text) && LATIN.test(text);
+  const mixes = LATIN_LOOKALIKE.test(text) && LATIN.test(text);
   let at = 0;
   for (const { index, 0: match } of text.matchAll(HIDDEN)) {
     if (mixes) found.push(...mixedWords(text, at, index));
@@ -61,7 +61,7 @@ export function oddities(text: string): Oddity[] {
 
 function mixedWords(text: string, from: number, to: number): Oddity[] {
   return [...text.slice(from, to).matchAll(WORD)]
-    .filter(({ 0: word }) => LOOKS_LATIN.test(word) && LATIN.test(word))
+    .filter(({ 0: word }) => LATIN_LOOKALIKE.test(word) && LATIN.test(word))
     .map(({ index, 0: word }) => ({ start: from + index, end: from + index + word.length, kind: "mixed" }));
 }
 

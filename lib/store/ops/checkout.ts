@@ -56,7 +56,7 @@ async function refreshCheckout(
   const { db, branch } = point.address;
   const answer = { db, branch, txid: point.head.txid, read_only: false };
   const target = targetOf(point);
-  const footprint = context.checkouts.footprint(context.workspace.checkout(db, branch));
+  const fileStamp = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
   const view = context.checkouts.look(target);
   if (view && !options.force) {
     if (view.identity === "current" && view.stat_clean) {
@@ -68,7 +68,7 @@ async function refreshCheckout(
     }
     if (!clean) throw unsaved(view);
   }
-  const restored = await context.checkouts.restore(target, { ...options, ...(options.force ? {} : { footprint }) });
+  const restored = await context.checkouts.restore(target, { ...options, ...(options.force ? {} : { fileStamp }) });
   return { ...answer, ...restored };
 }
 

@@ -48,7 +48,7 @@ export async function checkpoint(
     const head = stored?.object.head ?? before.head;
     if (stored) {
       const { txid, digest } = head;
-      context.checkouts.announce(targetOf(before), { txid, digest, same_content: false });
+      context.checkouts.recordPending(targetOf(before), { txid, digest, same_content: false });
     }
     await lease.write((ref) => withCheckpoint(context, ref, head, name, options.note));
     if (quiet) await stampBestEffort(context, quiet, lease);

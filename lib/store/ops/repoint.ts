@@ -88,11 +88,11 @@ export async function compact(
   const since = momentOf(context.clock);
   return await withLease(context, address, async (lease) => {
     const before = await pointIn(context, { db, branch }, lease.ref);
-    const lineage = await announce(context, lease, before, since);
+    const lineage = await recordPendingLineage(context, lease, before, since);
     const begun = await materializeLineage(context, before, { ...options, epoch: lease.epoch, lineage });
     const target = targetOf(before);
     const own = context.checkouts.belongs(target);
-    const interrupted = own && context.checkouts.announce(target, {
+    const interrupted = own && context.checkouts.recordPending(target, {
       lineage: begun.lineage,
       txid: begun.head.txid,
       digest: begun.head.digest,
@@ -100,7 +100,7 @@ export async function compact(
     });
     await moveTo(context, lease, begun);
     const after = await pointIn(context, { db, branch }, lease.ref);
-    if (own) context.checkouts.carryOver(target, targetOf(after), interrupted);
+    if (own) context.checkouts.rebind(target, targetOf(after), interrupted);
     return {
       db,
       branch,
@@ -120,12 +120,12 @@ async function repoint(
   const { db, branch } = lease.address;
   const before = await pointIn(context, { db, branch }, lease.ref);
   const target = targetOf(before);
-  const seen = context.checkouts.footprint(context.workspace.checkout(db, branch));
+  const seen = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
   const view = context.checkouts.look(target);
   // Of what is known to be stored: an edit that comes later shows, and is left alone.
-  const footprint = view?.stat_clean ? seen : view && await context.checkouts.footprintOf(view.path, target);
+  const fileStamp = view?.stat_clean ? seen : view && await context.checkouts.unchangedStamp(view.path, target);
 
-  const lineage = await announce(context, lease, point, options.since);
+  const lineage = await recordPendingLineage(context, lease, point, options.since);
   const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
   // After what may take long or fail, so that a rollback that comes to nothing leaves no branch behind.
   const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
@@ -133,11 +133,11 @@ async function repoint(
 
   // Where there is no checkout, none is left with the old content.
   let checkout_refreshed = view === undefined;
-  if (footprint !== undefined) {
+  if (fileStamp !== undefined) {
     // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
     try {
       const after = await pointIn(context, { db, branch }, lease.ref);
-      await context.checkouts.restore(targetOf(after), { ...options, footprint });
+      await context.checkouts.restore(targetOf(after), { ...options, fileStamp });
       checkout_refreshed = true;
     } catch (error) {
       context.log(
@@ -159,7 +159,7 @@ async function repoint(
  * Names, in the leased ref, the lineage that the branch is about to be given and the point that it continues, so that
  * garbage collection keeps both from here on; throws `conflict` when it may have begun to remove the point.
  */
-async function announce(context: StoreContext, lease: Lease, point: Point, since: Moment): Promise<string> {
+async function recordPendingLineage(context: StoreContext, lease: Lease, point: Point, since: Moment): Promise<string> {
   const lineage = newLineage(context);
   const base = baseOf(point);
   await lease.write((ref) => ({ ...ref, pending: { holder: lease.holder, lineage, base } }));

@@ -14,7 +14,7 @@ import { QUIET } from "./session.ts";
 
 const PER_SECOND = 5_000;
 // How often lag is looked at while the application writes, and while it is awaited to be nil.
-const LOOK_MS = 10;
+const POLL_MS = 10;
 const AWAIT_MS = 1;
 const AWAIT_LIMIT_MS = 30_000;
 
@@ -57,7 +57,7 @@ async function watchBurst(
     session.checkout,
     { synchronous: "NORMAL", duration_ms, per_second: PER_SECOND },
     () => {
-      watch = setInterval(() => lag.push(session.status().capture_lag_bytes), LOOK_MS);
+      watch = setInterval(() => lag.push(session.status().capture_lag_bytes), POLL_MS);
     },
   );
   clearInterval(watch);

@@ -46,7 +46,7 @@ Deno.test("while the machine sleeps time goes on, with a clock that counts it", 
   await using site = await Site.make({ global_max_tasks: 1 });
   await site.admission.close();
   let slept_ms = 0;
-  await site.start({ steady: () => site.clock.monotonic() + slept_ms });
+  await site.start({ monotonic: () => site.clock.monotonic() + slept_ms });
   await site.run(0);
   slept_ms = DAY_MS;
   site.clock.jump(DAY_MS);

@@ -114,7 +114,7 @@ Deno.test("without a lockfile there is no cache, and the brief says why", async 
 Deno.test("a profile that does not ask for the cache has none", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
-  assertEquals((await cache.use({ ...request("a"), wanted: false })).participation, "disabled");
+  assertEquals((await cache.use({ ...request("a"), enabled: false })).participation, "disabled");
   assertEquals(world.names("staging"), []);
 });
 

@@ -20,7 +20,7 @@ import { webResponse } from "../../../broker/web/web.ts";
 import { SmallEngine } from "../http/small_engine.ts";
 
 /** What a page may take to show something, on a machine with much else to do. */
-const PATIENCE_MS = 10_000;
+const PAGE_TIMEOUT_MS = 10_000;
 /** Where Debian puts it. */
 const CHROMIUM = "/usr/bin/chromium";
 
@@ -223,7 +223,7 @@ export class Pages {
       reducedMotion: "reduce",
       ...context_options,
     });
-    context.setDefaultTimeout(PATIENCE_MS);
+    context.setDefaultTimeout(PAGE_TIMEOUT_MS);
     const page = await context.newPage();
     page.on("pageerror", (error) => this.complaints.push(String(error)));
     page.on("console", (message) => {

@@ -39,7 +39,7 @@ export function unheld(tried: readonly TriedPromise[]): unknown[] {
 }
 
 /** Each is told as a hole because an attack went through, and not because something else was broken. */
-export function allTold(tried: readonly TriedPromise[]): void {
+export function allReported(tried: readonly TriedPromise[]): void {
   const told = tried.filter(({ verdict, holes }) =>
     verdict === "hole" && holes.some((hole) => !/has to work|could not be tried|nothing was tried/.test(hole))
   );

@@ -71,7 +71,7 @@ Deno.test("what is open in the installed home is a HOLE with its path and mode, 
   }));
 
 Deno.test("a proxy that does not look at server names is told, and the exit status is 1", async () => {
-  const promises = await tryThem(["egress.server_name"], { surfaces: { proxy: naiveProxy }, patience_ms: 300 });
+  const promises = await tryThem(["egress.server_name"], { surfaces: { proxy: naiveProxy }, timeout_ms: 300 });
   assertEquals(promises.map(({ verdict }) => verdict), ["hole"]);
   assertStringIncludes(promises[0]!.holes[0]!, "a hello of other.example to allowed.example:443");
   const report = { promises, held: 0, skipped: 0, attempts: 1, duration_ms: 1 };

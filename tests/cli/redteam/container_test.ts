@@ -4,7 +4,7 @@ import { CONTAINER_PROMISES } from "../../../cli/redteam/containers.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { PODMAN, podman, podmanTest, testImages } from "../../support/podman.ts";
-import { allTold, OPTIONS, tryThem, unheld } from "./_context.ts";
+import { allReported, OPTIONS, tryThem, unheld } from "./_context.ts";
 import { naiveContainers } from "./_naive_containers.ts";
 
 podmanTest("containers of podman hold every promise, and nothing of them is left", async () => {
@@ -30,7 +30,7 @@ podmanTest("containers of podman hold every promise, and nothing of them is left
 Deno.test("every promise about containers is told as a hole of some that hold nothing", async () => {
   const tried = await tryThem(["container"], { containers: naiveContainers });
   assertEquals(tried.length, CONTAINER_PROMISES.length);
-  allTold(tried);
+  allReported(tried);
 });
 
 Deno.test("without containers their promises are skipped, with the reason", async () => {

@@ -5,7 +5,7 @@ import { DISPLAY_PROMISES } from "../../../cli/redteam/display.ts";
 import { GATE_PROMISES } from "../../../cli/redteam/gate.ts";
 import { LEDGER_PROMISES } from "../../../cli/redteam/ledger.ts";
 import { FILE_PROMISES } from "../../../cli/redteam/modes.ts";
-import { allTold, tryThem, unheld } from "./_context.ts";
+import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveBroker } from "./_naive_broker.ts";
 
 Deno.test("the listeners, the gate, the records, the files and what is shown hold every promise", async () => {
@@ -42,10 +42,10 @@ Deno.test("every promise about them is told as a hole of parts that let everythi
     await Deno.mkdir(`${home}/audit`, { mode: 0o755 });
     await Deno.writeTextFile(`${home}/api-keys.env`, "x", { mode: 0o644 });
     const installed = { directory: home, audit_root: `${home}/audit`, squid_run_dir: `${home}/squid` };
-    const tried = await tryThem(["control", "files", "display"], { surfaces: OPEN, installed, patience_ms: 1_000 });
+    const tried = await tryThem(["control", "files", "display"], { surfaces: OPEN, installed, timeout_ms: 1_000 });
     const families = [CONTROL_PROMISES, GATE_PROMISES, LEDGER_PROMISES, FILE_PROMISES, DISPLAY_PROMISES];
     assertEquals(tried.length, families.flat().length);
-    allTold(tried);
+    allReported(tried);
   } finally {
     await Deno.remove(home, { recursive: true });
   }

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
 import { EGRESS_PROMISES } from "../../../cli/redteam/egress.ts";
 import { PASSING_PROMISES } from "../../../cli/redteam/egress_passing.ts";
-import { allTold, tryThem, unheld } from "./_context.ts";
+import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveProxy } from "./_naive_proxy.ts";
 
 Deno.test("the egress proxy holds every promise", async () => {
@@ -11,7 +11,7 @@ Deno.test("the egress proxy holds every promise", async () => {
 
 Deno.test("every promise about egress is told as a hole of a proxy that checks nothing", async () => {
   const surfaces: Partial<Surfaces> = { proxy: naiveProxy, classifyAddress: () => "public" };
-  const tried = await tryThem(["egress"], { surfaces, patience_ms: 300 });
+  const tried = await tryThem(["egress"], { surfaces, timeout_ms: 300 });
   assertEquals(tried.length, EGRESS_PROMISES.length + PASSING_PROMISES.length);
-  allTold(tried);
+  allReported(tried);
 });

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { GATEWAY_PROMISES } from "../../../cli/redteam/gateway.ts";
 import { LIMIT_PROMISES } from "../../../cli/redteam/gateway_limits.ts";
-import { allTold, tryThem, unheld } from "./_context.ts";
+import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveGateway } from "./_naive_gateway.ts";
 
 Deno.test("the gateway holds every promise", async () => {
@@ -9,7 +9,7 @@ Deno.test("the gateway holds every promise", async () => {
 });
 
 Deno.test("every promise about the gateway is told as a hole of one that passes everything on", async () => {
-  const tried = await tryThem(["gateway"], { surfaces: { gateway: naiveGateway }, patience_ms: 300 });
+  const tried = await tryThem(["gateway"], { surfaces: { gateway: naiveGateway }, timeout_ms: 300 });
   assertEquals(tried.length, GATEWAY_PROMISES.length + LIMIT_PROMISES.length);
-  allTold(tried);
+  allReported(tried);
 });

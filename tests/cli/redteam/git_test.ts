@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { DiffFacts } from "../../../broker/git/facts.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
 import { GIT_PROMISES } from "../../../cli/redteam/git.ts";
-import { allTold, tryThem, unheld } from "./_context.ts";
+import { allReported, tryThem, unheld } from "./_context.ts";
 
 Deno.test("git holds every promise", async () => {
   assertEquals(unheld(await tryThem(["git"])), []);
@@ -51,5 +51,5 @@ Deno.test("every promise about git is told as a hole of a git that believes the 
   };
   const tried = await tryThem(["git"], { surfaces });
   assertEquals(tried.length, GIT_PROMISES.length);
-  allTold(tried);
+  allReported(tried);
 });

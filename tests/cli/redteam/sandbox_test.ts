@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { EMBEDDED_PROMISES } from "../../../cli/redteam/embedded.ts";
-import { allTold, tryThem, unheld } from "./_context.ts";
+import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveSandbox } from "./_naive_sandbox.ts";
 
 Deno.test("the embedded sandbox holds every promise", async () => {
@@ -10,5 +10,5 @@ Deno.test("the embedded sandbox holds every promise", async () => {
 Deno.test("every promise about the sandbox is told as a hole of one that holds nothing", async () => {
   const tried = await tryThem(["sandbox"], { surfaces: { embedded: naiveSandbox } });
   assertEquals(tried.length, EMBEDDED_PROMISES.length);
-  allTold(tried);
+  allReported(tried);
 });

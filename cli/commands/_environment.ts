@@ -6,7 +6,7 @@
  */
 
 import { type AskProgram, askProgram } from "../../broker/sandbox/host_programs.ts";
-import { healthOverSocket, type LookOptions, terminateBy } from "../../broker/client/lifecycle.ts";
+import { type FindBrokerOptions, healthOverSocket, terminateBy } from "../../broker/client/lifecycle.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import type { PolicyView } from "../../broker/settings/explain.ts";
@@ -43,8 +43,8 @@ export function asking(args: Args, signal: AbortSignal, options: { credentials?:
   return askProgram({ env: environment(args), variables, signal });
 }
 
-/** What looking for the broker takes. */
-export function looking(args: Args): LookOptions {
+/** Options for finding the broker. */
+export function findOptions(args: Args): FindBrokerOptions {
   return { home: args.broker.home, clock: systemClock, askHealth: healthOverSocket(systemClock) };
 }
 

@@ -23,8 +23,8 @@ const BACKOFF_MS = { first: 100, longest: 10_000 };
 /** Between looks at whether the checkout is still where it was. */
 const IN_PLACE_MS = 2_000;
 
-/** The pace of one session. */
-export class Pace {
+/** When a session polls. */
+export class PollSchedule {
   readonly #clock: Clock;
   #last_commit_ms: number;
   #delay_ms = BUSY_DELAY_MS;
@@ -34,7 +34,7 @@ export class Pace {
   /** Takeovers in a row that did not succeed. */
   blocked = 0;
 
-  /** Paces by `clock`. */
+  /** Schedules by `clock`. */
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#last_commit_ms = clock.monotonic();
@@ -73,7 +73,7 @@ export class Pace {
   }
 
   /** After that look. */
-  lookedInPlace(): void {
+  checkedInPlace(): void {
     this.#in_place_ms = this.#clock.monotonic() + IN_PLACE_MS;
   }
 }

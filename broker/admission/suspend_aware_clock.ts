@@ -16,13 +16,13 @@ const COARSE_MS = 2_000;
  *
  * @param uptime Seconds since the machine started, sleep included.
  */
-export function steadyTime(clock: Clock, uptime: () => number = () => Deno.osUptime()): () => number {
+export function suspendAwareClock(clock: Clock, uptime: () => number = () => Deno.osUptime()): () => number {
   const awake = () => clock.monotonic();
   if (clock !== systemClock) return awake;
   return withSleep(awake, uptime);
 }
 
-/** As {@linkcode steadyTime} of a clock that does not count sleep. */
+/** As {@linkcode suspendAwareClock} of a clock that does not count sleep. */
 export function withSleep(awake: () => number, uptime: () => number): () => number {
   const ahead = () => uptime() * 1_000 - awake();
   let at_start: number;

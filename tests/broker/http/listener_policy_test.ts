@@ -1,7 +1,7 @@
 import { connect as connectHttp2 } from "node:http2";
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
-import { checkAdmin, hostsOf } from "../../../broker/http/doors.ts";
+import { checkAdmin, hostsOf } from "../../../broker/http/listener_policy.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { RequestRefused } from "../../../broker/http/statuses.ts";
 import {
@@ -252,7 +252,7 @@ Deno.test("the token is another at each boot, long, and in no log, no answer but
 Deno.test("the token is compared in constant time", async () => {
   const source = await Deno.readTextFile(new URL("../../../lib/http/bearer.ts", import.meta.url));
   assertStringIncludes(source, "timingSafeEqual(sha256(presented");
-  for (const file of ["serve.ts", "doors.ts"]) {
+  for (const file of ["serve.ts", "listener_policy.ts"]) {
     const text = await Deno.readTextFile(new URL(`../../../broker/http/${file}`, import.meta.url));
     assertEquals(/token *===|=== *token/.test(text), false, file);
   }
@@ -261,16 +261,16 @@ Deno.test("the token is compared in constant time", async () => {
 // conformance: b5.admin b4.admin_unreachable
 Deno.test("/admin/* is for peers on this machine: another one's address, and a proxy in between, are refused", () => {
   const request = (headers: HeadersInit = {}) => new Request("http://127.0.0.1:1/admin/pending", { headers });
-  const door = { kind: "addr", hosts: new Set<string>() } as const;
+  const listener = { kind: "addr", hosts: new Set<string>() } as const;
   const from = (hostname: string) => ({ transport: "tcp", hostname, port: 1 }) as const;
   for (const hostname of ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]) {
-    checkAdmin(request(), door, from(hostname));
+    checkAdmin(request(), listener, from(hostname));
     for (const name of FORWARDING_FIELDS) {
-      refused(() => checkAdmin(request({ [name]: "127.0.0.1" }), door, from(hostname)));
+      refused(() => checkAdmin(request({ [name]: "127.0.0.1" }), listener, from(hostname)));
     }
   }
   for (const hostname of REMOTE_PEERS) {
-    refused(() => checkAdmin(request(), door, from(hostname)));
+    refused(() => checkAdmin(request(), listener, from(hostname)));
   }
 });
 

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { PATIENCE_MS, patiently } from "./_patience.ts";
+import { BUSY_TIMEOUT_MS, retryWhileBusy } from "./_retry_while_busy.ts";
 
 /** A clock on which only sleeping takes time. */
 function sleeper(): Clock {
@@ -14,13 +14,17 @@ const busy = () => Promise.reject(new TaskdError("busy", "somebody writes"));
 
 Deno.test("a lock that comes free is waited for, one that does not only so long, and nothing else at all", async () => {
   let tries = 0;
-  assertEquals(await patiently(sleeper(), () => ++tries < 5 ? busy() : Promise.resolve(tries)), 5);
+  assertEquals(await retryWhileBusy(sleeper(), () => ++tries < 5 ? busy() : Promise.resolve(tries)), 5);
 
   const clock = sleeper();
-  await assertRejects(() => patiently(clock, busy), TaskdError, "somebody writes");
-  assertEquals(clock.monotonic(), PATIENCE_MS);
+  await assertRejects(() => retryWhileBusy(clock, busy), TaskdError, "somebody writes");
+  assertEquals(clock.monotonic(), BUSY_TIMEOUT_MS);
 
   const denied = sleeper();
-  await assertRejects(() => patiently(denied, () => Promise.reject(new TaskdError("denied", "no"))), TaskdError, "no");
+  await assertRejects(
+    () => retryWhileBusy(denied, () => Promise.reject(new TaskdError("denied", "no"))),
+    TaskdError,
+    "no",
+  );
   assertEquals(denied.monotonic(), 0);
 });

@@ -10,53 +10,53 @@
 import { isStillAt, unlockAndClose } from "./fs.ts";
 
 /** The name of the socket in it. */
-const IN_CRADLE = "/s";
-/** How much longer the path of the socket in its cradle is than that in its place, in bytes. */
-export const CRADLE_BYTES = "~".length + IN_CRADLE.length;
+const SOCKET_NAME = "/s";
+/** How much longer the path of the socket in its staging is than that in its place, in bytes. */
+export const STAGING_BYTES = "~".length + SOCKET_NAME.length;
 /** Somebody else has to come between each time. */
 const ATTEMPTS = 20;
 
 /** The directory of the socket `path`, and what is ever made in it. */
-export function cradleOf(path: string): { directory: string; socket: string } {
+export function socketStagingOf(path: string): { directory: string; socket: string } {
   const directory = `${path}~`;
-  return { directory, socket: `${directory}${IN_CRADLE}` };
+  return { directory, socket: `${directory}${SOCKET_NAME}` };
 }
 
-/** A cradle that this process has until it is disposed of. */
-export class Cradle implements Disposable {
+/** A staging that this process has until it is disposed of. */
+export class SocketStaging implements Disposable {
   /** Where the socket is to be made. */
   readonly socket: string;
   readonly #directory: string;
-  readonly #hold: Deno.FsFile;
+  readonly #lock: Deno.FsFile;
 
-  private constructor(directory: string, socket: string, hold: Deno.FsFile) {
+  private constructor(directory: string, socket: string, lock: Deno.FsFile) {
     this.#directory = directory;
     this.socket = socket;
-    this.#hold = hold;
+    this.#lock = lock;
   }
 
   /**
-   * Makes the cradle of the socket `path`.
+   * Makes the staging of the socket `path`.
    *
    * @throws {Deno.errors.AddrInUse} When another has it: it binds the same socket at the same time.
    * @throws {Deno.errors.AlreadyExists} When something else is in its place.
    */
-  static hold(path: string): Cradle {
-    const { directory, socket } = cradleOf(path);
+  static lock(path: string): SocketStaging {
+    const { directory, socket } = socketStagingOf(path);
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const made = makeDirectory(directory);
-      const hold = openDirectory(directory);
-      if (hold === undefined) continue;
-      if (!hold.tryLockSync(true)) {
-        hold.close();
+      const lock = openDirectory(directory);
+      if (lock === undefined) continue;
+      if (!lock.tryLockSync(true)) {
+        lock.close();
         // It may be one that takes the directory of a moment ago for a dead process's, and goes on as this does.
         if (made) continue;
         break;
       }
-      const cradle = new Cradle(directory, socket, hold);
-      if (!isStillAt(hold, directory)) unlockAndClose(hold);
-      else if (made) return cradle;
-      else cradle.#clearAway();
+      const staging = new SocketStaging(directory, socket, lock);
+      if (!isStillAt(lock, directory)) unlockAndClose(lock);
+      else if (made) return staging;
+      else staging.#clearAway();
     }
     throw new Deno.errors.AddrInUse(`${path} is being bound`);
   }
@@ -81,7 +81,7 @@ export class Cradle implements Disposable {
         }
       }
     } finally {
-      unlockAndClose(this.#hold);
+      unlockAndClose(this.#lock);
     }
   }
 }

@@ -12,18 +12,18 @@ import type { CacheEntry, CacheFolder } from "./_folder.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 
 /** A sign that an entry or a folder is in use; the kernel drops it with the process. */
-export type Hold = Deno.FsFile;
+export type FileLock = Deno.FsFile;
 
 /** A folder that a setup phase fills. */
 export interface Staging {
   path: string;
   /** What the sandbox sees of it. */
   deps: string;
-  hold: Hold;
+  lock: FileLock;
 }
 
-/** What a {@linkcode Shelf} is made of. */
-export interface ShelfOptions {
+/** What a {@linkcode CacheStore} is made of. */
+export interface CacheStoreOptions {
   quota_bytes: number;
   clock: Clock;
   random: RandomBytes;
@@ -31,13 +31,13 @@ export interface ShelfOptions {
 }
 
 /** The entries. */
-export class Shelf {
+export class CacheStore {
   readonly #folder: CacheFolder;
-  readonly #options: ShelfOptions;
-  readonly #holds = new Set<Hold>();
+  readonly #options: CacheStoreOptions;
+  readonly #locks = new Set<FileLock>();
   #closed = false;
 
-  constructor(folder: CacheFolder, options: ShelfOptions) {
+  constructor(folder: CacheFolder, options: CacheStoreOptions) {
     this.#folder = folder;
     this.#options = options;
   }
@@ -54,8 +54,8 @@ export class Shelf {
 
   close(): void {
     this.#closed = true;
-    for (const hold of this.#holds) unlockAndClose(hold);
-    this.#holds.clear();
+    for (const lock of this.#locks) unlockAndClose(lock);
+    this.#locks.clear();
   }
 
   /** The entries, the longest unused first. */
@@ -70,10 +70,10 @@ export class Shelf {
   }
 
   /** A folder to fill, and the entry, held, when there is one. */
-  begin(key: string): Promise<{ staging: Staging; hold: Hold | undefined }> {
+  begin(key: string): Promise<{ staging: Staging; lock: FileLock | undefined }> {
     return this.#locked(() => {
       const staging = this.#stage();
-      return { staging, hold: this.#folder.readEntry(key) === undefined ? undefined : this.#holdEntry(key) };
+      return { staging, lock: this.#folder.readEntry(key) === undefined ? undefined : this.#lockEntry(key) };
     });
   }
 
@@ -83,44 +83,44 @@ export class Shelf {
   }
 
   /** Removes a folder that nobody is to see. */
-  async giveUp(staging: Staging): Promise<void> {
+  async abort(staging: Staging): Promise<void> {
     // Closed, its lock is gone, and with it the right to it.
     if (this.#closed) return;
     const trash = this.#discard(staging.path);
-    this.letGo(staging.hold);
+    this.release(staging.lock);
     await this.#remove([trash]);
   }
 
   /** Ends the use of an entry, which counts as its last. */
-  async finish(key: string, hold: Hold): Promise<void> {
+  async finish(key: string, lock: FileLock): Promise<void> {
     if (this.#closed) return;
     try {
       await this.#locked(() => this.#folder.touch(this.#folder.entryPath(key), this.#options.clock.now()));
     } finally {
-      this.letGo(hold);
+      this.release(lock);
     }
   }
 
-  letGo(hold: Hold): void {
-    if (this.#holds.delete(hold)) unlockAndClose(hold);
+  release(lock: FileLock): void {
+    if (this.#locks.delete(lock)) unlockAndClose(lock);
   }
 
   /**
    * Makes a settled folder the entry of its key, unless somebody else was first or there is no room.
    *
-   * @returns The entry's hold, which is the folder's own when that became the entry; or why there is none.
+   * @returns The entry's lock, which is the folder's own when that became the entry; or why there is none.
    */
   async publish(
     staging: Staging,
     { key, repo, bytes }: { key: string; repo: string; bytes: number },
-  ): Promise<{ hold?: Hold; reason?: string }> {
+  ): Promise<{ lock?: FileLock; reason?: string }> {
     const { quota_bytes, clock } = this.#options;
     if (bytes > quota_bytes) {
       return { reason: `it has ${formatBytes(bytes)}, and all entries may have ${formatBytes(quota_bytes)}` };
     }
     const trash: string[] = [];
     const result = await this.#locked(async () => {
-      if (this.#folder.readEntry(key) !== undefined) return { hold: this.#holdEntry(key) };
+      if (this.#folder.readEntry(key) !== undefined) return { lock: this.#lockEntry(key) };
       const evicted = this.#makeRoom(bytes);
       if (evicted === undefined) {
         return { reason: `there is no room for its ${formatBytes(bytes)}: other tasks use the entries there are` };
@@ -130,7 +130,7 @@ export class Shelf {
       const now_ms = clock.now();
       const entry = { key, repo, bytes, created_at: new Date(now_ms).toISOString() };
       await this.#folder.publish(staging.path, entry, now_ms);
-      return { hold: staging.hold };
+      return { lock: staging.lock };
     });
     await this.#remove(trash);
     return result;
@@ -151,16 +151,16 @@ export class Shelf {
   }
 
   #stage(): Staging {
-    const { path, hold } = this.#folder.makeStaging(randomHex(this.#options.random, 16));
-    this.#holds.add(hold);
-    return { path, deps: `${path}/deps`, hold };
+    const { path, lock } = this.#folder.makeStaging(randomHex(this.#options.random, 16));
+    this.#locks.add(lock);
+    return { path, deps: `${path}/deps`, lock };
   }
 
-  #holdEntry(key: string): Hold {
-    const hold = this.#folder.hold(key);
-    this.#holds.add(hold);
+  #lockEntry(key: string): FileLock {
+    const lock = this.#folder.lockShared(key);
+    this.#locks.add(lock);
     this.#folder.touch(this.#folder.entryPath(key), this.#options.clock.now());
-    return hold;
+    return lock;
   }
 
   #discard(path: string): string {
@@ -186,7 +186,7 @@ export class Shelf {
     const { quota_bytes } = this.#options;
     const entries = this.#folder.entries().sort((a, b) => a.last_used_ms - b.last_used_ms);
     let total = entries.reduce((sum, entry) => sum + entry.bytes, bytes);
-    const claims: { path: string; claim: Hold }[] = [];
+    const claims: { path: string; claim: FileLock }[] = [];
     try {
       for (const { key, bytes } of entries) {
         if (total <= quota_bytes) break;

@@ -14,7 +14,7 @@ const MAX_DATABASES = 16;
 export const DATABASES_MOUNT = "/databases";
 
 /** A database that a task gets a branch of. */
-export interface WantedDatabase {
+export interface RequestedDatabase {
   db: string;
   /** The branch to start from, and to promote onto. */
   base: string;
@@ -45,7 +45,7 @@ export function variableOf(db: string): string {
  *
  * @throws {TaskdError} `invalid_request`.
  */
-export function parseWanted(texts: readonly string[]): WantedDatabase[] {
+export function parseRequested(texts: readonly string[]): RequestedDatabase[] {
   if (texts.length > MAX_DATABASES) refuse(`${texts.length} databases are more than ${MAX_DATABASES}`, "Name fewer");
   const variables = new Map<string, string>();
   return texts.map((text) => {

@@ -22,7 +22,7 @@ import { RequestRefused } from "./statuses.ts";
 const SOCKET_HOST = "taskd.invalid";
 
 /** A listener, as far as it decides who may come in. */
-export type Door =
+export type ListenerPolicy =
   | { kind: "socket" }
   | {
     kind: "addr";
@@ -32,8 +32,8 @@ export type Door =
   }
   | { kind: "ui"; hosts: ReadonlySet<string>; token: BearerCheck };
 
-/** The door of `broker.addr`. */
-export function addrDoor(real: Pick<HttpAddress, "hostname" | "port">): Door {
+/** The policy of `broker.addr`. */
+export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): ListenerPolicy {
   const every = parseAddress(real.hostname) !== undefined && classifyAddress(real.hostname) === "unspecified";
   return { kind: "addr", hosts: hostsOf(real), ...(every ? { every_address_port: real.port } : {}) };
 }
@@ -51,45 +51,50 @@ export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port
  *
  * @returns Its address, whose host need not be the one that the header names, and is checked as well.
  */
-export function checkDoor(request: Request, door: Door): URL {
+export function checkRequest(request: Request, listener: ListenerPolicy): URL {
   const host = lower(request.headers.get("host") ?? "");
-  checkHost(host, door);
+  checkHost(host, listener);
   const url = URL.parse(request.url);
   if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
-  checkHost(url.host, door);
+  checkHost(url.host, listener);
   const origin = request.headers.get("origin");
-  if (origin !== null && (door.kind === "socket" || lower(origin) !== `http://${host}`)) {
+  if (origin !== null && (listener.kind === "socket" || lower(origin) !== `http://${host}`)) {
     throw new RequestRefused(403, "denied", `Cannot answer a page of the origin ${quoted(origin)}`);
   }
   const site = request.headers.get("sec-fetch-site");
-  if (site !== null && (door.kind === "socket" || (site !== "same-origin" && site !== "none"))) {
+  if (site !== null && (listener.kind === "socket" || (site !== "same-origin" && site !== "none"))) {
     throw new RequestRefused(403, "denied", "Cannot answer a request that another site's page has made");
   }
   return url;
 }
 
-function checkHost(host: string, door: Door): void {
-  if (door.kind === "socket" ? isSocketHost(host) : door.hosts.has(host) || isOwnAddress(host, door)) return;
+function checkHost(host: string, listener: ListenerPolicy): void {
+  if (listener.kind === "socket" ? isSocketHost(host) : listener.hosts.has(host) || isOwnAddress(host, listener)) {
+    return;
+  }
   throw new RequestRefused(
     403,
     "denied",
     `Cannot answer for the host ${quoted(host)}: it is not a name of this broker`,
     {
-      hint: door.kind === "socket" ? "Use http://localhost/ as the base" : `Use one of: ${[...door.hosts].join(", ")}`,
+      hint: listener.kind === "socket"
+        ? "Use http://localhost/ as the base"
+        : `Use one of: ${[...listener.hosts].join(", ")}`,
     },
   );
 }
 
 /** An address is no name that could be rebound: whoever used it has connected to it. */
-function isOwnAddress(host: string, door: Door): boolean {
-  if (door.kind !== "addr" || door.every_address_port === undefined) return false;
+function isOwnAddress(host: string, listener: ListenerPolicy): boolean {
+  if (listener.kind !== "addr" || listener.every_address_port === undefined) return false;
   const [, address = "", port = "80"] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(host) ?? [];
-  return Number(port) === door.every_address_port && parseAddress(address.replace(/^\[(.*)\]$/, "$1")) !== undefined;
+  return Number(port) === listener.every_address_port &&
+    parseAddress(address.replace(/^\[(.*)\]$/, "$1")) !== undefined;
 }
 
 /** Refuses a request to the web pages' listener without the token. */
-export function checkToken(request: Request, door: Door): void {
-  if (door.kind !== "ui" || door.token.accepts(request.headers.get("authorization"))) return;
+export function checkToken(request: Request, listener: ListenerPolicy): void {
+  if (listener.kind !== "ui" || listener.token.accepts(request.headers.get("authorization"))) return;
   throw new RequestRefused(401, "denied", "Cannot answer without the token of this broker's boot", {
     hint: "`taskd ui` prints the address with the token",
     headers: { "www-authenticate": 'Bearer realm="taskd"' },
@@ -100,8 +105,8 @@ export function checkToken(request: Request, door: Door): void {
 const FORWARDING = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /** Refuses an operator's route to a peer that is not on this machine. */
-export function checkAdmin(request: Request, door: Door, peer: Deno.Addr): void {
-  if (door.kind !== "addr") return;
+export function checkAdmin(request: Request, listener: ListenerPolicy, peer: Deno.Addr): void {
+  if (listener.kind !== "addr") return;
   const local = (peer.transport === "tcp" && isLocalPeer(peer.hostname)) &&
     !FORWARDING.some((name) => request.headers.has(name));
   if (local) return;

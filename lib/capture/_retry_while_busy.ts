@@ -9,13 +9,13 @@ import type { Clock } from "../clock.ts";
 import { hasCode } from "../errors.ts";
 
 /** How long in all. */
-export const PATIENCE_MS = 10_000;
+export const BUSY_TIMEOUT_MS = 10_000;
 /** Between two tries. */
 const PAUSE_MS = 20;
 
-/** Does `work`, again while it throws `busy` and {@linkcode PATIENCE_MS} have not passed. */
-export async function patiently<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
-  const until_ms = clock.monotonic() + PATIENCE_MS;
+/** Does `work`, again while it throws `busy` and {@linkcode BUSY_TIMEOUT_MS} have not passed. */
+export async function retryWhileBusy<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
+  const until_ms = clock.monotonic() + BUSY_TIMEOUT_MS;
   for (;;) {
     try {
       return await work();

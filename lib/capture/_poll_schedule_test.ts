@@ -1,17 +1,17 @@
 import { assert, assertEquals } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
-import { Pace } from "./_pace.ts";
+import { PollSchedule } from "./_poll_schedule.ts";
 import { Serial } from "./_serial.ts";
 
 Deno.test("looks are quick while commits come in, rare when none do, and quick again with the next one", () => {
   const clock = new VirtualClock();
-  const pace = new Pace(clock);
+  const schedule = new PollSchedule(clock);
   const looks = (saw: boolean, count: number) => {
     for (let i = 0; i < count; i++) {
-      clock.advance(pace.delay_ms);
-      pace.polled(saw, 0);
+      clock.advance(schedule.delay_ms);
+      schedule.polled(saw, 0);
     }
-    return pace.delay_ms;
+    return schedule.delay_ms;
   };
   // A lag has to end within 100 ms of a burst.
   assert(looks(true, 20) < 50);
@@ -23,7 +23,7 @@ Deno.test("idle sessions of one thread come to look at the same moments, wheneve
   const clock = new VirtualClock();
   const sessions = [0, 7, 23, 81, 288].map((later_ms) => {
     clock.advance(later_ms);
-    return { pace: new Pace(clock), due_ms: clock.monotonic(), looks_ms: [] as number[] };
+    return { schedule: new PollSchedule(clock), due_ms: clock.monotonic(), looks_ms: [] as number[] };
   });
   const settled_ms = clock.monotonic() + 6_000;
   while (clock.monotonic() < settled_ms + 6_000) {
@@ -31,8 +31,8 @@ Deno.test("idle sessions of one thread come to look at the same moments, wheneve
     const now_ms = clock.monotonic();
     for (const session of sessions) {
       if (session.due_ms > now_ms) continue;
-      session.pace.polled(false, 0);
-      session.due_ms = now_ms + session.pace.delay_ms;
+      session.schedule.polled(false, 0);
+      session.due_ms = now_ms + session.schedule.delay_ms;
       if (now_ms > settled_ms) session.looks_ms.push(now_ms);
     }
   }
@@ -42,38 +42,42 @@ Deno.test("idle sessions of one thread come to look at the same moments, wheneve
 
 Deno.test("a look that takes long is paid for by a long pause", () => {
   const clock = new VirtualClock();
-  const pace = new Pace(clock);
-  pace.polled(true, 500);
-  assert(pace.delay_ms >= 1500, `${pace.delay_ms}`);
+  const schedule = new PollSchedule(clock);
+  schedule.polled(true, 500);
+  assert(schedule.delay_ms >= 1500, `${schedule.delay_ms}`);
 });
 
 Deno.test("the log is folded when it is large or traffic is over, never when it is empty", () => {
   const clock = new VirtualClock();
-  const pace = new Pace(clock);
-  pace.polled(true, 0);
-  assertEquals([pace.takeoverDue(0), pace.takeoverDue(4096), pace.takeoverDue(1 << 30)], [false, false, true]);
+  const schedule = new PollSchedule(clock);
+  schedule.polled(true, 0);
+  assertEquals([schedule.takeoverDue(0), schedule.takeoverDue(4096), schedule.takeoverDue(1 << 30)], [
+    false,
+    false,
+    true,
+  ]);
   clock.advance(1_000);
-  assertEquals([pace.takeoverDue(0), pace.takeoverDue(4096)], [false, true]);
+  assertEquals([schedule.takeoverDue(0), schedule.takeoverDue(4096)], [false, true]);
 });
 
 Deno.test("a fold that something stands in the way of is tried ever more rarely, until it goes through", () => {
   const clock = new VirtualClock();
-  const pace = new Pace(clock);
+  const schedule = new PollSchedule(clock);
   clock.advance(10_000);
   const pauses: number[] = [];
   for (let tries = 0; tries < 12; tries++) {
-    pace.tookOver(false);
+    schedule.tookOver(false);
     const began = clock.monotonic();
-    while (!pace.takeoverDue(4096)) clock.advance(10);
+    while (!schedule.takeoverDue(4096)) clock.advance(10);
     pauses.push(clock.monotonic() - began);
   }
-  assertEquals(pace.blocked, 12);
+  assertEquals(schedule.blocked, 12);
   assert(pauses[0]! < 1_000);
   assertEquals(pauses, [...pauses].sort((a, b) => a - b));
   assertEquals(pauses.at(-1), 10_000);
-  pace.tookOver(true);
-  assertEquals(pace.blocked, 0);
-  assert(pace.takeoverDue(4096));
+  schedule.tookOver(true);
+  assertEquals(schedule.blocked, 0);
+  assert(schedule.takeoverDue(4096));
 });
 
 Deno.test("jobs run one after the other, whatever becomes of them", async () => {
