@@ -12,6 +12,7 @@ import { isLeased } from "./lease.ts";
 import type { Txid } from "./names.ts";
 import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
 import type { Ref } from "./ref.ts";
+import { isExpired, ttlSeconds } from "./time_to_live.ts";
 
 /** A branch that was reaped. */
 export interface ReapedBranch {
@@ -83,14 +84,13 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
   return healed;
 }
 
-function describe(address: { db: string; branch: string }, { txid, ttl_ms = 0 }: Ref): ReapedBranch {
-  return { ...address, txid, ttl_seconds: ttl_ms / 1000 };
+function describe(address: { db: string; branch: string }, ref: Ref): ReapedBranch {
+  return { ...address, txid: ref.txid, ttl_seconds: ttlSeconds(ref) };
 }
 
 /** Whether a branch has outlived its time and nothing keeps it. */
 function isDue(context: StoreContext, ref: Ref): boolean {
-  if (ref.protected || ref.ttl_ms === undefined || isLeased(ref, context)) return false;
-  return Date.parse(ref.touched_at) + ref.ttl_ms <= context.clock.now();
+  return !ref.protected && !isLeased(ref, context) && isExpired(ref, context.clock.now());
 }
 
 /** False when the branch stays, or is somebody else's to remove. */

@@ -14,6 +14,7 @@ import { TaskdError } from "../errors.ts";
 import { parseJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
+import type { Lifetime } from "./results.ts";
 
 /** The `schema` field of a ref. */
 export const REF_SCHEMA = 1;
@@ -37,7 +38,7 @@ export interface RefCheckpoint {
 }
 
 /** A branch's ref. */
-export interface Ref {
+export interface Ref extends Lifetime {
   /** Always {@linkcode REF_SCHEMA}. */
   schema: typeof REF_SCHEMA;
   /** Identity of its chain: 128 random bits in hex. */
@@ -52,10 +53,6 @@ export interface Ref {
   checkpoints: RefCheckpoint[];
   /** Who holds the branch, and until when. */
   lease?: { holder: string; expires_at: string };
-  /** Milliseconds after the last touch at which it expires. */
-  ttl_ms?: number;
-  /** ISO 8601 UTC. */
-  touched_at: string;
   /** Whether destroying it needs force. */
   protected?: boolean;
   /** Somebody is about to remove it. */

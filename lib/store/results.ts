@@ -42,6 +42,38 @@ export interface LongOptions {
   signal?: AbortSignal;
 }
 
+/** When a branch expires. */
+export interface Lifetime {
+  /** ISO 8601 UTC. */
+  touched_at: string;
+  /** Milliseconds after the last touch at which it expires; absent means never. */
+  ttl_ms?: number;
+}
+
+/** What fork accepts. */
+export interface ForkOptions extends LongOptions {
+  /** Milliseconds after its last touch at which the new branch expires; never when absent. */
+  ttl_ms?: number;
+  /** Copy in full instead of sharing. */
+  materialize?: boolean;
+}
+
+/** What touch accepts. */
+export interface TouchOptions {
+  /** The time to live from now on, in milliseconds; null: the branch never expires; absent: as before. */
+  ttl_ms?: number | null;
+}
+
+/** What rollback and promote accept. */
+export interface RepointOptions extends LongOptions {
+  /** Copy in full instead of sharing. */
+  materialize?: boolean;
+  /** Keep the old head as a branch; default true. */
+  safety?: boolean;
+  /** Time to live of that branch in milliseconds; default seven days. */
+  safety_ttl_ms?: number;
+}
+
 /** Answer of create. */
 export interface CreateResult {
   /** Database name. */
@@ -153,7 +185,7 @@ export interface CheckpointInfo {
 }
 
 /** One branch as `branches` lists it. */
-export interface BranchInfo {
+export interface BranchInfo extends Lifetime {
   /** Database name. */
   db: string;
   /** Branch name. */
@@ -172,10 +204,6 @@ export interface BranchInfo {
   checkpoints: CheckpointInfo[];
   /** Whether destroying it needs force. */
   protected: boolean;
-  /** Milliseconds after the last touch at which it expires; absent means never. */
-  ttl_ms?: number;
-  /** ISO 8601 UTC. */
-  touched_at: string;
   /** Who holds the live lease. */
   holder?: string;
   /** Why its stored content cannot be read, when it cannot. */
@@ -196,6 +224,14 @@ export interface BranchStatus extends BranchInfo {
   chain_bytes: number;
   /** Of those, bytes in the branch's own lineage. */
   own_bytes: number;
+}
+
+/** Answer of touch. */
+export interface TouchResult extends Lifetime {
+  /** Database name. */
+  db: string;
+  /** Branch name. */
+  branch: string;
 }
 
 /** One database. */

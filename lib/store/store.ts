@@ -20,9 +20,9 @@ import { checkpoint } from "./ops/checkpoint.ts";
 import { create } from "./ops/create.ts";
 import { fork } from "./ops/fork.ts";
 import { branches, databases, type InspectOptions, type LeaseInfo, leaseInfo, status } from "./ops/inspect.ts";
-import { destroy, protect, touch, type TouchResult } from "./ops/lifecycle.ts";
+import { destroy, protect, touch } from "./ops/lifecycle.ts";
 import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
-import { compact, promote, type RepointOptions, rollback } from "./ops/repoint.ts";
+import { compact, promote, rollback } from "./ops/repoint.ts";
 import { type ReapedBranch, reapExpired } from "./reap.ts";
 import { Refs } from "./ref.ts";
 import type {
@@ -34,9 +34,13 @@ import type {
   CreateResult,
   DatabaseInfo,
   DiffResult,
+  ForkOptions,
   ForkResult,
   LongOptions,
+  RepointOptions,
   RepointResult,
+  TouchOptions,
+  TouchResult,
   VerifyResult,
 } from "./results.ts";
 import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
@@ -44,9 +48,7 @@ import { makeDirectory, Workspace } from "./workspace.ts";
 
 export type { GcOptions, GcResult } from "./gc.ts";
 export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
-export type { TouchResult } from "./ops/lifecycle.ts";
 export type { ExportResult } from "./ops/read.ts";
-export type { RepointOptions } from "./ops/repoint.ts";
 export type { ReapedBranch } from "./reap.ts";
 export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
 
@@ -155,7 +157,7 @@ export class Store {
   fork(
     address: Address,
     branch: string,
-    options: { ttl_ms?: number; materialize?: boolean } & LongOptions = {},
+    options: ForkOptions = {},
   ): Promise<ForkResult> {
     return fork(this.context, address, branch, options);
   }
@@ -193,7 +195,7 @@ export class Store {
   /** Counts a branch as used now and may set or (null) take away its life. */
   touch(
     address: Address,
-    options: { ttl_ms?: number | null } = {},
+    options: TouchOptions = {},
   ): Promise<TouchResult> {
     return touch(this.context, address, options);
   }

@@ -8,7 +8,8 @@ import { hasCode, TaskdError } from "../../errors.ts";
 import { isoNow, pointAt, type StoreContext } from "../context.ts";
 import { refuseClaimed } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
-import type { ForkResult, LongOptions } from "../results.ts";
+import type { ForkOptions, ForkResult } from "../results.ts";
+import { ttlField } from "../time_to_live.ts";
 import { momentOf } from "../tombstones.ts";
 import { abandonLineage, beginLineage, createBranch } from "./lineage.ts";
 
@@ -17,7 +18,7 @@ export async function fork(
   context: StoreContext,
   address: Address,
   branch: string,
-  options: { ttl_ms?: number; materialize?: boolean } & LongOptions = {},
+  options: ForkOptions = {},
 ): Promise<ForkResult> {
   const { db } = address;
   parseName(branch, "branch");
@@ -40,7 +41,7 @@ export async function fork(
       digest: begun.head.digest,
       checkpoints: [],
       touched_at: isoNow(context),
-      ...(options.ttl_ms === undefined ? {} : { ttl_ms: options.ttl_ms }),
+      ...ttlField(options),
       ...(begun.base === undefined ? {} : { base: begun.base }),
     };
     await createBranch(context, { db, branch }, ref, { since, ...(begun.base ? { chain: point.chain } : {}) });

@@ -11,6 +11,7 @@ import { isLeased } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { BranchInfo, BranchState, BranchStatus, DatabaseInfo } from "../results.ts";
+import { ttlField } from "../time_to_live.ts";
 
 /** What status and branches accept. */
 export interface InspectOptions {
@@ -160,7 +161,7 @@ async function branchInfo(
     })),
     protected: ref.protected === true,
     touched_at: ref.touched_at,
-    ...(ref.ttl_ms === undefined ? {} : { ttl_ms: ref.ttl_ms }),
+    ...ttlField(ref),
     ...(leased ? { holder: ref.lease!.holder } : {}),
   };
   const path = context.workspace.checkout(db, branch);

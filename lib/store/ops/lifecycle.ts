@@ -12,6 +12,8 @@ import { isoNow, type StoreContext } from "../context.ts";
 import { isLeased, refuseClaimed, STALE_CLAIM_MS } from "../lease.ts";
 import { type Address, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
+import type { TouchOptions, TouchResult } from "../results.ts";
+import { touched, ttlField } from "../time_to_live.ts";
 import { removeEntry } from "../chain_cache.ts";
 
 /** What destroy accepts. */
@@ -118,42 +120,19 @@ function removeReadOnly(
   }
 }
 
-/** Answer of touch. */
-export interface TouchResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
-  /** ISO 8601 UTC. */
-  touched_at: string;
-  /** Milliseconds from then on at which it expires; absent means never. */
-  ttl_ms?: number;
-}
-
-/** Counts a branch as used now; `ttl_ms` sets its life from here, null takes the limit away. */
+/** Counts a branch as used now, and sets or ends its time to live. */
 export async function touch(
   context: StoreContext,
   address: Address,
-  options: { ttl_ms?: number | null } = {},
+  options: TouchOptions = {},
 ): Promise<TouchResult> {
   requireBranch(address, "touch");
   const { db, branch } = address;
   const { ref } = await context.refs.update(db, branch, (ref) => {
     refuseClaimed(ref);
-    const { ttl_ms: known, ...rest } = ref;
-    const ttl_ms = options.ttl_ms === undefined ? known : options.ttl_ms ?? undefined;
-    return {
-      ...rest,
-      touched_at: isoNow(context),
-      ...(ttl_ms === undefined ? {} : { ttl_ms }),
-    };
+    return touched(ref, options, isoNow(context));
   });
-  return {
-    db,
-    branch,
-    touched_at: ref.touched_at,
-    ...(ref.ttl_ms === undefined ? {} : { ttl_ms: ref.ttl_ms }),
-  };
+  return { db, branch, touched_at: ref.touched_at, ...ttlField(ref) };
 }
 
 /** Guards a branch against destroy, or ends that. */

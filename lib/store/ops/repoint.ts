@@ -11,22 +11,10 @@ import { isoNow, newLineage, type Point, pointAt, pointIn, type StoreContext, ta
 import { type Lease, refuseClaimed, withLease } from "../lease.ts";
 import { type Address, formatAddress, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
-import type { CompactResult, LongOptions, RepointResult } from "../results.ts";
+import type { CompactResult, LongOptions, RepointOptions, RepointResult } from "../results.ts";
+import { safetyTtlField } from "../time_to_live.ts";
 import { assertSpared, type Moment, momentOf } from "../tombstones.ts";
 import { abandonLineage, baseOf, beginLineage, createBranch, materializeLineage, type NewLineage } from "./lineage.ts";
-
-/** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
-export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
-
-/** What rollback and promote accept. */
-export interface RepointOptions extends LongOptions {
-  /** Copy in full instead of sharing. */
-  materialize?: boolean;
-  /** Keep the old head as a branch; default true. */
-  safety?: boolean;
-  /** Life of that branch in milliseconds, default {@linkcode SAFETY_TTL_MS}. */
-  safety_ttl_ms?: number;
-}
 
 /** Moves a branch back to one of its checkpoints. */
 export async function rollback(
@@ -192,7 +180,7 @@ async function moveTo(context: StoreContext, lease: Lease, begun: NewLineage): P
 async function keepHead(
   context: StoreContext,
   before: Point,
-  options: { suffix: string; since: Moment; safety_ttl_ms?: number },
+  options: RepointOptions & { suffix: string; since: Moment },
 ): Promise<string> {
   const { db, branch } = before.address;
   const { since } = options;
@@ -209,7 +197,7 @@ async function keepHead(
         digest: begun.head.digest,
         checkpoints: [],
         touched_at: isoNow(context),
-        ttl_ms: options.safety_ttl_ms ?? SAFETY_TTL_MS,
+        ...safetyTtlField(options),
         ...(begun.base === undefined ? {} : { base: begun.base }),
       };
       await createBranch(context, { db, branch: name }, ref, { since, ...(begun.base ? { chain: before.chain } : {}) });

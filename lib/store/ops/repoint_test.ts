@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
 import { CaptureSession } from "../../capture/session.ts";
 import { Checkouts } from "../checkouts.ts";
-import { SAFETY_TTL_MS } from "./repoint.ts";
+import { SAFETY_TTL_MS } from "../time_to_live.ts";
 
 const branchNames = async (store: { branches(): Promise<{ branch: string }[]> }) =>
   (await store.branches()).map(({ branch }) => branch).sort();
