@@ -7,7 +7,7 @@
 
 import { fileErrorCode } from "../fs.ts";
 import { BackendError, type ObjectBody, type ObjectInfo, type ObjectStream } from "./backend.ts";
-import { isKeyPart, RESERVED_PART } from "./_keys.ts";
+import { isKeyPart, RESERVED_PART } from "./object_key.ts";
 import { backendError, contentEtag, etagOfFile, inTheWay, SMALL_BYTES } from "./_local_files.ts";
 
 /** Up to here a read from the page cache is faster than a turn of the event loop. */

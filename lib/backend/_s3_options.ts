@@ -7,7 +7,7 @@
 import type { S3ClientConfig } from "@aws-sdk/client-s3";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { BackendError } from "./backend.ts";
-import { isKeyPart } from "./_keys.ts";
+import { isKeyPart } from "./object_key.ts";
 import type { S3Deadlines } from "./_s3_calls.ts";
 
 /** Connections to one server. */

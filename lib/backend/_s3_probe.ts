@@ -9,7 +9,7 @@
 
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { BackendError } from "./backend.ts";
-import { RESERVED_PART } from "./_keys.ts";
+import { RESERVED_PART } from "./object_key.ts";
 import { S3Failure } from "./_s3_failure.ts";
 import type { Condition, S3Objects } from "./_s3_objects.ts";
 import { decide } from "./_s3_write.ts";

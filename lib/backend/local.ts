@@ -21,7 +21,7 @@ import { TaskdError } from "../errors.ts";
 import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDirectory } from "../fs.ts";
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
-import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
+import { parseKey, parsePrefix, RESERVED_PART } from "./object_key.ts";
 import { backendError, etagOfFile, requireDirectories, statObject, statOf } from "./_local_files.ts";
 import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
 import { settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, mount, mountReadOnlyView, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { BackendError } from "./backend.ts";
-import { backendConformance } from "./conformance.ts";
+import { backendConformance } from "../../tests/support/backend_conformance.ts";
 import { LocalBackend } from "./local.ts";
 
 const NO_XFS = await whyNotMountable("xfs");

@@ -13,7 +13,7 @@ import type { S3Client } from "@aws-sdk/client-s3";
 import { type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { type Backend, BackendError, type Body } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
-import { parseKey, parsePrefix, RESERVED_PART } from "./_keys.ts";
+import { parseKey, parsePrefix, RESERVED_PART } from "./object_key.ts";
 import { destroy, S3_DEADLINES, S3Calls } from "./_s3_calls.ts";
 import { failureError, S3Failure } from "./_s3_failure.ts";
 import { copyParts, inPieces, uploadParts } from "./_s3_multipart.ts";

@@ -4,9 +4,9 @@ import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/moun
 import { raiseDoubt, Scene } from "../../tests/support/session.ts";
 import { at, rows, stored, withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
-import { seededFaults } from "../backend/faulty.ts";
+import { seededFaults } from "../../tests/support/faulty_backend.ts";
 import { LocalBackend } from "../backend/local.ts";
-import { MemoryBackend } from "../backend/memory.ts";
+import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { systemClock } from "../clock.ts";
 import { hasCode } from "../errors.ts";
 import type { CaptureSession } from "./session.ts";

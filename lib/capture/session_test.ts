@@ -3,7 +3,7 @@ import { fails, insert, inSession, raiseDoubt, type Scene, unavailable } from ".
 import { at, rows, stored } from "../../tests/support/stores.ts";
 import { unprove } from "../../tests/support/tails.ts";
 import { Writer } from "../../tests/support/writers.ts";
-import type { FaultPlan } from "../backend/faulty.ts";
+import type { FaultPlan } from "../../tests/support/faulty_backend.ts";
 import { TaskdError } from "../errors.ts";
 import { LEASE_TTL_MS } from "../store/lease.ts";
 import { formatTxid } from "../store/names.ts";

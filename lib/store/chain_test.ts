@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { MemoryBackend } from "../backend/memory.ts";
+import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { chainId, Chains, encodeBase, isShareable } from "./chain.ts";
 import { baseKey, lineagePrefix, segmentKey, snapshotKey } from "./keys.ts";

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../backend/backend.ts";
-import { FaultyBackend } from "../backend/faulty.ts";
+import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { LocalBackend } from "../backend/local.ts";
-import { MemoryBackend } from "../backend/memory.ts";
+import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { MIN_XFS_MB, mount } from "../../tests/support/mounts.ts";
 import { TaskdError } from "../errors.ts";
 import { copyStore, type CopyStoreResult } from "./copy_store.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type Bench, settle, withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
 import { at } from "../../tests/support/stores.ts";
-import { FaultyBackend } from "../backend/faulty.ts";
+import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { baseKey, snapshotKey } from "./keys.ts";
 import { Lease } from "./lease.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
 import { at } from "../../tests/support/stores.ts";
-import { FaultyBackend } from "../backend/faulty.ts";
+import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { TaskdError } from "../errors.ts";
 import { baseKey, segmentKey } from "./keys.ts";
 import { DEFAULT_GC_GRACE_MS } from "./gc.ts";

@@ -3,7 +3,7 @@ import { VirtualClock } from "../../tests/support/clock.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import type { ReplaceOptions } from "../backend/backend.ts";
-import { MemoryBackend } from "../backend/memory.ts";
+import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { Holder } from "./holder.ts";
 import { Lease, LEASE_TTL_MS } from "./lease.ts";
 import { Refs } from "./ref.ts";

@@ -2,8 +2,8 @@ import { assertEquals } from "@std/assert";
 import { fails } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import type { Backend } from "../backend/backend.ts";
-import { type Fault, FaultyBackend } from "../backend/faulty.ts";
-import { MemoryBackend } from "../backend/memory.ts";
+import { type Fault, FaultyBackend } from "../../tests/support/faulty_backend.ts";
+import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { MANIFEST_KEY } from "./keys.ts";
 import { LAYOUT_SHARED, openManifest, raiseLayout } from "./manifest.ts";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { MemoryBackend } from "../support/memory_backend.ts";
 import { S3Backend, type S3BackendOptions } from "../../lib/backend/s3.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { copyStore } from "../../lib/store/copy_store.ts";

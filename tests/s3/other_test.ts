@@ -6,7 +6,7 @@
  * @module
  */
 
-import { backendConformance } from "../../lib/backend/conformance.ts";
+import { backendConformance } from "../support/backend_conformance.ts";
 import { emptyS3, type S3Place } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
 

@@ -1,4 +1,4 @@
-import { backendConformance } from "../../lib/backend/conformance.ts";
+import { backendConformance } from "../support/backend_conformance.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";

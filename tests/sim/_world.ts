@@ -8,7 +8,7 @@
 import { assert } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
-import { FaultyBackend, seededFaults } from "../../lib/backend/faulty.ts";
+import { FaultyBackend, seededFaults } from "../support/faulty_backend.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { Store } from "../../lib/store/store.ts";

@@ -1,5 +1,5 @@
 import { assert } from "@std/assert";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { MemoryBackend } from "../support/memory_backend.ts";
 import { World } from "./_world.ts";
 import { makeMemoryDirectory } from "./memory_directory.ts";
 

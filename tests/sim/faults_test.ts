@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Backend } from "../../lib/backend/backend.ts";
-import { type BackendCall, type Fault, FaultyBackend, seededFaults } from "../../lib/backend/faulty.ts";
+import { type BackendCall, type Fault, FaultyBackend, seededFaults } from "../support/faulty_backend.ts";
 import { type ErrorCode, hasCode, TaskdError } from "../../lib/errors.ts";
 import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";

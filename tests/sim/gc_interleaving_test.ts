@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Backend } from "../../lib/backend/backend.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { MemoryBackend } from "../support/memory_backend.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { Lease } from "../../lib/store/lease.ts";
 import { type Address, formatAddress } from "../../lib/store/names.ts";

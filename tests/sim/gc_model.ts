@@ -7,8 +7,8 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { type Backend, BackendError } from "../../lib/backend/backend.ts";
-import { FaultyBackend } from "../../lib/backend/faulty.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { FaultyBackend } from "../support/faulty_backend.ts";
+import { MemoryBackend } from "../support/memory_backend.ts";
 import { type ErrorCode, hasCode } from "../../lib/errors.ts";
 import { Chains } from "../../lib/store/chain.ts";
 import { Lease } from "../../lib/store/lease.ts";

@@ -5,7 +5,7 @@
  */
 
 import type { Backend } from "../../lib/backend/backend.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { MemoryBackend } from "../support/memory_backend.ts";
 import { Store } from "../../lib/store/store.ts";
 import type { VirtualClock } from "../support/clock.ts";
 import { prepare } from "./scenarios.ts";

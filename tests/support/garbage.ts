@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { FaultyBackend } from "../../lib/backend/faulty.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import type { FaultyBackend } from "./faulty_backend.ts";
+import { MemoryBackend } from "./memory_backend.ts";
 import type { GcResult } from "../../lib/store/gc.ts";
 import { Store } from "../../lib/store/store.ts";
 import { VirtualClock } from "./clock.ts";

@@ -8,9 +8,9 @@
 import { assert, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
-import { type BackendCall, type FaultPlan, FaultyBackend } from "../../lib/backend/faulty.ts";
+import { type BackendCall, type FaultPlan, FaultyBackend } from "./faulty_backend.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
-import { MemoryBackend } from "../../lib/backend/memory.ts";
+import { MemoryBackend } from "./memory_backend.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
 import { Store, type StoreOptions } from "../../lib/store/store.ts";

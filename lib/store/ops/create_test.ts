@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { at, fails, makeDatabase, openAt, rows, sql, stored, withDirectory } from "../../../tests/support/stores.ts";
-import { MemoryBackend } from "../../backend/memory.ts";
+import { MemoryBackend } from "../../../tests/support/memory_backend.ts";
 import type { Store } from "../store.ts";
 
 function onEmpty(work: (store: Store, directory: string) => Promise<void>): Promise<void> {

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { at, fails, stored, withApp } from "../../../tests/support/stores.ts";
-import type { BackendCall } from "../../backend/faulty.ts";
+import type { BackendCall } from "../../../tests/support/faulty_backend.ts";
 
 /** The objects that calls wrote. */
 const written = (calls: BackendCall[]) =>

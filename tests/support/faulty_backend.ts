@@ -6,9 +6,15 @@
  * @module
  */
 
-import { type Clock, type RandomBytes, systemClock } from "../clock.ts";
-import { type Backend, BackendError, type BackendErrorCode, type Body, type CloneSupport } from "./backend.ts";
-import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
+import { type Clock, type RandomBytes, systemClock } from "../../lib/clock.ts";
+import {
+  type Backend,
+  BackendError,
+  type BackendErrorCode,
+  type Body,
+  type CloneSupport,
+} from "../../lib/backend/backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "../../lib/backend/backend.ts";
 
 /** What can be made to fail. */
 export const BACKEND_METHODS = [

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { type Backend, BackendError, type Body } from "./backend.ts";
-import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
-import { parseKey, parsePrefix } from "./_keys.ts";
+import { type Backend, BackendError, type Body } from "../../lib/backend/backend.ts";
+import type { ObjectBody, ObjectInfo, ObjectStream } from "../../lib/backend/backend.ts";
+import { parseKey, parsePrefix } from "../../lib/backend/object_key.ts";
 
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 const CHUNK_BYTES = 256 * 1024;

@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { Clock } from "../clock.ts";
-import { BackendError } from "./backend.ts";
-import { backendConformance } from "./conformance.ts";
-import { BACKEND_METHODS, type BackendMethod, type Fault, FaultyBackend, seededFaults } from "./faulty.ts";
-import { MemoryBackend } from "./memory.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { BackendError } from "../../lib/backend/backend.ts";
+import { backendConformance } from "./backend_conformance.ts";
+import { BACKEND_METHODS, type BackendMethod, type Fault, FaultyBackend, seededFaults } from "./faulty_backend.ts";
+import { MemoryBackend } from "./memory_backend.ts";
 
 backendConformance("faulty, without faults", () =>
   Promise.resolve({

@@ -1,5 +1,5 @@
-import { backendConformance } from "./conformance.ts";
-import { MemoryBackend } from "./memory.ts";
+import { backendConformance } from "./backend_conformance.ts";
+import { MemoryBackend } from "./memory_backend.ts";
 
 backendConformance("memory", () =>
   Promise.resolve({
