@@ -17,10 +17,10 @@ import { evaluateDiffPolicy } from "../git/diff_policy.ts";
 import type { Gate } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { TaskEnding } from "./endings.ts";
-import type { Change } from "./known.ts";
+import type { Change } from "./trace_evidence.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
-import type { EngineParts } from "./parts.ts";
-import { auditPlaces } from "./places.ts";
+import type { EngineDeps } from "./engine_deps.ts";
+import { auditPaths } from "./task_paths.ts";
 
 /** The second-look category of a task that was submitted as sensitive. */
 const SENSITIVE = "sensitive";
@@ -43,9 +43,9 @@ export interface CollectTask {
  * @throws {TaskEnding} `no_diff` or `policy_blocked`.
  * @throws {TaskdError} As `collectFacts` does; the task then fails closed.
  */
-export async function collectChange(parts: EngineParts, collect: CollectTask): Promise<Gate> {
+export async function collectChange(deps: EngineDeps, collect: CollectTask): Promise<Gate> {
   const { task, url, staged, known, signal } = collect;
-  const { git, resolved } = parts;
+  const { git, resolved } = deps;
   const { settings } = resolved;
   const facts = await collectFacts(git, { ...staged, signal });
   const diff = await humanDiff(git, {
@@ -54,11 +54,11 @@ export async function collectChange(parts: EngineParts, collect: CollectTask): P
     after: facts.tree,
     signal,
   });
-  await writeFileAtomic(auditPlaces(settings.audit_root, task.id).diff, diff.bytes, 0o600);
+  await writeFileAtomic(auditPaths(settings.audit_root, task.id).diff, diff.bytes, 0o600);
   const verdict = evaluateDiffPolicy(settings.diff_policy, facts);
   known.facts = facts;
   known.verdict = verdict;
-  await writeBrief(parts, task.record, url, known);
+  await writeBrief(deps, task.record, url, known);
   const { tree, base_tree, diff_sha256, files_changed, lines_changed } = facts;
   const shown_sha256 = createHash("sha256").update(diff.bytes).digest("hex");
   const change: Change = { tree, base_tree, diff_sha256, shown_sha256, files_changed, lines_changed };

@@ -32,10 +32,10 @@ import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { Background } from "./background.ts";
-import { checkData, sweepData } from "./data.ts";
+import { checkData, sweepData } from "./database_stages.ts";
 import { LateStages } from "./late_stages.ts";
-import { type Plan, planTask } from "./order.ts";
-import type { EngineParts, TaskOrigin, TaskQueue } from "./parts.ts";
+import { planTask, type TaskPlan } from "./task_plan.ts";
+import type { EngineDeps, TaskOrigin, TaskQueue } from "./engine_deps.ts";
 import { removeLeftovers } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
@@ -46,7 +46,7 @@ const WRITTEN_MS = 10_000;
 
 /** A broker at work. */
 export class Engine implements BrokerEngine {
-  readonly #parts: EngineParts;
+  readonly #deps: EngineDeps;
   #queue: TaskQueue | undefined;
   readonly #metrics: BrokerMetrics;
   readonly #started_at: string;
@@ -60,35 +60,35 @@ export class Engine implements BrokerEngine {
   /** From the gate on. */
   readonly #late: LateStages;
 
-  private constructor(parts: EngineParts) {
-    this.#parts = parts;
+  private constructor(deps: EngineDeps) {
+    this.#deps = deps;
     this.#background = new Background((error) => {
       const text = error instanceof TaskdError ? error.message : error instanceof Error ? error.stack : String(error);
-      parts.log("error", "background_failed", `work in the background failed: ${text}`);
+      deps.log("error", "background_failed", `work in the background failed: ${text}`);
     });
-    this.#started_at = new Date(parts.clock.now()).toISOString();
+    this.#started_at = new Date(deps.clock.now()).toISOString();
     this.#metrics = new BrokerMetrics(VERSION, () => ({
       running: this.#works.size,
       pending: this.#atGate().length,
-      slots: parts.resolved.settings.max_concurrent_tasks,
-      ceiling: parts.admission.ceiling(),
+      slots: deps.resolved.settings.max_concurrent_tasks,
+      ceiling: deps.admission.ceiling(),
       queue: this.#queue?.list() ?? [],
     }));
-    this.#late = new LateStages(parts, {
-      ci: parts.ci?.(this),
+    this.#late = new LateStages(deps, {
+      ci: deps.ci?.(this),
       background: this.#background,
       claims: this.#claims,
       over: this.#over.signal,
       onEnded: (outcome) => this.#metrics.ended(outcome),
     });
-    parts.tasks.onChange((change) => {
+    deps.tasks.onChange((change) => {
       const { rows, record } = change;
       this.#metrics.changed(change);
       for (const row of rows) {
         if (row.type !== "stage") continue;
         const to = row.outcome === undefined ? row.to : `${row.to} (${row.outcome})`;
         const reason = row.reason === undefined ? "" : `: ${row.reason}`;
-        parts.log("info", "task_stage", `task ${record.id} came to ${to}${reason}`, {
+        deps.log("info", "task_stage", `task ${record.id} came to ${to}${reason}`, {
           task_id: record.id,
           stage: row.to,
           outcome: row.outcome,
@@ -102,25 +102,25 @@ export class Engine implements BrokerEngine {
    *
    * @throws {TaskdError} when scratch of an earlier broker cannot be looked at.
    */
-  static async open(parts: EngineParts): Promise<Engine> {
-    const engine = new Engine(parts);
-    for (const { id, fault } of parts.tasks.damaged()) {
+  static async open(deps: EngineDeps): Promise<Engine> {
+    const engine = new Engine(deps);
+    for (const { id, fault } of deps.tasks.damaged()) {
       const message = `the trace of ${id} is ${fault.problem} at row ${fault.seq}: it is left as it is`;
-      parts.log("error", "trace_damaged", message, { task_id: id });
+      deps.log("error", "trace_damaged", message, { task_id: id });
     }
-    const unfinished = parts.tasks.unfinished();
+    const unfinished = deps.tasks.unfinished();
     for (const { id } of unfinished) await engine.#late.restore(id);
-    const keep = new Set(parts.tasks.unfinished().map(({ id }) => id));
-    const gone = await removeLeftovers(parts, keep);
-    if (gone.length > 0) parts.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
-    engine.#background.go(() => sweepData(parts));
+    const keep = new Set(deps.tasks.unfinished().map(({ id }) => id));
+    const gone = await removeLeftovers(deps, keep);
+    if (gone.length > 0) deps.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
+    engine.#background.go(() => sweepData(deps));
     // It starts tasks by itself: only now is it known which slots are free.
-    engine.#queue = parts.queue?.(engine);
+    engine.#queue = deps.queue?.(engine);
     return engine;
   }
 
   get tasks(): TaskStore {
-    return this.#parts.tasks;
+    return this.#deps.tasks;
   }
 
   submit(request: SubmitRequest, origin: TaskOrigin = {}): Promise<TaskRecord> {
@@ -136,7 +136,7 @@ export class Engine implements BrokerEngine {
   }
 
   async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {
-    const { resolved, runtime, admission, tasks } = this.#parts;
+    const { resolved, runtime, admission, tasks } = this.#deps;
     this.#refuseWhenStopping();
     const plan = planTask(request, {
       settings: resolved.settings,
@@ -144,7 +144,7 @@ export class Engine implements BrokerEngine {
       origin,
     });
     await this.#checkCredential(plan);
-    await checkData(this.#parts, request.databases);
+    await checkData(this.#deps, request.databases);
     this.#refuseWhenStopping();
     const { agent, auth } = plan;
     let claim: StartClaim;
@@ -187,16 +187,16 @@ export class Engine implements BrokerEngine {
     }
   }
 
-  async #checkCredential({ agent, auth }: Plan): Promise<void> {
-    const problem = await this.#parts.credentialProblem(agent.lane, auth);
+  async #checkCredential({ agent, auth }: TaskPlan): Promise<void> {
+    const problem = await this.#deps.credentialProblem(agent.lane, auth);
     if (problem === undefined) return;
     throw new TaskdError("auth_failed", `Cannot take the task for ${agent.name} (${agent.label}): ${problem}`, {
       hint: "`taskd setup` asks for what is missing",
     });
   }
 
-  #work(task: Task, plan: Plan): void {
-    const work = new TaskWork(this.#parts, task, plan, () => this.#claims.get(task.id)?.releaseSlot());
+  #work(task: Task, plan: TaskPlan): void {
+    const work = new TaskWork(this.#deps, task, plan, () => this.#claims.get(task.id)?.releaseSlot());
     this.#works.set(task.id, work);
     if (this.#over.signal.aborted) work.abandon();
     this.#background.go(async () => {
@@ -204,7 +204,7 @@ export class Engine implements BrokerEngine {
       this.#works.delete(task.id);
       if (task.record.stage === "awaiting_approval") {
         const { repo, instruction } = task.record;
-        if (!this.#over.signal.aborted) this.#parts.notify?.({ task_id: task.id, repo, instruction });
+        if (!this.#over.signal.aborted) this.#deps.notify?.({ task_id: task.id, repo, instruction });
         await this.#late.keepGate(task);
       } else await this.#late.settle(task);
     });
@@ -229,7 +229,7 @@ export class Engine implements BrokerEngine {
 
   /** Waits until what has been decided of a task is written down: no longer than that takes while the disk has room. */
   async #untilWritten({ finished, task }: TaskWork): Promise<void> {
-    await withDeadline(finished, this.#parts.clock, WRITTEN_MS).catch(() => {
+    await withDeadline(finished, this.#deps.clock, WRITTEN_MS).catch(() => {
       const { id, stage } = task.record;
       throw new TaskdError(
         "unavailable",
@@ -259,7 +259,7 @@ export class Engine implements BrokerEngine {
 
   /** Told of each settled request of the gateway. */
   settled(lease: GatewayLease, settlement: Settlement): void {
-    this.#parts.admission.settled(settlement);
+    this.#deps.admission.settled(settlement);
     this.#metrics.settled(settlement);
     const spend = figures(lease.spend());
     for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
@@ -279,7 +279,7 @@ export class Engine implements BrokerEngine {
   }
 
   pending(): PendingTask[] {
-    const now_ms = this.#parts.clock.now();
+    const now_ms = this.#deps.clock.now();
     return this.#atGate().flatMap((record) => pendingTask(record, now_ms) ?? []);
   }
 
@@ -295,15 +295,15 @@ export class Engine implements BrokerEngine {
   }
 
   policy(): PolicyView {
-    return policyView(this.#parts.resolved);
+    return policyView(this.#deps.resolved);
   }
 
   ceiling(): CeilingView {
-    return this.#parts.admission.ceiling();
+    return this.#deps.admission.ceiling();
   }
 
   async enqueue(request: SubmitRequest): Promise<QueueItemView> {
-    const { resolved, runtime } = this.#parts;
+    const { resolved, runtime } = this.#deps;
     // What can never begin is refused now, and is no dead letter later.
     planTask(request, { settings: resolved.settings, runtime: runtime.name, origin: {} });
     return await this.#theQueue().enqueue(request);
@@ -327,7 +327,7 @@ export class Engine implements BrokerEngine {
       ok: true,
       version: VERSION,
       pid: Deno.pid,
-      runtime: this.#parts.runtime.name,
+      runtime: this.#deps.runtime.name,
       started_at: this.#started_at,
       running: this.#works.size,
       pending: this.#atGate().length,

@@ -11,8 +11,8 @@ import type { RepoUrl } from "../git/repo_url.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
-import type { EngineParts } from "./parts.ts";
-import { auditPlaces } from "./places.ts";
+import type { EngineDeps } from "./engine_deps.ts";
+import { auditPaths } from "./task_paths.ts";
 
 /** What the work has established so far. */
 export interface Known {
@@ -32,7 +32,7 @@ export interface Known {
 
 /** Writes the brief. */
 export async function writeBrief(
-  { resolved }: Pick<EngineParts, "resolved">,
+  { resolved }: Pick<EngineDeps, "resolved">,
   record: TaskRecord,
   url: RepoUrl,
   known: Known,
@@ -48,6 +48,6 @@ export async function writeBrief(
     ...known,
   });
   const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);
-  await writeFileAtomic(auditPlaces(settings.audit_root, record.id).brief, bytes, 0o600);
+  await writeFileAtomic(auditPaths(settings.audit_root, record.id).brief, bytes, 0o600);
   return brief;
 }

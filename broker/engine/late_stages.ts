@@ -16,9 +16,9 @@ import type { TaskRecord } from "../task/record.ts";
 import type { Move, Outcome } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { Background } from "./background.ts";
-import { isDataOnly, releaseData } from "./data.ts";
-import type { CiWatch, EngineParts } from "./parts.ts";
-import { stagePlaces } from "./places.ts";
+import { isDataOnly, releaseData } from "./database_stages.ts";
+import type { CiWatch, EngineDeps } from "./engine_deps.ts";
+import { stagePaths } from "./task_paths.ts";
 import { pushApproved } from "./push.ts";
 import { gateProblem, restoreTask } from "./restore.ts";
 
@@ -39,7 +39,7 @@ export interface LateStagesOptions {
 
 /** The stages from the gate on. */
 export class LateStages {
-  readonly #parts: EngineParts;
+  readonly #deps: EngineDeps;
   readonly #ci: CiWatch | undefined;
   readonly #background: Background;
   readonly #claims: Map<string, StartClaim>;
@@ -47,8 +47,8 @@ export class LateStages {
   readonly #onEnded: (outcome: Outcome) => void;
 
   /** Nothing happens yet. */
-  constructor(parts: EngineParts, { ci, background, claims, over, onEnded }: LateStagesOptions) {
-    this.#parts = parts;
+  constructor(deps: EngineDeps, { ci, background, claims, over, onEnded }: LateStagesOptions) {
+    this.#deps = deps;
     this.#ci = ci;
     this.#background = background;
     this.#claims = claims;
@@ -66,18 +66,18 @@ export class LateStages {
         // The gate is shut all the same; the denial is written when it can be.
         if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
         this.#failed(task, error);
-        await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
+        await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
       }
     }
   }
 
   #failed({ id }: Task, error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
-    this.#parts.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
+    this.#deps.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
   }
 
   async #push(task: Task): Promise<void> {
-    const move = await pushApproved(this.#parts, task);
+    const move = await pushApproved(this.#deps, task);
     // Nothing of it is needed any more: whether the change arrived, the remote knows.
     await this.#removeScratch(task);
     await this.#write(task, move);
@@ -94,7 +94,7 @@ export class LateStages {
         // The next broker asks the remote what became of it.
         if (!hasCode(error, "no_space", "denied", "unavailable") || this.#over.aborted) throw error;
         this.#failed(task, error);
-        await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
+        await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
       }
     }
   }
@@ -115,19 +115,19 @@ export class LateStages {
     await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
     this.#claims.delete(id);
     // The store may be slow to answer, or not there: nobody waits for it.
-    this.#background.go(() => releaseData(this.#parts, record));
-    await this.#parts.tasks.release(id);
+    this.#background.go(() => releaseData(this.#deps, record));
+    await this.#deps.tasks.release(id);
   }
 
   /** What cannot be removed keeps no task from its end; the next broker tries again. */
   async #removeScratch(task: Task): Promise<void> {
-    await removeTree(stagePlaces(this.#parts.resolved.settings.stage_root, task.id).root)
+    await removeTree(stagePaths(this.#deps.resolved.settings.stage_root, task.id).root)
       .catch((error: unknown) => this.#failed(task, error));
   }
 
   /** Takes over a task that an earlier broker left; what keeps it from that is logged. */
   async restore(id: string): Promise<void> {
-    const { tasks, log, admission } = this.#parts;
+    const { tasks, log, admission } = this.#deps;
     let task: Task;
     try {
       task = await tasks.reopen(id);
@@ -152,7 +152,7 @@ export class LateStages {
   async #restoreStage(task: Task): Promise<void> {
     // No remote has to be asked: what is promoted already is found to be.
     if (task.record.stage === "pushing" && isDataOnly(task.record)) return await this.#push(task);
-    const restored = await restoreTask(this.#parts, task);
+    const restored = await restoreTask(this.#deps, task);
     switch (restored.kind) {
       case "ended":
         return await this.settle(task);
@@ -161,12 +161,12 @@ export class LateStages {
       case "undecided": {
         this.#failed(task, restored.cause);
         return this.#background.go(async () => {
-          await this.#parts.clock.sleep(RETRY_MS, this.#over).catch(() => {});
+          await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
           if (!this.#over.aborted) await this.#restoreStage(task);
         });
       }
       case "kept": {
-        const problem = await gateProblem(this.#parts, task);
+        const problem = await gateProblem(this.#deps, task);
         if (problem === undefined) return this.#background.go(() => this.keepGate(task));
         const reason = `the change that waited cannot be pushed any more: ${problem}`;
         await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
@@ -191,9 +191,9 @@ export class LateStages {
 
   /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
   #atTheGate(id: string, judge: (record: TaskRecord, time: { now_ms: number }) => GateAnswer): Task {
-    const task = this.#parts.tasks.live(id);
+    const task = this.#deps.tasks.live(id);
     if (task !== undefined) return task;
-    accept(judge(this.#parts.tasks.read(id), { now_ms: this.#parts.clock.now() }));
+    accept(judge(this.#deps.tasks.read(id), { now_ms: this.#deps.clock.now() }));
     throw new TaskdError("unavailable", `Cannot answer for the task ${id}: this broker could not take it over`, {
       hint: "The broker's log says why; start it again once that is put right",
     });
@@ -201,8 +201,8 @@ export class LateStages {
 
   /** Ends what waits at its gate; throws `wrong_state` for a task that stands elsewhere. */
   async cancel(id: string, reason: string): Promise<void> {
-    const { stage, outcome } = this.#parts.tasks.read(id);
-    const task = this.#parts.tasks.live(id);
+    const { stage, outcome } = this.#deps.tasks.read(id);
+    const task = this.#deps.tasks.live(id);
     if (task === undefined || stage !== "awaiting_approval") {
       const stands = outcome === undefined ? `in ${stage}` : `done (${outcome})`;
       throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${stands}`, {

@@ -11,7 +11,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { AtGate } from "./parts.ts";
+import type { AtGate } from "./engine_deps.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
 

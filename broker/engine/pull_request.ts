@@ -9,7 +9,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
-import type { EngineParts } from "./parts.ts";
+import type { EngineDeps } from "./engine_deps.ts";
 
 /** What a title, also that of a commit, has at most. */
 const MAX_TITLE_CHARS = 72;
@@ -24,7 +24,7 @@ export interface PushedBranch {
 
 /** Opens it; the URL, or undefined where there is none. */
 export async function openPullRequest(
-  { code_host, log }: Pick<EngineParts, "code_host" | "log">,
+  { code_host, log }: Pick<EngineDeps, "code_host" | "log">,
   task: Task,
   { url, branch, base }: PushedBranch,
 ): Promise<string | undefined> {

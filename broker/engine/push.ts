@@ -17,10 +17,10 @@ import { parseRepo } from "../git/repo_url.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
-import { isDataOnly, promoteData } from "./data.ts";
-import { changeOf, stagedOf } from "./known.ts";
-import type { EngineParts } from "./parts.ts";
-import { stagePlaces } from "./places.ts";
+import { isDataOnly, promoteData } from "./database_stages.ts";
+import { changeOf, stagedOf } from "./trace_evidence.ts";
+import type { EngineDeps } from "./engine_deps.ts";
+import { stagePaths } from "./task_paths.ts";
 import { openPullRequest, titleOf } from "./pull_request.ts";
 
 /** Author and committer: the broker, and no person who has not written the change. */
@@ -31,13 +31,13 @@ const AUTHOR = { name: "taskd", email: "agent@taskd.invalid" } as const;
  *
  * @returns The move that follows; it is not made yet.
  */
-export async function pushApproved(parts: EngineParts, task: Task): Promise<Move> {
+export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> {
   try {
-    if (isDataOnly(task.record)) return promotion(await promoteData(parts, task));
-    const { pushed, branch_note } = await push(parts, task);
-    const data_note = resultsText(await promoteData(parts, task));
-    const { settings } = parts.resolved;
-    if (settings.ci.watch && parts.ci !== undefined && pushed.pull_request !== undefined) {
+    if (isDataOnly(task.record)) return promotion(await promoteData(deps, task));
+    const { pushed, branch_note } = await push(deps, task);
+    const data_note = resultsText(await promoteData(deps, task));
+    const { settings } = deps.resolved;
+    if (settings.ci.watch && deps.ci !== undefined && pushed.pull_request !== undefined) {
       return { from: "pushing", to: "awaiting_ci", pushed };
     }
     return {
@@ -50,7 +50,7 @@ export async function pushApproved(parts: EngineParts, task: Task): Promise<Move
   } catch (error) {
     if (!(error instanceof TaskdError) || error.code === "internal") {
       const stack = error instanceof Error ? error.stack ?? error.message : String(error);
-      parts.log("error", "defect", `pushing met a defect: ${stack}`, { task_id: task.id });
+      deps.log("error", "defect", `pushing met a defect: ${stack}`, { task_id: task.id });
       return failed("a defect in taskd; the broker's log has its place");
     }
     return failed(`${error.message}${error.hint === undefined ? "" : ` (${error.hint})`}`);
@@ -68,8 +68,8 @@ function failed(reason: string): Move {
   return { from: "pushing", to: "done", outcome: "push_failed", reason };
 }
 
-async function push(parts: EngineParts, task: Task): Promise<{ pushed: Pushed; branch_note: string }> {
-  const { git, credentials, resolved, clock, log } = parts;
+async function push(deps: EngineDeps, task: Task): Promise<{ pushed: Pushed; branch_note: string }> {
+  const { git, credentials, resolved, clock, log } = deps;
   const { settings } = resolved;
   const { record } = task;
   const url = parseRepo(record.repo);
@@ -78,7 +78,7 @@ async function push(parts: EngineParts, task: Task): Promise<{ pushed: Pushed; b
   if (staged === undefined || change === undefined || change.diff_sha256 !== record.diff_sha256) {
     throw new TaskdError("corrupt", "Cannot push: the trace does not say which tree was approved");
   }
-  const { git_dir } = stagePlaces(settings.stage_root, task.id);
+  const { git_dir } = stagePaths(settings.stage_root, task.id);
   const { base_commit } = staged;
   const { tree } = change;
   const commit = await commitTree(git, {
@@ -106,7 +106,7 @@ async function push(parts: EngineParts, task: Task): Promise<{ pushed: Pushed; b
     onRetry: ({ branch, reason, message, delay_ms }) =>
       log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
   });
-  const request = await openPullRequest(parts, task, { url, branch, base: staged.base_branch });
+  const request = await openPullRequest(deps, task, { url, branch, base: staged.base_branch });
   const branch_note = `pushed to ${branch}`;
   return { pushed: { branch, commit, ...(request === undefined ? {} : { pull_request: request }) }, branch_note };
 }

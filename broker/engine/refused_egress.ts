@@ -6,7 +6,7 @@
 
 import type { DecisionEntry } from "../egress/decision.ts";
 import { reasonSpec } from "../egress/reasons.ts";
-import type { RefusedEgress } from "./known.ts";
+import type { RefusedEgress } from "./trace_evidence.ts";
 
 /** The most that are kept. */
 const MAX_REFUSED = 50;

@@ -16,12 +16,12 @@ import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/rows.ts";
 import type { Task } from "../task/task.ts";
-import { promoteData } from "./data.ts";
+import { promoteData } from "./database_stages.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, stagedOf } from "./known.ts";
-import type { EngineParts } from "./parts.ts";
+import { changeOf, stagedOf } from "./trace_evidence.ts";
+import type { EngineDeps } from "./engine_deps.ts";
 import { openPullRequest } from "./pull_request.ts";
-import { auditPlaces, stagedTasks, stagePlaces } from "./places.ts";
+import { auditPaths, stagedTasks, stagePaths } from "./task_paths.ts";
 
 /** How often one looks whether an ended push is gone, and the time in between. */
 const POLLS = 100;
@@ -32,22 +32,22 @@ const POLL_MS = 50;
  *
  * @throws {TaskdError} when a row cannot be written.
  */
-export async function restoreTask(parts: EngineParts, task: Task): Promise<Recovered> {
-  if (task.record.stage === "pushing") await endOrphanedPush(parts, task);
+export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recovered> {
+  if (task.record.stage === "pushing") await endOrphanedPush(deps, task);
   return await recoverTask(task, {
-    watch_ci: parts.resolved.settings.ci.watch && parts.ci !== undefined,
-    wasPushed: (attempt) => wasPushed(parts, task, attempt),
+    watch_ci: deps.resolved.settings.ci.watch && deps.ci !== undefined,
+    wasPushed: (attempt) => wasPushed(deps, task, attempt),
     arrived: async ({ branch }) => {
-      await promoteData(parts, task);
+      await promoteData(deps, task);
       // One that was opened before the crash is found again.
       const url = parseRepo(task.record.repo);
-      return await openPullRequest(parts, task, { url, branch, base: stagedOf(task.record)?.base_branch });
+      return await openPullRequest(deps, task, { url, branch, base: stagedOf(task.record)?.base_branch });
     },
   });
 }
 
 /** Ends a push of the task that has outlived its broker: what it has not done yet would be missed by looking now. */
-async function endOrphanedPush({ git, clock, log }: EngineParts, { id }: Task): Promise<void> {
+async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): Promise<void> {
   const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
     for (let poll = 0; poll < POLLS; poll++) {
@@ -63,7 +63,7 @@ async function endOrphanedPush({ git, clock, log }: EngineParts, { id }: Task): 
   }
 }
 
-async function wasPushed({ git, credentials }: EngineParts, task: Task, attempt: PushAttempt): Promise<boolean> {
+async function wasPushed({ git, credentials }: EngineDeps, task: Task, attempt: PushAttempt): Promise<boolean> {
   const url = parseRepo(task.record.repo);
   const ref = `refs/heads/${attempt.branch}`;
   const attempted = `Cannot see whether ${attempt.branch} was pushed to ${url.canonical}`;
@@ -73,13 +73,13 @@ async function wasPushed({ git, credentials }: EngineParts, task: Task, attempt:
 }
 
 /** What is missing of a change that waits at the gate; undefined when it could be shown and pushed. */
-export async function gateProblem({ git, resolved }: EngineParts, task: Task): Promise<string | undefined> {
+export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Promise<string | undefined> {
   const { settings } = resolved;
   const { record } = task;
   const [staged, change] = [stagedOf(record), changeOf(record)];
   if (staged === undefined || change === undefined) return "its trace does not say which tree waits";
   if (change.diff_sha256 !== record.gate?.diff_sha256) return "its trace names another diff than the gate";
-  const { git_dir } = stagePlaces(settings.stage_root, task.id);
+  const { git_dir } = stagePaths(settings.stage_root, task.id);
   const run = { repository: { git_dir }, attempted: "Cannot look at the staged change" };
   try {
     await Deno.stat(git_dir);
@@ -87,7 +87,7 @@ export async function gateProblem({ git, resolved }: EngineParts, task: Task): P
       const { code } = await git.tryRun(["cat-file", "-e", `${oid}^{${type}}`], run);
       if (code !== 0) return `the staged ${type} ${oid} is gone`;
     }
-    const shown = await readBytes(auditPlaces(settings.audit_root, task.id).diff);
+    const shown = await readBytes(auditPaths(settings.audit_root, task.id).diff);
     const digest = createHash("sha256").update(shown).digest("hex");
     return digest === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
   } catch (error) {
@@ -102,14 +102,14 @@ export async function gateProblem({ git, resolved }: EngineParts, task: Task): P
  * @throws {TaskdError} when the folder of the scratch cannot be looked into.
  */
 export async function removeLeftovers(
-  { resolved, log }: Pick<EngineParts, "resolved" | "log">,
+  { resolved, log }: Pick<EngineDeps, "resolved" | "log">,
   keep: ReadonlySet<string>,
 ): Promise<string[]> {
   const { stage_root } = resolved.settings;
   const gone: string[] = [];
   for (const id of stagedTasks(stage_root).filter((id) => !keep.has(id))) {
     try {
-      await removeTree(stagePlaces(stage_root, id).root);
+      await removeTree(stagePaths(stage_root, id).root);
       gone.push(id);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);

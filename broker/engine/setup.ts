@@ -12,10 +12,10 @@ import type { Git } from "../git/git.ts";
 import { runSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntime } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { SetupRequest, SetupResult } from "./parts.ts";
+import type { SetupRequest, SetupResult } from "./engine_deps.ts";
 
-/** What a setup phase is made of. */
-export interface SetupParts {
+/** What setup phases need. */
+export interface SetupDeps {
   settings: Pick<Settings, "sandbox_image" | "network">;
   runtime: SandboxRuntime;
   /** The runtime's version: it may decide what package managers download. */
@@ -26,14 +26,14 @@ export interface SetupParts {
 }
 
 /** Runs setup phases; see {@linkcode SetupRequest}. */
-export function setupRunner(parts: SetupParts): (request: SetupRequest) => Promise<SetupResult> {
-  const { settings, runtime, cache, git, clock } = parts;
+export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise<SetupResult> {
+  const { settings, runtime, cache, git, clock } = deps;
   return async (request) => {
     const { profile, repo, git_dir, base_commit, platform, signal } = request;
     const use = await cache.use({
       repo: repo.canonical,
       lockfiles: profile.cache ? await findLockfiles(git, { git_dir, commit: base_commit, signal }) : [],
-      toolchain: `${runtime.name} ${parts.runtime_version}`,
+      toolchain: `${runtime.name} ${deps.runtime_version}`,
       arch: platform ?? Deno.build.arch,
       setup_commands: profile.setup,
       image: await runtime.imageDigest?.(settings.sandbox_image) ?? settings.sandbox_image,

@@ -12,8 +12,8 @@ import { sha256Hex, type SpendFigures } from "../task/rows.ts";
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, type RefusedEgress, refusedOf } from "./known.ts";
-import { auditPlaces } from "./places.ts";
+import { changeOf, type RefusedEgress, refusedOf } from "./trace_evidence.ts";
+import { auditPaths } from "./task_paths.ts";
 
 /** What only the running broker knows of a task that is under way. */
 export interface LiveTask {
@@ -78,7 +78,7 @@ export async function keptFile(
   const record = await tasks.load(id);
   const { stage } = record;
   try {
-    const path = auditPlaces(tasks.audit_root, id)[what];
+    const path = auditPaths(tasks.audit_root, id)[what];
     const bytes = await readBytes(path);
     const shown_sha256 = what === "diff" ? changeOf(record)?.shown_sha256 : undefined;
     if (shown_sha256 === undefined || sha256Hex(bytes) === shown_sha256) return bytes;
@@ -103,7 +103,7 @@ export async function pruneTasks(
     .map(({ id }) => id);
   for (const id of dry_run ? [] : old) {
     // The trace last: until it is gone the task can be pruned again.
-    for (const path of Object.values(auditPlaces(tasks.audit_root, id))) await removeTree(path);
+    for (const path of Object.values(auditPaths(tasks.audit_root, id))) await removeTree(path);
     await tasks.remove(id);
   }
   return old;

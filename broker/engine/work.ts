@@ -21,13 +21,13 @@ import type { Json, SpendFigures } from "../task/rows.ts";
 import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { collectChange } from "./collect.ts";
-import { collectData, type DataWork, stageData } from "./data.ts";
+import { collectData, type DataWork, stageData } from "./database_stages.ts";
 import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding } from "./endings.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
-import type { Plan } from "./order.ts";
-import type { RefusedEgress } from "./known.ts";
-import type { EngineParts, SetupResult } from "./parts.ts";
-import { auditPlaces, type StagePlaces, stagePlaces } from "./places.ts";
+import type { TaskPlan } from "./task_plan.ts";
+import type { RefusedEgress } from "./trace_evidence.ts";
+import type { EngineDeps, SetupResult } from "./engine_deps.ts";
+import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
 import { refusedBy } from "./refused_egress.ts";
 import { MAX_OUTPUT_BYTES, Transcript } from "./transcript.ts";
 import { sandboxWorkload } from "./workload.ts";
@@ -46,9 +46,9 @@ export class TaskWork {
   readonly task: Task;
   /** Resolves when the task is at the gate or done; never rejects. */
   readonly finished: Promise<void>;
-  readonly #parts: EngineParts;
-  readonly #plan: Plan;
-  readonly #places: StagePlaces;
+  readonly #deps: EngineDeps;
+  readonly #plan: TaskPlan;
+  readonly #paths: StagePaths;
   readonly #ending = new AbortController();
   readonly #known: Known;
   #lease: GatewayLease | undefined;
@@ -64,13 +64,13 @@ export class TaskWork {
   readonly #releaseSlot: () => void;
 
   /** Begins; `releaseSlot` is called when nothing of the task runs any more, before anybody can see that. */
-  constructor(parts: EngineParts, task: Task, plan: Plan, releaseSlot: () => void) {
-    this.#parts = parts;
+  constructor(deps: EngineDeps, task: Task, plan: TaskPlan, releaseSlot: () => void) {
+    this.#deps = deps;
     this.task = task;
     this.#plan = plan;
     this.#releaseSlot = releaseSlot;
-    this.#places = stagePlaces(parts.resolved.settings.stage_root, task.id);
-    this.#known = { policy_hash: parts.resolved.hash };
+    this.#paths = stagePaths(deps.resolved.settings.stage_root, task.id);
+    this.#known = { policy_hash: deps.resolved.hash };
     this.finished = this.#run();
   }
 
@@ -109,7 +109,7 @@ export class TaskWork {
   }
 
   async #run(): Promise<void> {
-    const { clock, resolved } = this.#parts;
+    const { clock, resolved } = this.#deps;
     const { task_timeout } = resolved.settings;
     const over = new AbortController();
     const timeout = clock.sleep(task_timeout, over.signal).then(
@@ -138,36 +138,36 @@ export class TaskWork {
 
   async #stage(): Promise<StagedRepository> {
     const { task } = this;
-    const { git, credentials, resolved } = this.#parts;
+    const { git, credentials, resolved } = this.#deps;
     const { url } = this.#plan;
     await this.#to({ from: "admission", to: "staging" });
     try {
       await Deno.mkdir(resolved.settings.stage_root, { recursive: true, mode: 0o700 });
-      await Deno.mkdir(this.#places.root, { mode: 0o700 });
+      await Deno.mkdir(this.#paths.root, { mode: 0o700 });
     } catch (error) {
-      throw fileError(error, `Cannot make ${this.#places.root}`);
+      throw fileError(error, `Cannot make ${this.#paths.root}`);
     }
     const staged = await stageRepository(git, {
       url,
       ...(task.record.base === undefined ? {} : { base: task.record.base }),
-      git_dir: this.#places.git_dir,
-      work_tree: this.#places.work_dir,
+      git_dir: this.#paths.git_dir,
+      work_tree: this.#paths.work_dir,
       credentials: operatorCredentials(url, credentials),
       signal: this.#signal,
     });
     const { base_commit, base_branch } = staged;
     this.#known.base_commit = base_commit;
     await this.#evidence("staged", { base_commit, ...(base_branch === undefined ? {} : { base_branch }) });
-    this.#forks = await stageData(this.#parts, this.#dataWork());
+    this.#forks = await stageData(this.#deps, this.#dataWork());
     return staged;
   }
 
   #dataWork(): DataWork {
-    return { task: this.task, places: this.#places, signal: this.#signal };
+    return { task: this.task, paths: this.#paths, signal: this.#signal };
   }
 
   async #setUp(staged: StagedRepository): Promise<SetupResult | undefined> {
-    const { proxy, setup, resolved } = this.#parts;
+    const { proxy, setup, resolved } = this.#deps;
     const { profile, url, extra } = this.#plan;
     const { id, record } = this.task;
     this.#egress = proxy.admit({ task_id: id, extra });
@@ -178,11 +178,11 @@ export class TaskWork {
       task_id: id,
       repo: url,
       profile,
-      work_dir: this.#places.work_dir,
+      work_dir: this.#paths.work_dir,
       git_dir: staged.git_dir,
       base_commit: staged.base_commit,
       proxy_url: this.#egress.url,
-      log_path: auditPlaces(resolved.settings.audit_root, id).setup_log,
+      log_path: auditPaths(resolved.settings.audit_root, id).setup_log,
       ...(record.platform === undefined ? {} : { platform: record.platform }),
       signal: this.#signal,
       onLine: (text) => transcript.take("setup", text),
@@ -204,7 +204,7 @@ export class TaskWork {
   }
 
   async #runAgent(setup: SetupResult | undefined): Promise<void> {
-    const { gateway, runtime, resolved } = this.#parts;
+    const { gateway, runtime, resolved } = this.#deps;
     const { settings } = resolved;
     const { lane } = this.#plan.agent;
     const { auth } = this.#plan;
@@ -232,10 +232,10 @@ export class TaskWork {
     let end: SandboxEnd;
     let spend: Spend;
     try {
-      const workload = await sandboxWorkload(this.#parts, {
+      const workload = await sandboxWorkload(this.#deps, {
         plan: this.#plan,
         record: this.task.record,
-        places: this.#places,
+        paths: this.#paths,
         token: lease.token,
         proxy_url: this.#egress!.url,
         mounts: setup?.mounts ?? [],
@@ -244,7 +244,7 @@ export class TaskWork {
       });
       const sandbox = await runtime.start({
         task_id: this.task.id,
-        work_dir: this.#places.work_dir,
+        work_dir: this.#paths.work_dir,
         workload,
         memory_bytes: built_in ? BUILT_IN_MEMORY_BYTES : MEMORY_BYTES,
         timeout_ms: settings.task_timeout,
@@ -295,8 +295,8 @@ export class TaskWork {
 
   async #collect(staged: StagedRepository): Promise<Move> {
     await this.#to({ from: "running", to: "collecting" });
-    if (this.#forks.length > 0) this.#known.databases = await collectData(this.#parts, this.#dataWork());
-    const gate = await collectChange(this.#parts, {
+    if (this.#forks.length > 0) this.#known.databases = await collectData(this.#deps, this.#dataWork());
+    const gate = await collectChange(this.#deps, {
       task: this.task,
       url: this.#plan.url,
       staged,
@@ -325,7 +325,7 @@ export class TaskWork {
     if (cause instanceof TaskEnding) return ended(stage, cause.outcome, cause.message);
     if (!(cause instanceof TaskdError) || cause.code === "internal") {
       const stack = cause instanceof Error ? cause.stack ?? cause.message : String(cause);
-      this.#parts.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
+      this.#deps.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
       return ended(stage, failureIn(stage), "a defect in taskd; the broker's log has its place");
     }
     const hint = cause.hint === undefined ? "" : ` (${cause.hint})`;
@@ -335,7 +335,7 @@ export class TaskWork {
   /** Ends everything that the task has, but for what the gate needs. */
   async #release(setup: SetupResult | undefined, move: Move): Promise<void> {
     const { task } = this;
-    const { log, resolved } = this.#parts;
+    const { log, resolved } = this.#deps;
     const steps: [string, () => Promise<unknown>][] = [
       ["release the dependency cache", () => setup?.release() ?? Promise.resolve()],
       ["note refused egress", async () => {
@@ -345,11 +345,11 @@ export class TaskWork {
       }],
       ["write the brief", async () => {
         if (move.to === "done" && this.#known.base_commit !== undefined && this.#known.verdict === undefined) {
-          await writeBrief(this.#parts, task.record, this.#plan.url, this.#known);
+          await writeBrief(this.#deps, task.record, this.#plan.url, this.#known);
         }
       }],
       ["remove the work tree", async () => {
-        const { root, work_dir, home_dir, databases_dir, inspected_dir } = this.#places;
+        const { root, work_dir, home_dir, databases_dir, inspected_dir } = this.#paths;
         const over = [work_dir, home_dir, databases_dir, inspected_dir];
         for (const path of move.to === "done" ? [root] : over) await removeTree(path);
       }],
@@ -367,7 +367,7 @@ export class TaskWork {
 
   /** Makes the last move; a disk that is full for a while must not leave the task in the air. */
   async #make(move: Move): Promise<void> {
-    const { log, clock } = this.#parts;
+    const { log, clock } = this.#deps;
     for (let tries = 0;; tries++) {
       try {
         await this.#writeSpend();

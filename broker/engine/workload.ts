@@ -11,9 +11,9 @@ import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested.ts";
 import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
 import type { TaskRecord } from "../task/record.ts";
-import type { Plan } from "./order.ts";
-import type { EngineParts } from "./parts.ts";
-import type { StagePlaces } from "./places.ts";
+import type { TaskPlan } from "./task_plan.ts";
+import type { EngineDeps } from "./engine_deps.ts";
+import type { StagePaths } from "./task_paths.ts";
 
 /** HOME in a container, where the agent's files are. */
 const AGENT_HOME = "/home/agent";
@@ -22,9 +22,9 @@ const MAX_PIDS = 1_024;
 
 /** What a workload is made for. */
 export interface WorkloadOf {
-  plan: Plan;
+  plan: TaskPlan;
   record: TaskRecord;
-  places: StagePlaces;
+  paths: StagePaths;
   /** The task's token for the gateway. */
   token: string;
   /** The way out, with the task's password. */
@@ -43,8 +43,8 @@ export interface WorkloadOf {
  * @throws {TaskdError} What keeps the home from being written.
  */
 export async function sandboxWorkload(
-  { runtime, gateway_url, resolved }: Pick<EngineParts, "runtime" | "gateway_url" | "resolved">,
-  { plan, record, places, token, proxy_url, mounts, env, databases }: WorkloadOf,
+  { runtime, gateway_url, resolved }: Pick<EngineDeps, "runtime" | "gateway_url" | "resolved">,
+  { plan, record, paths, token, proxy_url, mounts, env, databases }: WorkloadOf,
 ): Promise<Workload> {
   const { model, agent } = plan;
   const { instruction } = record;
@@ -57,7 +57,7 @@ export async function sandboxWorkload(
       token,
       model,
       instruction,
-      ...(files.length === 0 ? {} : { databases: { directory: places.databases_dir, files } }),
+      ...(files.length === 0 ? {} : { databases: { directory: paths.databases_dir, files } }),
     };
   }
   const launch = agent.launch({
@@ -67,7 +67,7 @@ export async function sandboxWorkload(
     home: AGENT_HOME,
     ...(model === undefined ? {} : { model }),
   });
-  await writeHome(places.home_dir, launch.files);
+  await writeHome(paths.home_dir, launch.files);
   const { settings } = resolved;
   return {
     kind: "command",
@@ -75,8 +75,8 @@ export async function sandboxWorkload(
     command: launch.command,
     env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...databasesEnv(databases), ...launch.env },
     mounts: [
-      { source: places.home_dir, target: AGENT_HOME, writable: true },
-      ...(databases.length === 0 ? [] : [{ source: places.databases_dir, target: DATABASES_MOUNT, writable: true }]),
+      { source: paths.home_dir, target: AGENT_HOME, writable: true },
+      ...(databases.length === 0 ? [] : [{ source: paths.databases_dir, target: DATABASES_MOUNT, writable: true }]),
       ...mounts,
     ],
     network: settings.network,

@@ -8,7 +8,7 @@ import type { TaskEventView } from "../../broker/api/wire.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { readableLines } from "./_agent_output.ts";
 import { spendWords } from "./_task_words.ts";
-import { stamp } from "./_words.ts";
+import { stamp } from "./_result_text.ts";
 
 /**
  * The lines of an event; none for what is of no interest as it goes by. What came out of the sandbox is indented, so that

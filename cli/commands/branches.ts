@@ -11,7 +11,7 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { textTable } from "../text/text_table.ts";
-import { branchName, stamp } from "./_words.ts";
+import { branchName, stamp } from "./_result_text.ts";
 
 /** The branches. */
 export interface BranchesResult {

@@ -9,7 +9,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, count } from "./_words.ts";
+import { branchName, count } from "./_result_text.ts";
 
 /** Stores and names the current content. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CheckpointResult> {

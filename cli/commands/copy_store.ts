@@ -13,7 +13,7 @@ import { openBackend } from "../../lib/store/open.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { count } from "./_words.ts";
+import { count } from "./_result_text.ts";
 
 /** What was copied, from where to where. */
 export type CopyStoreReport = { source: string; target: string } & CopyStoreResult;

@@ -9,7 +9,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Creates the database. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CreateResult> {

@@ -7,7 +7,7 @@
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** The branch that is gone. */
 export interface DestroyResult {

@@ -10,7 +10,7 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { cutLine, textTable } from "../text/text_table.ts";
-import { count } from "./_words.ts";
+import { count } from "./_result_text.ts";
 
 /** Compares the two sides. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResult> {

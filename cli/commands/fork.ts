@@ -10,7 +10,7 @@ import type { ForkResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Makes the branch. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<ForkResult> {

@@ -9,7 +9,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { count } from "./_words.ts";
+import { count } from "./_result_text.ts";
 
 /** What a pass did, or would do. */
 export type GcReport = GcResult & { dry_run: boolean };

@@ -15,7 +15,7 @@ import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { textList } from "../text/text_table.ts";
 import { age, nextSteps, spendWords, standing } from "./_task_words.ts";
-import { stamp } from "./_words.ts";
+import { stamp } from "./_result_text.ts";
 
 /** Everything that is known of a task. */
 export interface InspectResult {

@@ -9,7 +9,7 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { textList } from "../text/text_table.ts";
-import { branchName, stamp } from "./_words.ts";
+import { branchName, stamp } from "./_result_text.ts";
 
 /** Reads the lease. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<LeaseAnswer> {

@@ -7,7 +7,7 @@
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, type ProtectResult } from "./_words.ts";
+import { branchName, type ProtectResult } from "./_result_text.ts";
 
 /** Refuses to destroy the branch from now on. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<ProtectResult> {

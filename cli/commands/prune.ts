@@ -9,7 +9,7 @@ import type { Pruned } from "../../broker/api/wire.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { count } from "./_words.ts";
+import { count } from "./_result_text.ts";
 
 /** Removes records, or says which it would. */
 export async function run(args: Args, _io: Io, broker: BrokerClient): Promise<Pruned> {

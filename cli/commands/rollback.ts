@@ -9,7 +9,7 @@ import type { RepointResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, repointOptions, repointWords } from "./_words.ts";
+import { branchName, repointOptions, repointWords } from "./_result_text.ts";
 
 /** Takes the branch back. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {

@@ -9,7 +9,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { liveSessions, type Operations } from "../plan/operations.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Flushes and closes. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<CloseAnswer> {

@@ -9,7 +9,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { liveSessions, type Operations } from "../plan/operations.ts";
-import { count } from "./_words.ts";
+import { count } from "./_result_text.ts";
 
 /** Makes every commit durable. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<FlushResult> {

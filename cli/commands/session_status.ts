@@ -11,7 +11,7 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { liveSessions, type Operations } from "../plan/operations.ts";
 import { textTable } from "../text/text_table.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** The open sessions. */
 export interface SessionsResult {

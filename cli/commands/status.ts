@@ -13,7 +13,7 @@ import type { Operations } from "../plan/operations.ts";
 import { textList } from "../text/text_table.ts";
 import { cacheBytes } from "./_cache_bytes.ts";
 import { render as renderBranches } from "./branches.ts";
-import { branchName, stamp } from "./_words.ts";
+import { branchName, stamp } from "./_result_text.ts";
 
 /** Use of the read-only cache. */
 export interface CacheUse {

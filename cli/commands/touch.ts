@@ -8,7 +8,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations, TouchResult } from "../plan/operations.ts";
-import { branchName } from "./_words.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Starts the time to live anew; a time of 0 removes it. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<TouchResult> {

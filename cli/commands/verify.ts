@@ -12,7 +12,7 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, count } from "./_words.ts";
+import { branchName, count } from "./_result_text.ts";
 
 /** One branch; `intact` rather than `ok`, which in JSON says that the call itself worked. */
 export type Verified = Omit<VerifyResult, "ok"> & { intact: boolean };

@@ -10,7 +10,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { liveSessions, type Operations } from "../plan/operations.ts";
-import { stamp } from "./_words.ts";
+import { stamp } from "./_result_text.ts";
 
 /** Prints events until it is interrupted. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {

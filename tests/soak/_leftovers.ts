@@ -5,7 +5,7 @@
  */
 
 import { join } from "@std/path/join";
-import { stagedTasks } from "../../broker/engine/places.ts";
+import { stagedTasks } from "../../broker/engine/task_paths.ts";
 import { psLister } from "../../broker/sandbox/processes.ts";
 import { ownerOf } from "../../broker/serve.ts";
 

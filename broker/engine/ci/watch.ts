@@ -10,7 +10,7 @@
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../../lib/errors.ts";
-import type { CiWatch, EngineOperations } from "../parts.ts";
+import type { CiWatch, EngineOperations } from "../engine_deps.ts";
 import { parseRepo } from "../../git/repo_url.ts";
 import type { Check } from "../../git/checks.ts";
 import type { Gh } from "../../git/gh.ts";

@@ -4,7 +4,7 @@ import { VirtualClock } from "../../../tests/support/clock.ts";
 import { SeededRandom } from "../../../tests/support/writers/random.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../../api/wire.ts";
-import type { TaskOrigin } from "../parts.ts";
+import type { TaskOrigin } from "../engine_deps.ts";
 import type { Check } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";

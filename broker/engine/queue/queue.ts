@@ -12,7 +12,7 @@ import { hasCode, TaskdError } from "../../../lib/errors.ts";
 import { fileError, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
 import { escapeJson } from "../../../lib/text/sanitize.ts";
 import type { QueueItemView, SubmitRequest } from "../../api/wire.ts";
-import type { EngineOperations, TaskQueue } from "../parts.ts";
+import type { EngineOperations, TaskQueue } from "../engine_deps.ts";
 import type { Log } from "../../../lib/log.ts";
 import { type Identified, newTaskId, resolveTaskId } from "../../task/ids.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";

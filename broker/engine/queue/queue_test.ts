@@ -3,7 +3,7 @@ import { APPROVED, plantTrace, someOrder, staged, TO_THE_GATE } from "../../../t
 import { VirtualClock } from "../../../tests/support/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import type { QueueItemView, QueueState, SubmitRequest } from "../../api/wire.ts";
-import type { TaskOrigin } from "../parts.ts";
+import type { TaskOrigin } from "../engine_deps.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 import type { TaskEvent } from "../../task/rows.ts";
 import type { Outcome } from "../../task/stages.ts";

@@ -7,7 +7,7 @@
 import { el, type PageNode } from "./dom.ts";
 import { oddElement, oddities, type Oddity } from "./hidden.ts";
 import type { Token } from "./syntax.ts";
-import type { Range } from "./words.ts";
+import type { Range } from "./changed_words.ts";
 
 /** What is known of a line. */
 export interface CodeMarks {

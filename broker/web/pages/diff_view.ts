@@ -14,7 +14,7 @@ import { counted } from "./format.ts";
 import { runsRightToLeft, shownLine } from "./hidden.ts";
 import { tag } from "./page.ts";
 import { colouring } from "./syntax.ts";
-import { changedWords, type LineChange } from "./words.ts";
+import { changedWords, type LineChange } from "./changed_words.ts";
 
 /** Lines that are made at once. */
 const CHUNK_LINES = 200;

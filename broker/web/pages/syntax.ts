@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { Range } from "./words.ts";
+import type { Range } from "./changed_words.ts";
 
 /** A coloured stretch of a line. */
 export interface Token extends Range {

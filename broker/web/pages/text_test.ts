@@ -7,7 +7,7 @@ import { oddities } from "./hidden.ts";
 import { DAYS, perDay } from "./sparkline.ts";
 import { laterSpend } from "./spend.ts";
 import { colouring } from "./syntax.ts";
-import { changedWords } from "./words.ts";
+import { changedWords } from "./changed_words.ts";
 
 Deno.test("changedWords() marks the words by which two versions of a line differ", () => {
   const cut = (text: string, ranges: { start: number; end: number }[]) =>

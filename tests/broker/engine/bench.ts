@@ -7,7 +7,7 @@
 
 import { join } from "@std/path/join";
 import type { SubmitRequest } from "../../../broker/api/wire.ts";
-import { stagedTasks } from "../../../broker/engine/places.ts";
+import { stagedTasks } from "../../../broker/engine/task_paths.ts";
 import { textsBelow } from "../../../cli/redteam/texts.ts";
 import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
 import type { TaskRecord } from "../../../broker/task/record.ts";

@@ -9,7 +9,7 @@ import { DependencyCache } from "../../../../broker/cache/dependency_cache.ts";
 import { removeTree } from "../../../../lib/remove_tree.ts";
 import { EGRESS_PORT, EgressProxy } from "../../../../broker/egress/proxy.ts";
 import { Git } from "../../../../broker/git/git.ts";
-import type { SetupResult } from "../../../../broker/engine/parts.ts";
+import type { SetupResult } from "../../../../broker/engine/engine_deps.ts";
 import { setupRunner } from "../../../../broker/engine/setup.ts";
 import { parseRepo } from "../../../../broker/git/repo_url.ts";
 import type { Profile } from "../../../../broker/settings/policies.ts";

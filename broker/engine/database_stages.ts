@@ -22,14 +22,14 @@ import { parseRequested, type RequestedDatabase } from "../databases/requested.t
 import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
-import { changeOf } from "./known.ts";
-import type { EngineParts } from "./parts.ts";
-import type { StagePlaces } from "./places.ts";
+import { changeOf } from "./trace_evidence.ts";
+import type { EngineDeps } from "./engine_deps.ts";
+import type { StagePaths } from "./task_paths.ts";
 
 /** What staging and collecting work with. */
 export interface DataWork {
   task: Task;
-  places: StagePlaces;
+  paths: StagePaths;
   signal: AbortSignal;
 }
 
@@ -38,7 +38,7 @@ function requestedBy({ databases = [] }: Pick<TaskRecord, "databases">): Request
   return parseRequested(databases);
 }
 
-function requireDatabases({ databases }: Pick<EngineParts, "databases">): TaskDatabases {
+function requireDatabases({ databases }: Pick<EngineDeps, "databases">): TaskDatabases {
   if (databases !== undefined) return databases;
   throw new TaskdError("unavailable", "This broker gives tasks no branches of databases", {
     hint: "Leave `databases` out",
@@ -46,18 +46,18 @@ function requireDatabases({ databases }: Pick<EngineParts, "databases">): TaskDa
 }
 
 /** Checks what a request asks for before there is a task; see `TaskDatabases.check`. */
-export async function checkData(parts: Pick<EngineParts, "databases">, texts: readonly string[] = []): Promise<void> {
-  if (texts.length > 0) await requireDatabases(parts).check(parseRequested(texts));
+export async function checkData(deps: Pick<EngineDeps, "databases">, texts: readonly string[] = []): Promise<void> {
+  if (texts.length > 0) await requireDatabases(deps).check(parseRequested(texts));
 }
 
 /** Forks the task's databases and puts copies into its scratch. */
-export async function stageData(parts: EngineParts, { task, places, signal }: DataWork): Promise<ForkedDatabase[]> {
+export async function stageData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<ForkedDatabase[]> {
   const requested = requestedBy(task.record);
   if (requested.length === 0) return [];
-  const forks = await requireDatabases(parts).stage({
+  const forks = await requireDatabases(deps).stage({
     task_id: task.id,
     requested,
-    directory: places.databases_dir,
+    directory: paths.databases_dir,
     signal,
   });
   await task.append({ type: "evidence", name: EVIDENCE.forks, value: asJson(forks) });
@@ -65,14 +65,14 @@ export async function stageData(parts: EngineParts, { task, places, signal }: Da
 }
 
 /** Takes over what the agent has left of them; what it returns is in the trace, but for the rows. */
-export async function collectData(parts: EngineParts, { task, places, signal }: DataWork): Promise<BriefDatabase[]> {
+export async function collectData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<BriefDatabase[]> {
   const forks = forksOf(task.record);
   if (forks.length === 0) return [];
-  const collected = await requireDatabases(parts).collect({
+  const collected = await requireDatabases(deps).collect({
     task_id: task.id,
     forks,
-    directory: places.databases_dir,
-    work_dir: places.inspected_dir,
+    directory: paths.databases_dir,
+    work_dir: paths.inspected_dir,
     signal,
   });
   const changes = collected.map(({ change }) => change);
@@ -97,11 +97,11 @@ export function isDataOnly(record: TaskRecord): boolean {
 }
 
 /** Promotes what was approved; may be called again after a broker was cut off. */
-export async function promoteData(parts: EngineParts, task: Task): Promise<DatabaseResult[]> {
+export async function promoteData(deps: EngineDeps, task: Task): Promise<DatabaseResult[]> {
   const known = resultsOf(task.record);
   const changes = changesOf(task.record);
   if (known.length > 0 || !isDataChanged(changes)) return known;
-  const results = await promoteDatabases(requireDatabases(parts).access, { forks: forksOf(task.record), changes });
+  const results = await promoteDatabases(requireDatabases(deps).access, { forks: forksOf(task.record), changes });
   await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
   // Where checks are watched, the end has another reason.
   const kept = results.filter(({ result }) => result === "kept");
@@ -110,7 +110,7 @@ export async function promoteData(parts: EngineParts, task: Task): Promise<Datab
 }
 
 /** Destroys the branches of a task that has ended, but those that it has to keep. */
-export async function releaseData({ databases }: Pick<EngineParts, "databases">, record: TaskRecord): Promise<void> {
+export async function releaseData({ databases }: Pick<EngineDeps, "databases">, record: TaskRecord): Promise<void> {
   if (record.databases === undefined) return;
   await databases?.release(record.id, requestedBy(record), keptOf(record));
 }
@@ -120,7 +120,7 @@ function keptOf(record: TaskRecord): Set<string> {
 }
 
 /** Destroys the branches that earlier brokers left of tasks that have ended. */
-export async function sweepData({ databases, tasks, log }: EngineParts): Promise<void> {
+export async function sweepData({ databases, tasks, log }: EngineDeps): Promise<void> {
   if (databases === undefined) return;
   try {
     const gone = await databases.sweep((task_id, db) => isOver(tasks, task_id, db));

@@ -9,7 +9,7 @@ import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { isTaskId } from "../task/ids.ts";
 
 /** Scratch of one task. */
-export interface StagePlaces {
+export interface StagePaths {
   root: string;
   /** The git directory; no sandbox ever sees it. */
   git_dir: string;
@@ -24,7 +24,7 @@ export interface StagePlaces {
 }
 
 /** Paths below `stage_root`. */
-export function stagePlaces(stage_root: string, id: string): StagePlaces {
+export function stagePaths(stage_root: string, id: string): StagePaths {
   const root = `${stage_root}/${id}`;
   return {
     root,
@@ -37,14 +37,14 @@ export function stagePlaces(stage_root: string, id: string): StagePlaces {
 }
 
 /** What is kept of a task beside its trace. */
-export interface AuditPlaces {
+export interface AuditPaths {
   diff: string;
   brief: string;
   setup_log: string;
 }
 
 /** Paths below `audit_root`. */
-export function auditPlaces(audit_root: string, id: string): AuditPlaces {
+export function auditPaths(audit_root: string, id: string): AuditPaths {
   const stem = `${audit_root}/${id}`;
   return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log` };
 }

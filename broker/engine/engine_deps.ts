@@ -26,7 +26,7 @@ import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 
 /** Who may start. */
-export type AdmissionDesk = Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
+export type AdmissionControl = Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
 
 /** What prepares a work tree before the agent runs. */
 export interface SetupRequest {
@@ -103,7 +103,7 @@ export interface EngineOperations {
 }
 
 /** Everything. */
-export interface EngineParts {
+export interface EngineDeps {
   resolved: ResolvedSettings;
   tasks: TaskStore;
   git: Git;
@@ -113,7 +113,7 @@ export interface EngineParts {
   /** `http://host:port` of the gateway, as sandboxes reach it. */
   gateway_url: string;
   proxy: Pick<EgressProxy, "admit">;
-  admission: AdmissionDesk;
+  admission: AdmissionControl;
   /** The operator's, for clone and push. */
   credentials: CredentialSources;
   /** Opens pull requests; absent where gh is not installed. */

@@ -18,10 +18,10 @@ import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
 import type { TaskOrder } from "../task/rows.ts";
-import type { TaskOrigin } from "./parts.ts";
+import type { TaskOrigin } from "./engine_deps.ts";
 
 /** A request that may become a task. */
-export interface Plan {
+export interface TaskPlan {
   order: Omit<TaskOrder, "id">;
   url: RepoUrl;
   agent: Agent;
@@ -51,7 +51,7 @@ function refuse(why: string, hint: string): never {
  *
  * @throws {TaskdError} `invalid_request`, with what to change.
  */
-export function planTask(request: SubmitRequest, context: PlanContext): Plan {
+export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan {
   const { settings, runtime, origin } = context;
   const url = parseRepo(request.repo);
   const agent = agentNamed(request.agent ?? settings.default_agent);
@@ -64,7 +64,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): Plan {
   checkRuntime(runtime, agent, request, profile);
   parseRequested(request.databases ?? []);
   const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
-  const order: Plan["order"] = {
+  const order: TaskPlan["order"] = {
     ...rest,
     repo: url.transport === "file" ? url.clone_url : request.repo,
     agent: agent.name,
