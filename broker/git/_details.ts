@@ -7,7 +7,7 @@
 
 import { nextTurn } from "../../lib/clock.ts";
 import { isAscii, isUtf8, pathText, type RawPath } from "./_records.ts";
-import type { RawChange } from "./facts.ts";
+import type { RawChange } from "./file_change.ts";
 import type { ChangeDetails } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 

@@ -5,7 +5,8 @@
  * @module
  */
 
-import type { DiffFacts, FileChange } from "./facts.ts";
+import type { DiffFacts } from "./facts.ts";
+import type { FileChange } from "./file_change.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "./flags.ts";
 import { compileGlob } from "./glob.ts";
 

@@ -15,32 +15,10 @@ import { readDetails } from "./_details.ts";
 import { buildTree } from "./_index.ts";
 import { bytesOf, isUtf8, pathText, type RawPath, splitRecords } from "./_records.ts";
 import { type Scan, scanWorkTree } from "./_scan.ts";
+import type { ChangeStatus, FileChange, RawChange } from "./file_change.ts";
 import { type Flag, flagsOf } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import { textRepository } from "./stage.ts";
-
-/** What happened to one path. */
-export type ChangeStatus = "added" | "modified" | "deleted" | "type_changed";
-
-/** One changed path. A rename is a deletion and an addition. */
-export interface FileChange {
-  /** Relative to the repository; bytes that are no UTF-8 read as U+FFFD. May hold anything: sanitise to show it. */
-  path: string;
-  /** The path's bytes in hex, where {@linkcode path} does not say them all. */
-  path_hex?: string;
-  status: ChangeStatus;
-  /** Octal mode of git, `000000` where there is nothing. */
-  mode_before: string;
-  mode_after: string;
-  /** Object id, all zeros where there is nothing. */
-  oid_before: string;
-  oid_after: string;
-  /** Lines; those of binary files count too. */
-  added: number;
-  deleted: number;
-  /** Git takes one side for binary. */
-  binary: boolean;
-}
 
 /** A change, whole. */
 export interface DiffFacts {
@@ -119,12 +97,6 @@ export async function collectFacts(git: Git, options: CollectOptions): Promise<D
 function digestOf(base_commit: string, base_tree: string, tree: string, raw: Uint8Array): string {
   const head = `taskd change 1\nbase ${base_commit}\nbase-tree ${base_tree}\ntree ${tree}\n`;
   return createHash("sha256").update(head).update(raw).digest("hex");
-}
-
-/** A change with its raw path. */
-export interface RawChange {
-  path: RawPath;
-  change: FileChange;
 }
 
 async function diffTrees(git: Git, base_tree: string, tree: string, run: GitRunOptions) {

@@ -8,7 +8,7 @@
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { FileChange } from "./facts.ts";
+import type { FileChange } from "./file_change.ts";
 
 /** A category and what it warns of. */
 export const FLAG_CATEGORIES = {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { FileChange } from "./facts.ts";
+import type { FileChange } from "./file_change.ts";
 import { type ChangeDetails, FLAG_CATEGORIES, type FlagCategory, flagsOf } from "./flags.ts";
 
 function change(fields: Partial<FileChange>): FileChange {

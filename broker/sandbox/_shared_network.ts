@@ -5,14 +5,15 @@
  * @module
  */
 
+import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
 import { type Answer, complaint, refused } from "./container_program.ts";
 import { remove } from "./_container_sandbox.ts";
-import type { ContainerRuntimeOptions } from "./container_runtime.ts";
 import {
   anchorArgs,
   type ContainerHost,
+  type ContainerKind,
   type Limits,
   networkArgs,
   OWNER_LABEL,
@@ -32,14 +33,25 @@ export interface Working {
   limits?: Limits;
 }
 
+/** What names the network and its anchor. */
+export interface SharedNetworkOptions {
+  kind: ContainerKind;
+  network: string;
+  gateway_ip: string;
+  anchor_image: string;
+  /** Tells this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  owner: string;
+  clock: Clock;
+}
+
 /** The network and its anchor. */
 export class SharedNetwork {
   /** What was found to work on this host; undefined before. */
   works: Working | undefined;
   readonly #program: ContainerProgram;
-  readonly #options: ContainerRuntimeOptions;
+  readonly #options: SharedNetworkOptions;
 
-  constructor(program: ContainerProgram, options: ContainerRuntimeOptions) {
+  constructor(program: ContainerProgram, options: SharedNetworkOptions) {
     this.#program = program;
     this.#options = options;
   }

@@ -10,13 +10,12 @@
  * @module
  */
 
-import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { resourceLimits } from "./runtimes.ts";
 import { ContainerProgram, refused } from "./container_program.ts";
 import { ContainerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
-import { SharedNetwork } from "./_shared_network.ts";
+import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
   type ContainerHost,
   type ContainerKind,
@@ -41,22 +40,15 @@ const MAX_PROCESSES = 16_384;
 const BACKSTOP_S = 60;
 
 /** How the runtime is made. */
-export interface ContainerRuntimeOptions {
-  kind: ContainerKind;
+export interface ContainerRuntimeOptions extends SharedNetworkOptions {
   /** Its program, absolute. */
   program: string;
   /** Whether it works without the administrator's privileges. */
   rootless: boolean;
   /** OCI runtime by name or path; empty takes the program's own, or another installed one where that does not work. */
   oci_runtime: string;
-  network: string;
-  gateway_ip: string;
-  anchor_image: string;
-  /** Tells this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
-  owner: string;
   /** A variable of the environment. */
   env: (name: string) => string | undefined;
-  clock: Clock;
   /** The broker's user and group; those of this process when absent. */
   ids?: { uid: number; gid: number };
 }

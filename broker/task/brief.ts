@@ -12,7 +12,8 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { RowDiff } from "../../lib/store/results.ts";
-import type { ChangeStatus, DiffFacts } from "../git/facts.ts";
+import type { DiffFacts } from "../git/facts.ts";
+import type { ChangeStatus } from "../git/file_change.ts";
 import type { PolicyVerdict, Violation } from "../git/diff_policy.ts";
 import type { SpendFigures } from "./rows.ts";
 

@@ -10,7 +10,18 @@ import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
-import type { StartResult } from "./start.ts";
+
+/** A broker that serves, wherever it runs. */
+export interface StartResult {
+  pid: number;
+  socket: string;
+  addr?: string;
+  ui_url: string;
+  /** The broker whose place it took. */
+  replaced_pid?: number;
+  /** Where it logs; absent for stderr. */
+  log?: string;
+}
 
 /** What the other process prints, once. */
 const SERVES = v.object({

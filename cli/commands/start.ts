@@ -10,20 +10,8 @@ import { LogFile } from "../setup/log_file.ts";
 import { preflight } from "../setup/preflight.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { startDetached } from "./_detached.ts";
+import { startDetached, type StartResult } from "./_detached.ts";
 import { environment, findOptions, hostOf, livePolicy, terminating } from "./_environment.ts";
-
-/** A broker that serves, wherever it runs. */
-export interface StartResult {
-  pid: number;
-  socket: string;
-  addr?: string;
-  ui_url: string;
-  /** The broker whose place it took. */
-  replaced_pid?: number;
-  /** Where it logs; absent for stderr. */
-  log?: string;
-}
 
 /** Serves until it is interrupted, or starts another process that does. */
 export async function run(args: Args, io: Io): Promise<StartResult | undefined> {

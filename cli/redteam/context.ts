@@ -26,19 +26,11 @@ import { verifyTrace } from "../../broker/task/trace.ts";
 import { webResponse } from "../../broker/web/web.ts";
 import type { ContainerPlace } from "./container_place.ts";
 import type { ReadTimeout } from "./raw.ts";
-import { StagedBroker } from "./staged_broker.ts";
+import { type BrokerUnderAttack, StagedBroker } from "./staged_broker.ts";
 
 const TIMEOUT_MS = 10_000;
 /** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
 const END_MS = 60_000;
-
-/** A broker, as far as it is attacked. */
-export interface BrokerUnderAttack {
-  readonly socket: string;
-  readonly addr?: string;
-  readonly ui_url: string;
-  stop(): Promise<void>;
-}
 
 /** The parts that are attacked. */
 export interface Surfaces {
@@ -168,10 +160,17 @@ export class RedteamContext implements AsyncDisposable {
   /** A whole broker with a task of its own, started once. */
   broker(): Promise<StagedBroker> {
     return this.once("broker", async () => {
-      const broker = await StagedBroker.start(this);
+      const broker = await this.stageBroker();
       this.defer(() => broker.stop());
       return broker;
     });
+  }
+
+  /** Another whole broker, which the caller stops. */
+  async stageBroker(): Promise<StagedBroker> {
+    const { clock, random, timeout, options: { deno_cache_dir }, surfaces } = this;
+    const root = await this.folder();
+    return await StagedBroker.start({ root, clock, random, timeout, deno_cache_dir, serve: surfaces.broker });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

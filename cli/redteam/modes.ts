@@ -8,7 +8,6 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import type { InstalledPlace, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./promise.ts";
-import { StagedBroker } from "./staged_broker.ts";
 
 /** Entries of one directory that are looked at: a broker of many years has more, and they are all made alike. */
 const MAX_ENTRIES = 2_000;
@@ -91,7 +90,7 @@ export const FILE_PROMISES: readonly SecurityPromise[] = [
       const { umask } = context.surfaces;
       const before = umask(0);
       try {
-        const broker = await StagedBroker.start(context);
+        const broker = await context.stageBroker();
         try {
           await broker.taskAtGate();
           const directory = `${broker.home}/.taskd`;

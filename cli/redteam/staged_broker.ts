@@ -5,19 +5,39 @@
  * @module
  */
 
-import { randomHex } from "../../lib/clock.ts";
+import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { Git } from "../../broker/git/git.ts";
+import type { ServeBrokerOptions } from "../../broker/serve.ts";
 import type { Stage } from "../../broker/task/stages.ts";
-import type { BrokerUnderAttack, RedteamContext } from "./context.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
 import { parsedJson } from "./_json.ts";
-import { RawClient, type RawResponse } from "./raw.ts";
+import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
 import { textsBelow } from "./texts.ts";
 
 /** Milliseconds between looks at a task that is on its way. */
 const POLL_MS = 25;
+
+/** A broker, as far as it is attacked. */
+export interface BrokerUnderAttack {
+  readonly socket: string;
+  readonly addr?: string;
+  readonly ui_url: string;
+  stop(): Promise<void>;
+}
+
+/** With what it is staged. */
+export interface StagedBrokerOptions {
+  /** An empty folder for its home and its repository. */
+  root: string;
+  clock: Clock;
+  random: RandomBytes;
+  timeout: ReadTimeout;
+  /** Deno's cache, absolute. */
+  deno_cache_dir: string;
+  serve(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
+}
 
 /** A broker and all that it works with. */
 export class StagedBroker {
@@ -31,47 +51,47 @@ export class StagedBroker {
   readonly git: Git;
   /** Everything that the broker has logged. */
   readonly lines: string[];
-  readonly #context: RedteamContext;
+  readonly #options: StagedBrokerOptions;
   readonly #end: () => Promise<void>;
 
   private constructor(
-    context: RedteamContext,
+    options: StagedBrokerOptions,
     parts: Pick<StagedBroker, "home" | "origin" | "key" | "broker" | "git" | "lines">,
     end: () => Promise<void>,
   ) {
-    this.#context = context;
+    this.#options = options;
     this.home = parts.home;
     this.origin = parts.origin;
     this.key = parts.key;
     this.broker = parts.broker;
     this.git = parts.git;
     this.lines = parts.lines;
-    this.client = new BrokerClient({ socket: parts.broker.socket }, { clock: context.clock });
+    this.client = new BrokerClient({ socket: parts.broker.socket }, { clock: options.clock });
     this.#end = end;
   }
 
   /** Starts one. */
-  static async start(context: RedteamContext): Promise<StagedBroker> {
-    const root = await context.folder();
+  static async start(options: StagedBrokerOptions): Promise<StagedBroker> {
+    const { root, clock, random, deno_cache_dir } = options;
     const home = `${root}/home`;
-    const key = `sk-redteam-${randomHex(context.random, 16)}`;
+    const key = `sk-redteam-${randomHex(random, 16)}`;
     await Deno.mkdir(`${root}/empty`);
-    const git = new Git({ home: `${root}/empty`, clock: context.clock });
+    const git = new Git({ home: `${root}/empty`, clock });
     const origin = await makeRepository(git, root);
     const model = hostileModel();
     const lines: string[] = [];
     try {
       await configure(home, { socket: `${root}/s/taskd.sock`, model_url: model.url });
-      const env: Record<string, string> = { HOME: home, DENO_DIR: context.options.deno_cache_dir, REDTEAM_KEY: key };
-      const broker = await context.surfaces.broker({
+      const env: Record<string, string> = { HOME: home, DENO_DIR: deno_cache_dir, REDTEAM_KEY: key };
+      const broker = await options.serve({
         home,
         env: (name) => env[name],
         write: (line) => void lines.push(line),
-        clock: context.clock,
-        random: context.random,
+        clock,
+        random,
         overrides: { gh_paths: [], notify_programs: [] },
       });
-      return new StagedBroker(context, { home, origin, key, broker, git, lines }, async () => {
+      return new StagedBroker(options, { home, origin, key, broker, git, lines }, async () => {
         await broker.stop();
         await model.close();
       });
@@ -105,7 +125,7 @@ export class StagedBroker {
     for (;;) {
       const task = await this.client.task(id);
       if (task.stage === stage || task.stage === "done") return task;
-      await this.#context.clock.sleep(POLL_MS);
+      await this.#options.clock.sleep(POLL_MS);
     }
   }
 
@@ -135,7 +155,7 @@ export class StagedBroker {
     const conn = port === undefined
       ? await Deno.connect({ transport: "unix", path: this.broker.socket })
       : await Deno.connect({ hostname: "127.0.0.1", port });
-    await using raw = new RawClient<Deno.Conn>(conn, this.#context.timeout);
+    await using raw = new RawClient<Deno.Conn>(conn, this.#options.timeout);
     const has = (name: string) => fields.some((field) => field.toLowerCase().startsWith(`${name}:`));
     const bytes = new TextEncoder().encode(body ?? "");
     const head = [
