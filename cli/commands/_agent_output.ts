@@ -1,6 +1,6 @@
 /**
  * What an agent printed, as a person wants to follow it: agents print rows of JSON, of which
- * what was said and done is told in a line. Whatever is not recognised is shown as it is,
+ * what the agent wrote and did becomes one line. Anything else is shown as it is,
  * and `taskd logs` has everything as it was printed.
  *
  * @module
@@ -10,14 +10,14 @@ import { parseProgress } from "../../broker/agent/progress_reader.ts";
 
 /** A longer line is no row of an agent's that anybody would read. */
 const MAX_ROW_CHARS = 65_536;
-/** What is told of a tool's input. */
+/** The fields of a tool's input that are shown. */
 const MAX_INPUT_CHARS = 120;
 
 type Row = Readonly<Record<string, unknown>>;
 
 /** The lines that `text` is to be followed by; none for rows that say nothing of the work. */
 export function readableLines(text: string): string[] {
-  // Also a name that is told may have line ends in it.
+  // A name may have line ends in it, too.
   return text.replace(/\r?\n$/, "").split("\n").flatMap(readableLine).flatMap((line) => line.split("\n"));
 }
 

@@ -1,5 +1,5 @@
 /**
- * A task's change as review and approve show it: what is known of it first, then the diff.
+ * A task's change as review and approve show it: the brief first, then the diff.
  *
  * @module
  */
@@ -51,7 +51,7 @@ export function openGate({ stage, gate }: TaskView): Gate | undefined {
   return stage === "awaiting_approval" ? gate : undefined;
 }
 
-/** What is known of the change, safe to print. */
+/** The brief, safe to print. */
 export function knownText({ task, brief }: Pick<Change, "task" | "brief">): string {
   const { trace } = task;
   return [

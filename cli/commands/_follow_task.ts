@@ -16,7 +16,7 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { readableLines } from "./_agent_output.ts";
-import { spendWord } from "./_task_words.ts";
+import { spendWord } from "./_task_text.ts";
 import type { Io } from "../text/io.ts";
 
 /** How far a task has come, as its events tell. */
@@ -53,7 +53,7 @@ const DRAW_APART_MS = 100;
  * not any more.
  *
  * @throws {TaskdError} `interrupted` when `io.signal` is aborted: the task itself goes on; `broker_unreachable` when the
- * broker is gone for good.
+ * broker does not come back.
  */
 export async function followTask(broker: BrokerClient, id: string, options: FollowOptions): Promise<Progress> {
   const { io, until, show, clock = systemClock } = options;
@@ -97,12 +97,12 @@ function isOver({ stage, outcome }: Progress, until: "gate" | "end"): boolean {
 }
 
 function gone(id: string): TaskdError {
-  return new TaskdError("broker_unreachable", `The broker tells nothing more of the task ${id}`, {
-    hint: "Start it with `taskd start`; what became of the task is told by `taskd inspect`",
+  return new TaskdError("broker_unreachable", `The broker sends no more events of the task ${id}`, {
+    hint: "Start it with `taskd start`, then see `taskd inspect`",
   });
 }
 
-/** Puts what an event says into `progress`. */
+/** Takes an event into `progress`. */
 function take(progress: Progress, { event, data }: TaskEventView): void {
   switch (event) {
     case "stage":

@@ -13,18 +13,18 @@ import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import { followTask, type Progress } from "./_follow_task.ts";
 import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
-import { isSuccess, nextSteps, shortId, spendWords } from "./_task_words.ts";
+import { isSuccess, nextSteps, shortId, spendWords } from "./_task_text.ts";
 
 /** A task that was accepted, and how far it was seen to come. */
 export interface FollowedTask extends Progress, Pick<Submitted, "id" | "links"> {
-  /** False when it was left to itself at once. */
+  /** False with `--detach`. */
   followed: boolean;
 }
 
 /** What `--detach`, `--wait` and `--events` mean together, before anything is sent. */
 export function checkFollowing(args: Args, io: Io): void {
   if (args.on("detach") && args.on("wait")) {
-    throw new TaskdError("usage", "Cannot wait for a task and leave it to itself: give --wait or --detach");
+    throw new TaskdError("usage", "Cannot both wait for a task and detach from it: give --wait or --detach");
   }
   if (args.on("events") && (!io.json || args.on("detach"))) {
     throw new TaskdError("usage", "Flag --events goes with --json, and not with --detach");
@@ -34,7 +34,7 @@ export function checkFollowing(args: Args, io: Io): void {
 /** Prints the id, then follows the task as far as the flags say. */
 export async function follow(args: Args, io: Io, broker: BrokerClient, task: Submitted): Promise<FollowedTask> {
   const { id, links } = task;
-  // At once: whoever reads it can come back to the task whatever happens to this call.
+  // At once: with the id a person can come back to the task even if this call fails.
   if (!io.json) io.out(id);
   if (args.on("detach")) return { id, stage: task.stage, links, followed: false };
   const wait = args.on("wait");
@@ -83,7 +83,7 @@ export function render(): string {
   return "";
 }
 
-/** A task that was left to itself is accepted, which is all that was wanted. */
+/** A detached task has succeeded once it is accepted. */
 export function exitCode(task: FollowedTask): number {
   return !task.followed || isSuccess(task) ? EXIT_OK : EXIT_FAILURE;
 }

@@ -25,7 +25,7 @@ export interface InstructionSource {
 /**
  * Reads the instruction.
  *
- * @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; what the system says of the file.
+ * @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; the system's error for the file.
  */
 export async function readInstruction({ word, file, stdin, signal }: InstructionSource): Promise<string> {
   const hint = "Write it as the second argument, name a file with --file, or write - to read stdin";

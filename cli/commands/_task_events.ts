@@ -7,11 +7,11 @@
 import type { TaskEventView } from "../../broker/api/wire.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { readableLines } from "./_agent_output.ts";
-import { spendWords } from "./_task_words.ts";
+import { spendWords } from "./_task_text.ts";
 import { stamp } from "./_result_text.ts";
 
 /**
- * The lines of an event; none for what is of no interest as it goes by. What came out of the sandbox is indented, so that
+ * The lines of an event; none for events that are not shown live. Output of the sandbox is indented, so that
  * nothing printed there can pose as the broker's word.
  */
 export function eventLines(event: TaskEventView): string[] {

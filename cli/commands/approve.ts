@@ -16,9 +16,9 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { knownText, openGate, readChange, shownDiff } from "./_change.ts";
-import { approveCommand, DIFF_DIGITS, shortId, standing } from "./_task_words.ts";
+import { approveCommand, DIFF_DIGITS, shortId, standing } from "./_task_text.ts";
 
-/** What was decided. */
+/** The decision. */
 export interface ApproveResult {
   id: string;
   /** False when the person who was asked did not say yes. */
@@ -27,7 +27,7 @@ export interface ApproveResult {
   acknowledged: string[];
 }
 
-/** Approves what was named, or shows it and asks. */
+/** Approves the named digest, or shows the change and asks. */
 export async function run(args: Args, io: Io, broker: BrokerClient): Promise<ApproveResult> {
   const task = await broker.task(args.positional("id"));
   const gate = openGate(task);
@@ -54,7 +54,7 @@ async function approve(
   return { id, approved: true, diff_sha256, acknowledged };
 }
 
-/** A category that nobody asked about is a slip, or was read in another task's review. */
+/** A category that the gate does not have is a slip, or comes from another task's review. */
 function checkCategories(given: readonly string[], { second_look }: Gate): void {
   const stray = given.find((category) => !second_look.includes(category));
   if (stray === undefined) return;

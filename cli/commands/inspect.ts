@@ -14,7 +14,7 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { textList } from "../text/text_table.ts";
-import { age, nextSteps, spendWords, standing } from "./_task_words.ts";
+import { age, nextSteps, spendWords, standing } from "./_task_text.ts";
 import { stamp } from "./_result_text.ts";
 
 /** Everything that is known of a task. */

@@ -15,7 +15,7 @@ export interface LogsResult {
   log: string;
 }
 
-/** Prints what there is, or follows the task to its end. */
+/** Prints the output so far, or follows the task to its end. */
 export async function run(args: Args, io: Io, broker: BrokerClient): Promise<LogsResult | undefined> {
   const named = args.positional("id");
   if (!args.on("follow")) return await whole(broker.log(named), io);

@@ -11,7 +11,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
-import { age, shortId, spendWord } from "./_task_words.ts";
+import { age, shortId, spendWord } from "./_task_text.ts";
 
 /** The tasks at the gate. */
 export interface PendingResult {

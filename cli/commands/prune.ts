@@ -11,7 +11,7 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { count } from "./_result_text.ts";
 
-/** Removes records, or says which it would. */
+/** Removes records, or lists those it would remove. */
 export async function run(args: Args, _io: Io, broker: BrokerClient): Promise<Pruned> {
   // Older than the epoch is older than everything: a date can be no earlier.
   const before = new Date(Math.max(0, systemClock.now() - args.numberOf("older-than"))).toISOString();

@@ -10,7 +10,7 @@ import { systemClock } from "../../lib/clock.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
-import { age, shortId } from "./_task_words.ts";
+import { age, shortId } from "./_task_text.ts";
 
 /** The queue. */
 export interface QueueListResult {

@@ -24,7 +24,7 @@ import type { Io } from "../text/io.ts";
 import { RUNTIME_NAMES } from "../table/broker_admin.ts";
 import { asking, environment, findOptions, hostOf } from "./_environment.ts";
 
-/** What came of the attacks, and on what. */
+/** The results of the attacks, and where they ran. */
 export interface RedteamResult extends RedteamReport {
   /** Whose containers were attacked; absent where none were. */
   runtime?: string;
@@ -103,11 +103,11 @@ async function containers(
       "sandbox_failed",
       `Cannot attack ${wanted}: ${broken ? describeRuntime(broken) : "it is not installed"}`,
       {
-        hint: "Repair or install it; taskd doctor looks at each runtime",
+        hint: "Repair or install it; taskd doctor checks each runtime",
       },
     );
   }
-  if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor tells why" } };
+  if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor shows why" } };
   const place = containerPlace({
     runtime,
     settings,
@@ -162,7 +162,7 @@ export function render({ held, holes, skipped, attempts, duration_ms, runtime }:
   return `${counts}: ${attempts} attacks in ${formatDuration(duration_ms)}${where}`;
 }
 
-/** Something that went through is told of by the exit status too. */
+/** The exit status, too, tells of an attack that succeeded. */
 export function exitCode({ holes }: RedteamResult): number {
   return holes > 0 ? EXIT_FAILURE : EXIT_OK;
 }

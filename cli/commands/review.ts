@@ -8,7 +8,7 @@ import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { type Change, knownText, openGate, readChange, shownDiff } from "./_change.ts";
-import { approveCommand, shortId, standing } from "./_task_words.ts";
+import { approveCommand, shortId, standing } from "./_task_text.ts";
 
 /** A change, and how to approve it. */
 export interface ReviewResult extends Change {

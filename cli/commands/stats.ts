@@ -106,7 +106,7 @@ function dollars(usd: number): string {
   return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
 }
 
-/** What was metered; `+` says that it was more, and `unmetered` that nobody knows any of it. */
+/** The metered amount; `+` marks a lower bound, `unmetered` an unknown amount. */
 function spendText({ usd, unmetered_tasks }: Stats["spend"]): string {
   if (unmetered_tasks === 0) return dollars(usd);
   return usd === 0 ? "unmetered" : `${dollars(usd)}+`;

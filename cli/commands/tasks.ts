@@ -12,7 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
-import { age, shortId, spendWord, standing } from "./_task_words.ts";
+import { age, shortId, spendWord, standing } from "./_task_text.ts";
 
 /** The tasks. */
 export interface TasksResult {

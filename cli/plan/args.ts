@@ -1,6 +1,6 @@
 /**
  * A command's view of its parsed words. Every getter asks for something the
- * table declares; anything else is a defect and says so.
+ * table declares; anything else is a defect and throws.
  *
  * @module
  */

@@ -29,7 +29,7 @@ const PLACE_VARIABLES = [
   "npm_config_registry",
 ];
 
-/** What there is to touch. */
+/** The host's files, variables and programs. */
 export interface HostPlace {
   /** `~/.taskd`. */
   directory: string;
@@ -59,7 +59,7 @@ export interface HostPlace {
   unit_folders: string[];
 }
 
-/** What surrounds the process. */
+/** What {@linkcode hostPlace} reads. */
 export interface HostContext {
   home: string;
   env: (name: string) => string | undefined;
@@ -69,7 +69,7 @@ export interface HostContext {
   store: string;
 }
 
-/** Looks it up. Nothing has to exist. */
+/** Collects them. Nothing has to exist. */
 export async function hostPlace({ home, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
   const directory = taskdHome(home);
   const egress = env(EGRESS_VARIABLE);
@@ -99,7 +99,7 @@ async function liveSocket(directory: string): Promise<string | undefined> {
   try {
     return (await readDaemonInfo(directory))?.socket;
   } catch {
-    // The command looks again, and tells of it.
+    // The command reads it again, and reports what is wrong.
     return undefined;
   }
 }

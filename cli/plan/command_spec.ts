@@ -37,7 +37,7 @@ export interface FlagSpec {
   repeatable?: true;
   /** The command does not run without it. */
   required?: true;
-  /** The only values there are, for completion; whoever does the work checks them. */
+  /** The only valid values, for completion; the command itself checks them. */
   choices?: readonly string[];
   /** Smallest integer, or duration in milliseconds, that is accepted. */
   minimum?: number;
@@ -56,7 +56,7 @@ export interface PositionalSpec {
   kind: PositionalKind;
   help: string;
   optional?: true;
-  /** Of a `branch`: its name has to be given, because what is done to it cannot be undone. */
+  /** Of a `branch`: its name is required, because the command cannot be undone. */
   named?: true;
 }
 
@@ -85,7 +85,7 @@ interface CommandBase {
   flags: readonly FlagSpec[];
   examples: readonly Example[];
   /**
-   * `data`: what it prints is the point and shows under -quiet; `note`: it says what was done.
+   * `data`: its output is the purpose and shows under -quiet; `note`: it reports what was done.
    */
   output: "data" | "note";
   /** What the command may do, exactly. */
@@ -93,10 +93,10 @@ interface CommandBase {
 }
 
 /**
- * A row of the table. `uses` says who does the work: `nothing` runs inline with every permission revoked; `store`
+ * A row of the table. `uses` names who does the work: `nothing` runs inline with every permission revoked; `store`
  * always works on the store; `stores` on those that its arguments name; `branches` goes through the daemon when one is
  * alive; `daemon` needs one; `serve` is one. `broker` asks the task broker behind its socket; `home` works with what is in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
- * loaded: it is what people put them right with.
+ * loaded: people repair them with it.
  */
 export type CommandSpec =
   & CommandBase

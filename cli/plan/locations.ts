@@ -9,7 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 /** Bytes that a unix socket's path may have: sun_path without its final NUL, on Linux and on macOS. */
 const SOCKET_PATH_MAX_BYTES = Deno.build.os === "darwin" ? 103 : 107;
 
-/** What planning needs of its surroundings. */
+/** What planning needs of its environment. */
 export interface LaunchContext {
   /** The home directory, if the system names one. */
   home: string | undefined;
@@ -21,7 +21,7 @@ export interface LaunchContext {
   daemonSocket(workspace: string): Promise<string | undefined>;
 }
 
-/** Also what was meant as one, such as `s3:/bucket`: a directory of that name had better be written `./s3:`. */
+/** True also for a misspelled one, such as `s3:/bucket`: a directory of that name is written `./s3:`. */
 export function isBucket(location: string): boolean {
   return /^s3:/i.test(location);
 }
@@ -69,7 +69,7 @@ export function checkSocketPath(path: string): void {
 
 /**
  * A path as absolute, from the current directory, and without symbolic links: permissions are checked against both the
- * spelling and the place, so there had better be one of them. What does not exist yet is kept as spelled.
+ * spelling and the place, so both must agree. What does not exist yet is kept as spelled.
  */
 export function absolutePath(path: string): string {
   const spelled = resolve(path);

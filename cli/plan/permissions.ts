@@ -13,7 +13,7 @@ export type PermissionKind = typeof PERMISSION_KINDS[number];
 /** What may be touched, per kind. */
 export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
 
-/** In a list: whatever there is of the kind. For what nobody can list, such as the hosts that sandboxes may reach. */
+/** In a list: everything of the kind. For what cannot be listed, such as the hosts that sandboxes may reach. */
 export const ANYWHERE = "*";
 
 /** Nothing at all. */

@@ -26,7 +26,7 @@ export interface Plan {
   s3?: S3Plan;
   /** Absolute path of the daemon's socket. */
   socket: string;
-  /** Who does the work: this process on the store, the daemon behind the socket, or nobody. */
+  /** Who does the work: this process on the store, the daemon behind the socket, or neither. */
   route: Route;
   /** Where the task broker is; only for commands that have to do with it. */
   broker?: BrokerPlace;
@@ -40,7 +40,7 @@ export interface BrokerPlace {
   socket: string;
   /** Everything that is configured; only for commands that work with it, and if it can be loaded. */
   settings?: Settings;
-  /** What there is on the host to touch; only for commands that work with the settings. */
+  /** The host's files and programs; only for commands that work with the settings. */
   host?: HostPlace;
 }
 
@@ -58,7 +58,7 @@ export type Route = "none" | "store" | "socket";
 /** A flag's value; null when it was not given and has no default. */
 export type FlagValue = string | number | boolean | string[] | null;
 
-/** Where the broker is, for a command that the table says has to do with it. */
+/** Where the broker is, for a command that works with it. */
 export function brokerOf({ command, broker }: Plan): BrokerPlace {
   if (broker === undefined) throw new Error(`Command ${command} has nothing to do with the broker`);
   return broker;

@@ -31,7 +31,7 @@ function exists(path: string): boolean {
     Deno.statSync(path);
     return true;
   } catch (error) {
-    // Whatever else is wrong with the path is told by what opens the store.
+    // Opening the store reports anything else that is wrong with the path.
     return !(error instanceof Deno.errors.NotFound);
   }
 }

@@ -18,7 +18,7 @@ export function submitNeeds(plan: Plan): PermissionSet {
   return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
 }
 
-/** What is touched of the host; a plan without it was made for a command that touches nothing of it. */
+/** The host's files and programs of a plan; a plan without them belongs to a command that needs none. */
 function hostOf(plan: Plan): HostPlace {
   const { host } = brokerOf(plan);
   if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
@@ -61,7 +61,7 @@ const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "prlimit"] 
 /** What a broker asks of the system. */
 const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"] as const;
 
-/** What the doctor looks at. It writes nothing: a socket's path only because connecting counts as that. */
+/** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
 export function doctorNeeds(plan: Plan): PermissionSet {
   const { roots, deno, store } = hostOf(plan);
   const ip = brokerOf(plan).settings?.gateway_ip;
@@ -117,7 +117,7 @@ export function stopNeeds(plan: Plan): PermissionSet {
   return unionOf(askNeeds(plan), own);
 }
 
-/** What the wizard works with: the home directory, what builds images, and what the doctor looks at in the end. */
+/** What the wizard needs: the home directory, what builds images, and what the doctor inspects at the end. */
 export function setupNeeds(plan: Plan): PermissionSet {
   const { "key-file": key_file, "build-images": builds } = plan.flags;
   const { temporary } = hostOf(plan);
@@ -131,7 +131,7 @@ export function setupNeeds(plan: Plan): PermissionSet {
   return [homeNeeds(plan), doctorNeeds(plan), own].reduce(unionOf);
 }
 
-/** The file of a service manager, and the program that tells it so. */
+/** A service manager's unit file, and the program that makes it reload. */
 export function serviceNeeds(plan: Plan): PermissionSet {
   const { unit_folders, programs } = hostOf(plan);
   const files = { ...NO_PERMISSIONS, read: unit_folders, write: unit_folders };

@@ -68,7 +68,7 @@ export const SUBMISSION: readonly FlagSpec[] = [
     kind: "string",
     value: "HOST:PORT",
     repeatable: true,
-    help: "A host that the task may reach besides those of egress.yaml; may be repeated",
+    help: "Another host that the task may reach, beside those of egress.yaml; may be repeated",
   },
   {
     name: "database",
@@ -77,7 +77,7 @@ export const SUBMISSION: readonly FlagSpec[] = [
     repeatable: true,
     help: "A database of the branch store that the task gets a branch of; may be repeated",
   },
-  { name: "sensitive", kind: "boolean", help: "Mark the task as one that a person must look at with care" },
+  { name: "sensitive", kind: "boolean", help: "Mark the task as one that needs a careful review" },
   { name: "draft", kind: "boolean", help: "Open the pull request as a draft" },
   { name: "platform", kind: "string", value: "PLATFORM", help: "Platform of the sandbox, such as linux/amd64" },
 ];

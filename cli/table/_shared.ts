@@ -35,13 +35,13 @@ export const MATERIALIZE: FlagSpec = {
   help: "Copy the whole database instead of pointing into its parent's chain",
 };
 
-/** Promote and rollback: whether what was there before is kept. */
+/** Promote and rollback: whether the previous content is kept. */
 export const SAFETY: FlagSpec = {
   name: "safety",
   kind: "boolean",
   default: "true",
   negatable: true,
-  help: "Do not keep what was there before as a branch",
+  help: "Do not keep the previous content as a branch",
 };
 
 /** Promote and rollback: how long it is kept. */

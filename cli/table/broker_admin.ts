@@ -91,7 +91,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
       { name: "key-file", kind: "file", value: "FILE", help: "Take the keys in this file of NAME=value lines" },
       { name: "compat-url", kind: "string", value: "URL", help: "The OpenAI-compatible endpoint of agent_d" },
       { name: "compat-model", kind: "string", value: "MODEL", help: "Its model" },
-      { name: "yes", kind: "boolean", help: "Ask nothing: take what is suggested" },
+      { name: "yes", kind: "boolean", help: "Ask nothing: take the suggested answers" },
       { name: "non-interactive", kind: "boolean", help: "Ask nothing: change only what flags say" },
     ],
     examples: [
@@ -124,7 +124,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
     name: "start",
     group: "Broker",
     summary: "Run the task broker",
-    details: "It runs until it is told to stop (Ctrl-C or SIGTERM). Run again, it replaces the broker that runs: so " +
+    details: "It runs until Ctrl-C or SIGTERM. Run again, it replaces the running broker: so " +
       "changed settings take effect. Settings that cannot be used leave the running broker as it is.",
     positionals: [],
     flags: [

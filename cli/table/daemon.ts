@@ -27,7 +27,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     name: "serve",
     group: "Daemon",
     summary: "Run the branch-store daemon",
-    details: "It serves live sessions on a unix socket until it is told to stop (Ctrl-C or SIGTERM); then it flushes " +
+    details: "It serves live sessions on a unix socket until Ctrl-C or SIGTERM; then it flushes " +
       "and closes every session.",
     positionals: [],
     flags: [

@@ -1,5 +1,5 @@
 /**
- * The commands that work on a branch's history, and those that look at it.
+ * The commands that change a branch's history, and those that inspect it.
  *
  * @module
  */
@@ -164,7 +164,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = [
     examples: [{ words: "status shop@try", why: "State, storage, checkpoints and sizes of shop@try" }],
     output: "data",
     uses: "branches",
-    // The cache's use is counted in this process, whoever answers for the branches.
+    // This process measures the cache, even where the daemon lists the branches.
     needs(plan) {
       const needs = branchNeeds(plan);
       if (plan.flags["ro-cache-budget"] === null) return needs;

@@ -1,5 +1,5 @@
 /**
- * What whoever starts the program gives it: read off the command table, and no part of
+ * The flags of deno that the program is started with: read off the command table, and no part of
  * the program's own start.
  *
  * @module

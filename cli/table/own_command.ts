@@ -23,6 +23,6 @@ export function ownCommand(words: readonly string[]): [program: string, args: st
 /** The same for a daemon that runs for long. */
 export function ownDaemonCommand(words: readonly string[]): [program: string, args: string[]] {
   const [program, args] = ownCommand(words);
-  // Once it is compiled, a program's V8 cannot be told any more.
+  // V8 takes no flags in a compiled program.
   return Deno.build.standalone ? [program, args] : [program, ["run", YOUNG_GENERATION, ...args.slice(1)]];
 }

@@ -1,5 +1,5 @@
 /**
- * The commands of the task broker's queue, and the one that says where its web pages are.
+ * The commands of the task broker's queue, and the one that prints the address of its web pages.
  *
  * @module
  */
@@ -14,7 +14,7 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     name: "queue add",
     group: "Tasks",
     summary: "Queue a task, to begin when there is room for it",
-    details: "The queue is durable: what is in it survives a restart of the broker.",
+    details: "The queue is durable: its items survive a restart of the broker.",
     positionals: SUBMISSION_ARGUMENTS,
     flags: SUBMISSION,
     examples: [{ words: 'queue add https://github.com/ada/shop "Translate the emails"', why: "Print the item's id" }],
@@ -46,7 +46,7 @@ export const QUEUE_COMMANDS: readonly CommandSpec[] = [
     name: "ui",
     group: "Broker",
     summary: "Print the address of the broker's web pages",
-    details: "The address holds a token that is good until the broker stops: whoever has it can approve.",
+    details: "The address holds a token that is valid until the broker stops. Anyone who has it can approve.",
     positionals: [],
     flags: [],
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],

@@ -17,7 +17,7 @@ export const REDTEAM_COMMANDS: readonly CommandSpec[] = [
     details:
       "Runs the attacks of docs/explanation/threat_model.md against the installed program, runtime and images, in a folder and on " +
       "ports of its own: no key is used, nothing is spent, nothing leaves the machine, nothing is left behind. A broker " +
-      "that runs is not disturbed; the modes of its files are looked at. Exits with 1 when something went through.",
+      "that runs is not disturbed; the modes of its files are checked. Exits with 1 when an attack succeeds.",
     positionals: [],
     flags: [
       {

@@ -10,7 +10,7 @@ import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
 import { brokerOf } from "../plan/plan.ts";
 import { askNeeds } from "./_broker_needs.ts";
 
-/** What tasks can be told apart by; a test compares it with the broker's own list. */
+/** What tasks can be grouped by; a test compares it with the broker's own list. */
 export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "day"];
 
 /** The records of tasks, which are only read, and the broker, which may be stopped. */
@@ -25,8 +25,8 @@ export const STATS_COMMANDS: readonly CommandSpec[] = [
     name: "stats",
     group: "Tasks",
     summary: "Add up what tasks came to and what they cost",
-    details: "Spend is what the broker has metered. An amount with + is at least that much: some requests told no " +
-      "usage or have no price. What only an agent says it has spent is marked agent-reported and in no total. It " +
+    details: "Spend is what the broker has metered. An amount with + is a lower bound: some requests reported no " +
+      "usage or have no price. A figure that only the agent reports is marked agent-reported and counts in no total. It " +
       "reads the records of tasks, so it works while the broker is stopped; the section about the global ceiling " +
       "needs a running one.",
     positionals: [],

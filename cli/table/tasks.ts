@@ -51,8 +51,8 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "tasks",
     group: "Tasks",
     summary: "List tasks, the newest first",
-    details: "What is spent is what the broker has metered. An amount with + is at least that much: some requests " +
-      "have no price or told no usage. What only the agent says it has spent is marked agent-reported.",
+    details: "Spend is what the broker has metered. An amount with + is a lower bound: some requests " +
+      "have no price or reported no usage. A figure that only the agent reports is marked agent-reported.",
     positionals: [],
     flags: [
       {
@@ -79,7 +79,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     details: "Ids may be cut to a beginning that no other task has. Exits with 1 when the record was altered.",
     positionals: [TASK],
     flags: [],
-    examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not known" }],
+    examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not established" }],
     output: "data",
     ...ASKS_BROKER,
   },
@@ -87,7 +87,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "logs",
     group: "Tasks",
     summary: "Print what a task's agent and its setup have printed",
-    details: "As it was printed. With -f, rows of JSON that an agent prints are told in a line: what it said and did.",
+    details: "As it was printed. With -f, each JSON row of an agent becomes one line: what the agent wrote and did.",
     positionals: [TASK],
     flags: [{
       name: "follow",
@@ -96,7 +96,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
       help: "Go on as it comes, with stages and notes, until the task ends; with --json one line for each event",
     }],
     examples: [
-      { words: "logs 3f9a", why: "What there is" },
+      { words: "logs 3f9a", why: "The output so far" },
       { words: "logs 3f9a -f", why: "Come back to a task that runs" },
     ],
     output: "data",
@@ -105,7 +105,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
   {
     name: "review",
     group: "Tasks",
-    summary: "Show a task's change: what is known of it, what needs a second look, the diff",
+    summary: "Show a task's change: its brief, what needs a second look, the diff",
     details: "Ends with the command that approves exactly this change.",
     positionals: [TASK],
     flags: [{ name: "color", kind: "boolean", help: "In colour also where stdout is no terminal" }],
@@ -130,7 +130,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
         kind: "string",
         value: "CATEGORY",
         repeatable: true,
-        help: "A category that was looked at twice; may be repeated",
+        help: "A category that had its second look; may be repeated",
       },
     ],
     examples: [
@@ -169,7 +169,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     summary: "List the tasks that wait for approval, the oldest first",
     positionals: [],
     flags: [],
-    examples: [{ words: "pending", why: "What there is to review, and until when" }],
+    examples: [{ words: "pending", why: "Tasks that wait for a review, and until when" }],
     output: "data",
     ...ASKS_BROKER,
   },

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { OUTCOMES, STAGES } from "../../broker/task/stages.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
-import { age, approveCommand, isSuccess, nextSteps, shellWord, spendWord, spendWords } from "./_task_words.ts";
+import { age, approveCommand, isSuccess, nextSteps, shellWord, spendWord, spendWords } from "./_task_text.ts";
 
 const METERED = { usd: 0.01234, requests: 1, unmetered_requests: 0, priced: true };
 

@@ -8,10 +8,10 @@ import type { TaskListItem } from "../../broker/api/wire.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 
-/** Digits of an id that lists and hints show: two tasks that share them are not to be expected. */
+/** Digits of an id that lists and hints show: two tasks do not share them in practice. */
 const ID_DIGITS = 12;
 
-/** Digits of a diff's SHA-256 that stand for it in a command: more than anybody can aim at. */
+/** Digits of a diff's SHA-256 that stand for it in a command: too many to be forged by search. */
 export const DIFF_DIGITS = 16;
 
 /** As much of an id as names a task. */
@@ -19,14 +19,14 @@ export function shortId(id: string): string {
   return id.slice(0, ID_DIGITS);
 }
 
-/** What a task has spent. */
+/** A task's spend. */
 export interface Spent {
   spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
   live?: Spent["spend"];
   claimed_usd?: number;
 }
 
-/** What is spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
+/** The amount spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
 export function spendWord({ spend, live, claimed_usd }: Spent): string {
   const metered = live ?? spend;
   if (metered === undefined) return claimed_usd === undefined ? "-" : `$${claimed_usd.toFixed(2)} agent-reported`;
@@ -34,7 +34,7 @@ export function spendWord({ spend, live, claimed_usd }: Spent): string {
   return metered.usd === 0 ? "unmetered" : `$${metered.usd.toFixed(4)}+`;
 }
 
-/** What is spent, with the requests that it was spent on. */
+/** The amount spent, and in how many requests. */
 export function spendWords(spent: Spent): string {
   const metered = spent.live ?? spent.spend;
   const amount = spendWord(spent);
@@ -66,15 +66,15 @@ export function approveCommand(id: string, gate: { diff_sha256: string; second_l
   return `taskd approve ${shortId(id)} --diff ${gate.diff_sha256.slice(0, DIFF_DIGITS)}${flags}`;
 }
 
-/** Outcomes that `--wait` counts as what was wanted. */
+/** Outcomes that `--wait` counts as success. */
 const SUCCESSES: ReadonlySet<Outcome> = new Set<Outcome>(["pushed", "promoted", "no_diff"]);
 
-/** Whether a task is where whoever waited for it wanted it: at the gate, pushed, or without a change. */
+/** Whether a task that was waited for has succeeded: at the gate, pushed, or without a change. */
 export function isSuccess({ stage, outcome }: { stage: Stage; outcome?: Outcome }): boolean {
   return outcome === undefined ? stage === "awaiting_approval" || stage === "awaiting_ci" : SUCCESSES.has(outcome);
 }
 
-/** What to do next about a task that stands so, one command a line. */
+/** The commands that come next for a task in this stage, or with this outcome. */
 export function nextSteps(id: string, { stage, outcome }: { stage: Stage; outcome?: Outcome }): string[] {
   const short = shortId(id);
   if (stage === "awaiting_approval") return [`taskd review ${short}`];
