@@ -154,8 +154,8 @@ export function createEmptyFile(path: string): void {
 export async function writeFileAtomic(path: string, bytes: Uint8Array, mode: number): Promise<void> {
   const temporary = `${path}.${randomHex(systemRandom, 8)}.tmp`;
   try {
-    // Loaded here, as node's modules are below: the command line imports this file and writes nothing.
-    const { dirname } = await import("@std/path/dirname");
+    // Loaded here: the command line imports this file and writes nothing.
+    const { dirname } = await import("node:path/posix");
     const file = Deno.openSync(temporary, { write: true, createNew: true, mode });
     try {
       await writeAll(file, bytes);

@@ -13,7 +13,7 @@ import type {
   S3ClientResolvedConfig,
   ServiceInputTypes,
   ServiceOutputTypes,
-} from "@aws-sdk/client-s3";
+} from "../packages/s3_sdk.ts";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { asFailure, S3Failure } from "./_s3_failure.ts";
 

@@ -10,10 +10,8 @@
 
 import type { ObjectInfo } from "./backend.ts";
 import { destroy, type S3Calls } from "./_s3_calls.ts";
+import type { S3Sdk } from "../packages/s3_sdk.ts";
 import { asFailure, S3Failure } from "./_s3_failure.ts";
-
-/** The SDK's module, which is loaded only with the first S3 store. */
-export type S3Sdk = typeof import("@aws-sdk/client-s3");
 
 /** Metadata that names a conditional write. */
 const MARK = "taskd-write";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { S3ClientConfig } from "@aws-sdk/client-s3";
+import type { S3ClientConfig } from "../packages/s3_sdk.ts";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { BackendError } from "./backend.ts";
 import { isKeyPart } from "./object_key.ts";

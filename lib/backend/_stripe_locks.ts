@@ -12,7 +12,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { dirname } from "@std/path/dirname";
+import { dirname } from "node:path/posix";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { fileErrorCode, isStillAt } from "../fs.ts";
 import { BackendError } from "./backend.ts";

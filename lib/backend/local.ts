@@ -14,8 +14,7 @@
  * @module
  */
 
-import { dirname } from "@std/path/dirname";
-import { resolve } from "@std/path/resolve";
+import { dirname, resolve } from "node:path/posix";
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDirectory } from "../fs.ts";

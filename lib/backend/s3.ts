@@ -9,7 +9,7 @@
  * @module
  */
 
-import type { S3Client } from "@aws-sdk/client-s3";
+import { loadS3Sdk, type S3Client } from "../packages/s3_sdk.ts";
 import { type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { type Backend, BackendError, type Body } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
@@ -73,7 +73,7 @@ export class S3Backend implements Backend {
   static async open(options: S3BackendOptions): Promise<S3Backend> {
     const { clock = systemClock, random = systemRandom } = options;
     const { bucket, prefix, url } = placeOf(options);
-    const sdk = await import("@aws-sdk/client-s3");
+    const sdk = await loadS3Sdk();
     const client = new sdk.S3Client(configOf(options));
     const calls = new S3Calls(client, { clock, random, deadlines: { ...S3_DEADLINES, ...options.deadlines } });
     const objects = new S3Objects(sdk, calls, { bucket, prefix });

@@ -4,7 +4,7 @@
  * @module
  */
 
-import * as v from "valibot";
+import * as v from "../packages/valibot.ts";
 import { formatAddress, parseAddress, parseName } from "../store/names.ts";
 
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */

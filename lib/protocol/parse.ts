@@ -4,7 +4,7 @@
  * @module
  */
 
-import * as v from "valibot";
+import * as v from "../packages/valibot.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import type { Field } from "./_fields.ts";
 import type { OpArgs, OpName } from "./messages.ts";

@@ -13,7 +13,7 @@
  */
 
 import { createHash } from "node:crypto";
-import * as v from "valibot";
+import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
 import { parseJson } from "./_json.ts";

@@ -8,7 +8,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { join } from "@std/path/join";
+import { join } from "node:path/posix";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
 import { throwIfInterrupted } from "../errors.ts";

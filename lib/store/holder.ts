@@ -8,7 +8,7 @@
  * @module
  */
 
-import { join } from "@std/path/join";
+import { join } from "node:path/posix";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { fileError, unlockAndClose } from "../fs.ts";
 import { makeDirectory } from "./workspace.ts";

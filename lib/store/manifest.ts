@@ -6,7 +6,7 @@
  * @module
  */
 
-import * as v from "valibot";
+import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import type { RandomBytes } from "../clock.ts";
 import { randomHex } from "../clock.ts";

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { fromFileUrl } from "@std/path/from-file-url";
-import { resolve } from "@std/path/resolve";
+import { resolve } from "node:path/posix";
 import { type Backend, BackendError } from "../backend/backend.ts";
 import { LocalBackend } from "../backend/local.ts";
 import type { S3Credentials } from "../backend/s3.ts";
@@ -39,7 +38,8 @@ export function storeDirectory(location: string): string {
     );
   }
   try {
-    return fromFileUrl(location);
+    // A percent sign that begins no escape stands for itself.
+    return decodeURIComponent(new URL(location).pathname.replace(/%(?![0-9A-Fa-f]{2})/g, "%25"));
   } catch (cause) {
     throw new TaskdError(
       "not_a_store",

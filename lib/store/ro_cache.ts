@@ -6,8 +6,7 @@
  * @module
  */
 
-import { basename } from "@std/path/basename";
-import { join } from "@std/path/join";
+import { basename, join } from "node:path/posix";
 import { nextTurn } from "../clock.ts";
 import { fileErrorCode } from "../fs.ts";
 import { lastUsed, removeEntry } from "./chain_cache.ts";

@@ -11,7 +11,7 @@
  * @module
  */
 
-import * as v from "valibot";
+import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";

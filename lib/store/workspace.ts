@@ -8,10 +8,8 @@
  */
 
 import { createHash } from "node:crypto";
-import { basename } from "@std/path/basename";
-import { dirname } from "@std/path/dirname";
-import { join } from "@std/path/join";
-import * as v from "valibot";
+import { basename, dirname, join } from "node:path/posix";
+import * as v from "../packages/valibot.ts";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { discard, fileError, fileErrorCode, writeAllSync } from "../fs.ts";

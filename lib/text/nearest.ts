@@ -4,8 +4,6 @@
  * @module
  */
 
-import { levenshteinDistance } from "@std/text/levenshtein-distance";
-
 /**
  * The candidate nearest to `word`, unless even that one is far.
  *
@@ -29,4 +27,18 @@ export function nearest(word: string, candidates: readonly string[]): string | u
     if (distance <= limit && (best === undefined || distance < best.distance)) best = { candidate, distance };
   }
   return best?.candidate;
+}
+
+/** Insertions, removals and substitutions of characters that make `a` of `b`. */
+function levenshteinDistance(a: string, b: string): number {
+  let above = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const substituted = above[column - 1]! + (a[row - 1] === b[column - 1] ? 0 : 1);
+      current.push(Math.min(substituted, above[column]! + 1, current[column - 1]! + 1));
+    }
+    above = current;
+  }
+  return above[b.length]!;
 }

@@ -89,6 +89,11 @@ check("import-map-only: packages are pinned in one place", [
   { file: "lib/store/store.ts", code: 'import * as v from "npm:valibot@1.5.0"; v;', rules: ["import-map-only"] },
   { file: "cli/main.ts", code: 'await import("jsr:@std/yaml");', rules: ["import-map-only"] },
   { file: "tests/e2e/a_test.ts", code: 'import "https://example.org/x.ts";', rules: ["import-map-only"] },
-  { file: "lib/store/store.ts", code: 'import * as v from "valibot"; v;', rules: [] },
+  { file: "broker/serve.ts", code: 'import * as v from "valibot"; v;', rules: [] },
+  { file: "lib/store/store.ts", code: 'import * as v from "valibot"; v;', rules: ["import-map-only"] },
+  { file: "lib/fs.ts", code: 'await import("@std/path/dirname");', rules: ["import-map-only"] },
+  { file: "lib/fs.ts", code: 'import "node:fs"; import "./clock.ts";', rules: [] },
+  { file: "lib/fs_test.ts", code: 'import "@std/assert";', rules: [] },
+  { file: "lib/packages/valibot.ts", code: 'export * from "npm:valibot@1.5.0";', rules: [] },
   { file: "std/path/join.ts", code: 'export { join } from "npm:deno-std@1.4.0/path/join.js";', rules: [] },
 ]);

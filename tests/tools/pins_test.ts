@@ -33,6 +33,16 @@ Deno.test("every package is pinned exactly", () => {
   }
 });
 
+Deno.test("a package that the library pins for itself has the version of the import map", async () => {
+  for (const { name } of Deno.readDirSync(join(ROOT, "lib/packages"))) {
+    const specifiers = [...(await text(join("lib/packages", name))).matchAll(/"(npm:[^"]+)"/g)].map((match) =>
+      match[1]!
+    );
+    assert(specifiers.length > 0, name);
+    for (const specifier of specifiers) assert(Object.values(config.imports).includes(specifier), specifier);
+  }
+});
+
 Deno.test("every @std package has a stand-in of the very version that is imported", async () => {
   const standard = Object.entries(config.imports).filter(([name]) => name.startsWith("@std/"));
   assertEquals(config.links, standard.map(([name]) => name.replace("@std/", "./std/")));

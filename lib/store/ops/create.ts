@@ -5,7 +5,7 @@
  */
 
 import { backup, DatabaseSync } from "node:sqlite";
-import { join } from "@std/path/join";
+import { join } from "node:path/posix";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { createEmptyFile, discard } from "../../fs.ts";
 import {

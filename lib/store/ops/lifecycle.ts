@@ -5,7 +5,7 @@
  * @module
  */
 
-import { join } from "@std/path/join";
+import { join } from "node:path/posix";
 import { TaskdError } from "../../errors.ts";
 import { fileError } from "../../fs.ts";
 import { isoNow, type StoreContext } from "../context.ts";

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { join } from "@std/path/join";
+import { join } from "node:path/posix";
 import type { Backend } from "../../backend/backend.ts";
 import { discard } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";

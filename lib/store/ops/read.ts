@@ -5,9 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { dirname } from "@std/path/dirname";
-import { join } from "@std/path/join";
-import { resolve } from "@std/path/resolve";
+import { dirname, join, resolve } from "node:path/posix";
 import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";

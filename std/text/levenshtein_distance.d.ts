@@ -1,1 +1,0 @@
-export declare function levenshteinDistance(str1: string, str2: string): number;
