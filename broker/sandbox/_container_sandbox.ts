@@ -172,6 +172,6 @@ export async function remove(program: ContainerProgram, name: string, clock: Clo
 function unstarted(spec: SandboxSpec, { error, code }: ContainerState): TaskdError {
   const why = error === "" ? `its program could not be started (code ${code})` : error;
   return new TaskdError("sandbox_failed", `Cannot start the sandbox of task ${spec.task_id}: ${why}`, {
-    hint: "Build the images again with taskd setup --build-images, and look at taskd doctor",
+    hint: "Build the images again with taskd setup --rebuild-images, and look at taskd doctor",
   });
 }

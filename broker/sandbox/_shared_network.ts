@@ -115,7 +115,7 @@ export class SharedNetwork {
     }
     if (/image not known|no such image|not found locally|unable to find image/i.test(first!.stderr)) {
       throw new TaskdError("sandbox_failed", `${attempted}: there is no image ${anchor_image}`, {
-        hint: "Build it with: taskd setup --build-images",
+        hint: "Build it with: taskd setup",
       });
     }
     throw refused(attempted, first!, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");

@@ -188,7 +188,7 @@ export class ContainerRuntime implements SandboxRuntime {
     if (answer.code === 0) return;
     if (/image not known|no such image|not found locally|unable to find image/i.test(answer.stderr)) {
       throw new TaskdError("sandbox_failed", `${attempted}: there is no image ${image}`, {
-        hint: "Build it with: taskd setup --build-images",
+        hint: "Build it with: taskd setup",
       });
     }
     throw refused(attempted, answer, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");

@@ -97,7 +97,7 @@ async function answersOf(args: Args): Promise<Answers> {
     ...(compat_url === undefined ? {} : { compat_url }),
     ...(compat_model === undefined ? {} : { compat_model }),
     keys: await keysOf(args),
-    build_images: args.on("build-images"),
+    build_images: args.on("rebuild-images") ? "all" : args.on("build-images") ? "missing" : "none",
     yes: args.on("yes"),
   };
 }

@@ -14,8 +14,7 @@ export async function needPodman(): Promise<void> {
     const image = Deno.env.get(variable) ?? usual;
     if (await podman("image", "exists", image)) continue;
     throw new TaskdError("not_found", `Cannot show the demo in containers: podman has no image ${image}`, {
-      hint:
-        `Build the images with: taskd init && taskd setup --runtime podman --build-images; or name one in ${variable}`,
+      hint: `Build the images with: taskd init && taskd setup --runtime podman; or name one in ${variable}`,
     });
   }
 }

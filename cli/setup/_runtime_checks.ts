@@ -89,7 +89,7 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
       checks.push(
         await hasImage(runtime, image, ask)
           ? ok("image", `${image} is there`)
-          : fail("image", `${image} is missing`, `Run taskd setup --build-images, or set ${setting}`),
+          : fail("image", `${image} is missing`, `Run taskd setup to build it, or set ${setting}`),
       );
     } catch (error) {
       checks.push(failedCheck("image", error));

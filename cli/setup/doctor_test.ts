@@ -275,7 +275,7 @@ const SPOILED: readonly {
     spoil: (host) => host.program("podman", `case "$1" in info) echo '${PODMAN_INFO}';; image) exit 1;; esac`),
     name: "image",
     status: "fail",
-    says: /is missing.*--build-images/,
+    says: /is missing.*taskd setup/,
   },
   {
     title: "an old git",

@@ -117,7 +117,7 @@ async function tryRuntime(settings: Settings, options: PreflightOptions): Promis
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     if (await hasImage({ name: runtime.name, path }, settings[setting], ask)) continue;
     throw new TaskdError("sandbox_failed", `Cannot run tasks: ${runtime.name} has no image ${settings[setting]}`, {
-      hint: `Run taskd setup --build-images, or set ${setting}`,
+      hint: `Run taskd setup to build it, or set ${setting}`,
     });
   }
 }

@@ -30,8 +30,8 @@ export interface Answers {
   compat_model?: string;
   /** Keys by lane. Never shown. */
   keys: ReadonlyMap<Lane, string>;
-  /** Whether images that are missing are built. */
-  build_images: boolean;
+  /** Which images are built. */
+  build_images: "missing" | "all" | "none";
   /** Take what is suggested where nothing was answered. */
   yes: boolean;
 }
@@ -243,19 +243,21 @@ async function imagesStep(
 ): Promise<string[]> {
   const { answers, prompt, hasImage, say } = options;
   if (runtime === undefined || runtime.name === "deno") return [];
-  const missing: string[] = [];
+  const images: string[] = [];
   for (const image of [settings.sandbox_image, settings.anchor_image]) {
-    if (!await hasImage(runtime, image)) missing.push(image);
+    if (answers.build_images === "all" || !await hasImage(runtime, image)) images.push(image);
   }
-  if (missing.length === 0) return [];
+  if (images.length === 0) return [];
   const { buildImages } = options;
-  if (buildImages === undefined || !answers.build_images) {
-    say(`Missing: ${missing.join(" and ")}`);
+  const names = images.join(" and ");
+  if (buildImages === undefined || answers.build_images === "none") {
+    say(`Missing: ${names}`);
     return [];
   }
-  if (prompt !== undefined && !await prompt.confirm(`Build ${missing.join(" and ")} now?`, true)) return [];
+  const ask = answers.build_images === "missing" ? prompt : undefined;
+  if (ask !== undefined && !await ask.confirm(`Build ${names} now?`, true)) return [];
   await buildImages(runtime, settings);
-  return missing;
+  return images;
 }
 
 /** Keys of a file of `NAME=value` lines, by lane; names of no key are left alone. Throws with the line, never its text. */

@@ -66,6 +66,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
         negatable: true,
         help: "Do not build images that are missing",
       },
+      { name: "rebuild-images", kind: "boolean", help: "Build the images again, as after an upgrade" },
       {
         name: "from",
         kind: "string",

@@ -108,6 +108,6 @@ Deno.test({
     const failed = await place.json(["start"], 1);
     assertEquals(failed.code, "sandbox_failed");
     assertStringIncludes(String(failed.error), "localhost/taskd-none:1");
-    assertStringIncludes(String(failed.hint), "--build-images");
+    assertStringIncludes(String(failed.hint), "taskd setup");
   },
 });

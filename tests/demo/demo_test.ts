@@ -118,7 +118,7 @@ Deno.test("where podman or its images are missing, the demo says what to do befo
       const { code, stdout, stderr } = await startDemo(tmp, ["--runtime", "podman"], env).output();
       assertEquals(code, 1);
       assertEquals(new TextDecoder().decode(stdout).includes("Make a repository"), false);
-      assertMatch(new TextDecoder().decode(stderr), /Install podman|--build-images/);
+      assertMatch(new TextDecoder().decode(stderr), /Install podman|taskd setup --runtime podman/);
       assertNothingLeft(tmp);
     }
   }));
