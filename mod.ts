@@ -86,21 +86,19 @@ export {
   type FlushResult,
   type ForkOptions,
   type ForkResult,
-  type JsonValue,
   type Lifetime,
   type LongOptions,
   type ObjectKind,
   type OnProgress,
   type RepointOptions,
   type RepointResult,
-  type RowDiff,
   type SessionStatus,
   type StorageMode,
-  type TableDiff,
   type TouchOptions,
   type TouchResult,
   type VerifyResult,
 } from "./lib/store/results.ts";
+export type { JsonValue, RowDiff, TableDiff } from "./lib/sqlite/diff_result.ts";
 export {
   openBackend,
   type OpenBackendOptions,

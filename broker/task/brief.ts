@@ -11,7 +11,7 @@ import { createHash } from "node:crypto";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
-import type { RowDiff } from "../../lib/store/results.ts";
+import type { RowDiff } from "../../lib/sqlite/diff_result.ts";
 import type { DiffFacts } from "../git/facts.ts";
 import type { ChangeStatus } from "../git/file_change.ts";
 import type { PolicyVerdict, Violation } from "../git/diff_policy.ts";

@@ -4,7 +4,8 @@
  * @module
  */
 
-import type { DiffResult, JsonValue, RowDiff, TableDiff } from "../../lib/store/results.ts";
+import type { DiffResult } from "../../lib/store/results.ts";
+import type { JsonValue, RowDiff, TableDiff } from "../../lib/sqlite/diff_result.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";

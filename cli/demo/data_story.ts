@@ -9,7 +9,8 @@
  */
 
 import { join } from "@std/path/join";
-import type { DiffResult, JsonValue } from "../../lib/store/results.ts";
+import type { DiffResult } from "../../lib/store/results.ts";
+import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
 import { claim } from "./claim.ts";
 import { DaemonProcess, runOwn } from "./daemon_process.ts";
 import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { JsonValue } from "../../lib/store/results.ts";
+import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
 
 /** What the model says and wants done in one turn. */
 export interface ScriptedTurn {

@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { JsonValue } from "../store/results.ts";
+import type { JsonValue } from "./diff_result.ts";
 import { quoteName } from "./_image.ts";
 
 /** Characters of a text that are shown. */

@@ -8,7 +8,7 @@
 
 import { nextTurn } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
-import type { JsonValue, RowDiff, TableDiff } from "../store/results.ts";
+import type { JsonValue, RowDiff, TableDiff } from "./diff_result.ts";
 import { fullTextStorage } from "./_full_text.ts";
 import { attempt, type Image, openImage, quoteName } from "./_image.ts";
 import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";

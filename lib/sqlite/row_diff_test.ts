@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/as
 import fc from "fast-check";
 import { DatabaseSync } from "node:sqlite";
 import { TaskdError } from "../errors.ts";
-import type { TableDiff } from "../store/results.ts";
+import type { TableDiff } from "./diff_result.ts";
 import { integrityCheck } from "./integrity.ts";
 import { type ComparedTable, diffRows, type RowDiffOptions } from "./row_diff.ts";
 
