@@ -9,7 +9,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { assistantMessage, type ChatMessage, type Completion } from "./chat.ts";
 import type { AgentConfig } from "./config.ts";
 import { type ModelClient, ModelFailure } from "./model.ts";
-import type { AgentOutcome, Progress } from "./progress.ts";
+import type { AgentOutcome, AgentProgress } from "./progress.ts";
 import { NUDGE, systemPrompt } from "./prompt.ts";
 import { callTool, MAX_ARGUMENTS_LENGTH, type ToolContext, toolDefinitions } from "./tools.ts";
 import { AgentDatabases } from "./sql_tool.ts";
@@ -29,7 +29,7 @@ export interface AgentRun {
   config: AgentConfig;
   model: ModelClient;
   clock: Clock;
-  onProgress(row: Progress): void;
+  onProgress(row: AgentProgress): void;
 }
 
 /** Runs the agent to its end and tells the result as the last row. */

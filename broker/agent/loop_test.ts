@@ -3,16 +3,16 @@ import { VirtualClock } from "../../tests/support/clock.ts";
 import type { ChatMessage } from "./chat.ts";
 import { runAgent } from "./loop.ts";
 import { ModelClient } from "./model.ts";
-import type { Progress } from "./progress.ts";
+import type { AgentProgress } from "./progress.ts";
 
 type Call = [name: string, args: unknown];
 
 /** Runs the agent against a model that answers the n-th request with `answer(n)`. */
 async function run(work_dir: string, max_turns: number, answer: (turn: number) => { text?: string; calls?: Call[] }) {
   const requests: { length: number; messages: ChatMessage[] }[] = [];
-  const rows: Progress[] = [];
+  const rows: AgentProgress[] = [];
   const clock = new VirtualClock();
-  const onProgress = (row: Progress) => void rows.push(row);
+  const onProgress = (row: AgentProgress) => void rows.push(row);
   const reply: typeof fetch = (_input, init) => {
     const body = String(init?.body);
     requests.push({ length: body.length, messages: JSON.parse(body).messages });

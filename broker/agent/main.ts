@@ -10,7 +10,7 @@ import { systemClock } from "../../lib/clock.ts";
 import { MAX_CONFIG_LENGTH, parseConfig } from "./config.ts";
 import { runAgent } from "./loop.ts";
 import { ModelClient } from "./model.ts";
-import { encodeProgress, OUTCOMES, type Progress } from "./progress.ts";
+import { type AgentProgress, encodeProgress, OUTCOMES } from "./progress.ts";
 
 const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
 
@@ -30,7 +30,7 @@ async function exitWithBroker(): Promise<never> {
   Deno.exit(OUTCOMES.failed);
 }
 
-function print(row: Progress): void {
+function print(row: AgentProgress): void {
   const bytes = new TextEncoder().encode(encodeProgress(row));
   for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
 }

@@ -8,7 +8,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { type ChatMessage, type Completion, parseCompletion } from "./chat.ts";
-import type { AgentOutcome, Progress } from "./progress.ts";
+import type { AgentOutcome, AgentProgress } from "./progress.ts";
 
 /** The largest answer that is read. */
 const MAX_ANSWER_BYTES = 8 << 20;
@@ -43,7 +43,7 @@ export interface ModelClientOptions {
   clock: Clock;
   fetch: typeof fetch;
   /** Told when it waits. */
-  onProgress(row: Progress): void;
+  onProgress(row: AgentProgress): void;
 }
 
 /** Answers that another attempt may better. */

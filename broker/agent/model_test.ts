@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { nextTurn } from "../../lib/clock.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { ModelClient, ModelFailure } from "./model.ts";
-import type { Progress } from "./progress.ts";
+import type { AgentProgress } from "./progress.ts";
 
 const ANSWER = { choices: [{ message: { role: "assistant", content: "hello" }, finish_reason: "stop" }] };
 
@@ -19,7 +19,7 @@ function client(answers: (Response | Error)[]) {
       const answer = answers.shift()!;
       return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
     },
-    onProgress: (row: Progress) => {
+    onProgress: (row: AgentProgress) => {
       if (row.type === "waiting") waits.push(row.wait_ms);
     },
   });

@@ -33,7 +33,7 @@ export const OUTCOMES = {
 export type AgentOutcome = keyof typeof OUTCOMES;
 
 /** One row. */
-export type Progress =
+export type AgentProgress =
   /** The agent asks the model. */
   | { type: "turn"; turn: number }
   /** What the model said beside its calls. */
@@ -55,7 +55,7 @@ export function shortLine(text: string, max = MAX_PROGRESS_TEXT): string {
 }
 
 /** `row` as its line. */
-export function encodeProgress(row: Progress): string {
+export function encodeProgress(row: AgentProgress): string {
   const safe = Object.fromEntries(
     Object.entries(row).map(([key, value]) => [key, typeof value === "string" ? shortLine(value) : value]),
   );

@@ -6,12 +6,12 @@
  */
 
 import * as v from "valibot";
-import { MAX_PROGRESS_TEXT, OUTCOMES, type Progress, shortLine } from "./progress.ts";
+import { type AgentProgress, MAX_PROGRESS_TEXT, OUTCOMES, shortLine } from "./progress.ts";
 
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const text = v.pipe(v.string(), v.transform((value) => shortLine(value, MAX_PROGRESS_TEXT)));
 
-const ProgressSchema: v.GenericSchema<unknown, Progress> = v.variant("type", [
+const ProgressSchema: v.GenericSchema<unknown, AgentProgress> = v.variant("type", [
   v.strictObject({ type: v.literal("turn"), turn: count }),
   v.strictObject({ type: v.literal("said"), turn: count, text }),
   v.strictObject({ type: v.literal("tool"), turn: count, tool: text, ok: v.boolean(), summary: text }),
@@ -26,7 +26,7 @@ const ProgressSchema: v.GenericSchema<unknown, Progress> = v.variant("type", [
 ]);
 
 /** The row that `line` is; undefined for anything else, which is then only text. */
-export function parseProgress(line: string): Progress | undefined {
+export function parseProgress(line: string): AgentProgress | undefined {
   if (!line.startsWith("{")) return undefined;
   let value: unknown;
   try {

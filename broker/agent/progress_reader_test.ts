@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { encodeProgress, MAX_PROGRESS_TEXT, type Progress } from "./progress.ts";
+import { type AgentProgress, encodeProgress, MAX_PROGRESS_TEXT } from "./progress.ts";
 import { parseProgress } from "./progress_reader.ts";
 
 Deno.test("a row of progress comes back as it was told, on one line and safe to show", () => {
-  const rows: Progress[] = [
+  const rows: AgentProgress[] = [
     { type: "turn", turn: 1 },
     { type: "said", turn: 1, text: "I look" },
     { type: "tool", turn: 1, tool: "read", ok: false, summary: "no file" },

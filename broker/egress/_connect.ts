@@ -12,7 +12,7 @@ import { servePlain } from "./_plain.ts";
 import type { Attempt, Session } from "./_session.ts";
 import type { Wire } from "./_wire.ts";
 import { readClientHello } from "./client_hello.ts";
-import { canonicalHost, parseAuthority, type Target } from "./host_name.ts";
+import { canonicalHost, type EgressTarget, parseAuthority } from "./host_name.ts";
 import { requestFraming, type RequestHead, valuesOf } from "./http_head.ts";
 import { Refused } from "./reasons.ts";
 
@@ -55,7 +55,7 @@ export async function serveConnect(
 }
 
 /** Some clients leave the port out of a CONNECT's Host: it counts as the target's. */
-function checkHost(head: RequestHead, target: Target): void {
+function checkHost(head: RequestHead, target: EgressTarget): void {
   const hosts = valuesOf(head.fields, "host");
   if (hosts.length > 1) throw new Refused("malformed");
   if (hosts.length === 0) return;
@@ -68,7 +68,7 @@ function checkHost(head: RequestHead, target: Target): void {
 async function servePlainTunnel(
   session: Session,
   attempt: Attempt,
-  target: Target,
+  target: EgressTarget,
   addresses: string[],
   serveRequests: ServeRequests,
 ): Promise<void> {
@@ -83,7 +83,7 @@ async function servePlainTunnel(
  *
  * @param required Whether they must be TLS.
  */
-async function checkHello(session: Session, target: Target, required: boolean): Promise<void> {
+async function checkHello(session: Session, target: EgressTarget, required: boolean): Promise<void> {
   const { client, deadline, parts } = session;
   let late = false;
   const bound = () =>

@@ -11,7 +11,7 @@
 import { passBody } from "./_body.ts";
 import type { Attempt, Session } from "./_session.ts";
 import { EndedEarly, TooLong, type Wire } from "./_wire.ts";
-import { formatTarget, parseAuthority, type Target } from "./host_name.ts";
+import { type EgressTarget, formatTarget, parseAuthority } from "./host_name.ts";
 import {
   encodeHead,
   endToEnd,
@@ -34,7 +34,7 @@ const MAX_INTERIM = 16;
 
 /** The tunnel that a request came through: its host is settled, and its addresses are judged. */
 export interface PlainTunnel {
-  target: Target;
+  target: EgressTarget;
   addresses: string[];
 }
 
@@ -74,7 +74,7 @@ export async function servePlain(
 
 /** Where a request goes, and for what. */
 interface Form {
-  target: Target;
+  target: EgressTarget;
   path: string;
 }
 
@@ -88,12 +88,12 @@ function absoluteForm({ method, target: text }: RequestHead): Form | Refused {
   return { target, path: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
-function originForm({ method, target: path }: RequestHead, target: Target): Form | Refused {
+function originForm({ method, target: path }: RequestHead, target: EgressTarget): Form | Refused {
   const fits = path.startsWith("/") && !path.includes("#") || path === "*" && method === "OPTIONS";
   return fits && method !== "CONNECT" ? { target, path } : new Refused("not_proxy_form");
 }
 
-function checkHost({ fields, minor }: RequestHead, target: Target): void {
+function checkHost({ fields, minor }: RequestHead, target: EgressTarget): void {
   const hosts = valuesOf(fields, "host");
   if (hosts.length === 0 && minor === 0) return;
   if (hosts.length !== 1) throw new Refused("malformed");
@@ -105,7 +105,7 @@ function checkHost({ fields, minor }: RequestHead, target: Target): void {
 
 interface Request {
   head: RequestHead;
-  target: Target;
+  target: EgressTarget;
   path: string;
   framing: Framing;
 }

@@ -10,10 +10,10 @@ import type { Bulk } from "./_bulk.ts";
 import { Deadline } from "./_deadline.ts";
 import { type Stream, Wire } from "./_wire.ts";
 import type { AccessLog } from "./access_log.ts";
-import type { Admission, Admissions } from "./admissions.ts";
-import type { Decision } from "./decision.ts";
+import type { EgressAdmission, EgressAdmissions } from "./admissions.ts";
+import type { EgressDecision } from "./decision.ts";
 import type { Dialer } from "./dialer.ts";
-import { formatTarget, type Target } from "./host_name.ts";
+import { type EgressTarget, formatTarget } from "./host_name.ts";
 import { type RequestHead, valuesOf } from "./http_head.ts";
 import { type Reason, reasonSpec, Refused } from "./reasons.ts";
 
@@ -54,15 +54,15 @@ export const EGRESS_LIMITS = {
 export type EgressLimits = typeof EGRESS_LIMITS;
 
 /** What a connection works with; one for all of them. */
-export interface Parts {
+export interface SessionDeps {
   clock: Clock;
-  admissions: Admissions;
+  admissions: EgressAdmissions;
   dialer: Dialer;
   log: AccessLog;
   bulk: Bulk;
   timeouts: EgressTimeouts;
   limits: EgressLimits;
-  onDecision: (decision: Decision) => void;
+  onDecision: (decision: EgressDecision) => void;
 }
 
 /** One request while it is being dealt with. */
@@ -74,7 +74,7 @@ export interface Attempt {
   method: string;
   /** Path of a plain request, without its query. */
   path?: string;
-  target?: Target;
+  target?: EgressTarget;
   address?: string;
   /** The answer to CONNECT is out: what follows belongs to the tunnel. */
   established: boolean;
@@ -84,15 +84,15 @@ export interface Attempt {
 export class Session {
   readonly client: Wire;
   readonly deadline: Deadline;
-  readonly parts: Parts;
+  readonly parts: SessionDeps;
   readonly peer: string;
-  #admission: Admission | undefined;
+  #admission: EgressAdmission | undefined;
   #upstream: Wire | undefined;
   /** What is waited for before there is an upstream. */
   #waiting: AbortController | undefined;
 
   /** Serves `stream`, which came from the address `peer`. */
-  constructor(stream: Stream, peer: string, parts: Parts) {
+  constructor(stream: Stream, peer: string, parts: SessionDeps) {
     this.parts = parts;
     this.peer = peer;
     this.deadline = new Deadline(parts.clock);
@@ -100,7 +100,7 @@ export class Session {
   }
 
   /** The task whose connection it is, once that is proved. */
-  get admission(): Admission | undefined {
+  get admission(): EgressAdmission | undefined {
     return this.#admission;
   }
 
@@ -134,19 +134,19 @@ export class Session {
   }
 
   /** Throws {@linkcode Refused} unless the task may reach the attempt's target. */
-  authorise(target: Target): void {
+  authorise(target: EgressTarget): void {
     if (this.#admission === undefined || this.#admission.ended) throw new Refused("credentials_wrong");
     this.#admission.authorise(target);
     if (!this.parts.log.healthy) throw new Refused("log_unavailable");
   }
 
   /** The addresses of a target that was authorised. Throws {@linkcode Refused}. */
-  async resolve(target: Target): Promise<string[]> {
+  async resolve(target: EgressTarget): Promise<string[]> {
     return await this.parts.dialer.addresses(target.host, this.#bounded("resolve_timeout", "resolve_ms"));
   }
 
   /** Connects to one of `addresses`, which {@linkcode resolve} gave. Throws {@linkcode Refused}. */
-  async dial(attempt: Attempt, target: Target, addresses: string[]): Promise<Wire> {
+  async dial(attempt: Attempt, target: EgressTarget, addresses: string[]): Promise<Wire> {
     const bounded = () => this.#bounded("connect_timeout", "connect_ms");
     const { stream, address } = await this.parts.dialer.dial(addresses, target.port, bounded);
     attempt.address = address;
@@ -157,7 +157,7 @@ export class Session {
   }
 
   /** Puts an allowed or refused attempt on record for the task; the log's line is {@linkcode log}'s. */
-  record(attempt: Attempt, outcome: Refused | number): Decision {
+  record(attempt: Attempt, outcome: Refused | number): EgressDecision {
     const decision = this.#decision(attempt, outcome);
     this.#admission?.note(decision);
     this.parts.onDecision(decision);
@@ -165,14 +165,14 @@ export class Session {
   }
 
   /** Writes the line of an attempt that is over. */
-  log(attempt: Attempt, decision: Decision): void {
+  log(attempt: Attempt, decision: EgressDecision): void {
     this.parts.log.write(decision, {
       elapsed_ms: this.parts.clock.monotonic() - attempt.started_ms,
       sent_bytes: this.client.sent_bytes - attempt.sent_before,
     });
   }
 
-  #decision(attempt: Attempt, outcome: Refused | number): Decision {
+  #decision(attempt: Attempt, outcome: Refused | number): EgressDecision {
     const { at_ms, method, target, path, address } = attempt;
     const refused = typeof outcome === "number" ? undefined : outcome;
     const reason: Reason = refused?.reason ?? "allowed";
@@ -200,6 +200,6 @@ export class Session {
   }
 }
 
-function urlOf(target: Target, path: string | undefined): string {
+function urlOf(target: EgressTarget, path: string | undefined): string {
   return path === undefined ? formatTarget(target) : `http://${formatTarget(target, 80)}${path}`;
 }

@@ -9,7 +9,7 @@
 
 import { join } from "@std/path/join";
 import { fileError, writeAllSync } from "../../lib/fs.ts";
-import type { Decision } from "./decision.ts";
+import type { EgressDecision } from "./decision.ts";
 
 /** The log's name in its directory. */
 export const ACCESS_LOG_NAME = "access.log";
@@ -19,7 +19,7 @@ const MAX_LOG_BYTES = 64 << 20;
 const MAX_URL_CHARS = 2_048;
 
 /** What came of a decision. */
-export interface Outcome {
+export interface Transfer {
   /** Milliseconds from the request's head to the end. */
   elapsed_ms: number;
   /** Bytes sent to the client. */
@@ -30,7 +30,7 @@ export interface Outcome {
  * One line: `time elapsed client code/status bytes method url user hierarchy/address type` as squid writes it, with
  * `reason=...` as an eleventh field, where its tools expect none and look no further.
  */
-export function formatLogLine(decision: Decision, outcome: Outcome): string {
+export function formatLogLine(decision: EgressDecision, outcome: Transfer): string {
   const { at_ms, verdict, method, status } = decision;
   const seconds = `${Math.floor(at_ms / 1_000)}.${String(Math.floor(at_ms % 1_000)).padStart(3, "0")}`;
   const result = verdict === "denied" ? "TCP_DENIED" : method === "CONNECT" ? "TCP_TUNNEL" : "TCP_MISS";
@@ -91,7 +91,7 @@ export class AccessLog {
   }
 
   /** Writes one line; a failure shows in {@linkcode healthy}. */
-  write(decision: Decision, outcome: Outcome): void {
+  write(decision: EgressDecision, outcome: Transfer): void {
     const bytes = new TextEncoder().encode(formatLogLine(decision, outcome));
     try {
       if (this.#bytes > 0 && this.#bytes + bytes.length > this.#max_bytes) this.#setAside();

@@ -4,9 +4,9 @@ import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { assertThrows } from "@std/assert";
 import { ACCESS_LOG_NAME, AccessLog, formatLogLine } from "./access_log.ts";
-import type { Decision } from "./decision.ts";
+import type { EgressDecision } from "./decision.ts";
 
-const TUNNEL: Decision = {
+const TUNNEL: EgressDecision = {
   at_ms: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
   task_id: "0123456789abcdef",
   peer: "192.168.66.7",
@@ -19,7 +19,7 @@ const TUNNEL: Decision = {
   status: 200,
   address: "93.184.216.34",
 };
-const DENIED: Decision = {
+const DENIED: EgressDecision = {
   at_ms: 1_000,
   peer: "192.168.66.7",
   method: "CONNECT",

@@ -7,8 +7,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { type Decision, DecisionRing } from "./decision.ts";
-import type { Target } from "./host_name.ts";
+import { DecisionRing, type EgressDecision } from "./decision.ts";
+import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
 import { type EgressList, EgressRules } from "./rules.ts";
 
@@ -23,7 +23,7 @@ export interface Closable {
 }
 
 /** One task's right to use the proxy. */
-export class Admission {
+export class EgressAdmission {
   /** The task. */
   readonly task_id: string;
   /** What it decided for the task so far. */
@@ -69,7 +69,7 @@ export class Admission {
   }
 
   /** Throws {@linkcode Refused} unless the target is listed. No name is looked up for it. */
-  authorise(target: Target): void {
+  authorise(target: EgressTarget): void {
     const match = this.#rules.match(target);
     if (match.listed === "no") {
       if (match.ports.length === 0) throw new Refused("not_listed");
@@ -81,7 +81,7 @@ export class Admission {
   }
 
   /** Takes note of a decision. */
-  note(decision: Decision): void {
+  note(decision: EgressDecision): void {
     this.ring.add(decision);
   }
 
@@ -93,16 +93,16 @@ export class Admission {
 }
 
 /** All tasks that are admitted. */
-export class Admissions {
+export class EgressAdmissions {
   readonly #random: RandomBytes;
-  readonly #by_task = new Map<string, Admission>();
+  readonly #by_task = new Map<string, EgressAdmission>();
   /** What an unknown user's password is compared with, so that it takes as long. */
-  readonly #nobody: Admission;
+  readonly #nobody: EgressAdmission;
 
   /** Draws passwords from `random`. */
   constructor(random: RandomBytes) {
     this.#random = random;
-    this.#nobody = new Admission("", random(32), new EgressRules());
+    this.#nobody = new EgressAdmission("", random(32), new EgressRules());
     this.#nobody.end();
   }
 
@@ -111,7 +111,7 @@ export class Admissions {
    *
    * @throws {TaskdError} `invalid_request` for a bad id or list entry; `already_exists` for a task that is admitted.
    */
-  admit(task_id: string, ...lists: EgressList[]): { admission: Admission; password: string } {
+  admit(task_id: string, ...lists: EgressList[]): { admission: EgressAdmission; password: string } {
     const attempted = `Cannot admit task ${JSON.stringify(task_id.slice(0, 80))} to the egress proxy`;
     if (!USERNAME.test(task_id)) {
       throw new TaskdError("invalid_request", `${attempted}: its id is not 1 to 64 letters, digits, dots, _ or -`);
@@ -119,19 +119,19 @@ export class Admissions {
     if (this.#by_task.has(task_id)) throw new TaskdError("already_exists", `${attempted}: it is admitted already`);
     const rules = new EgressRules(...lists);
     const password = randomHex(this.#random, 32);
-    const admission = new Admission(task_id, sha256(password), rules);
+    const admission = new EgressAdmission(task_id, sha256(password), rules);
     this.#by_task.set(task_id, admission);
     return { admission, password };
   }
 
   /** Ends a task's admission. */
-  end(admission: Admission): void {
+  end(admission: EgressAdmission): void {
     admission.end();
     if (this.#by_task.get(admission.task_id) === admission) this.#by_task.delete(admission.task_id);
   }
 
   /** The task that these values of Proxy-Authorization prove. Throws {@linkcode Refused}. */
-  authenticate(values: string[]): Admission {
+  authenticate(values: string[]): EgressAdmission {
     if (values.length === 0) throw new Refused("credentials_missing");
     const match = values.length === 1 ? /^basic +([A-Za-z0-9+/]{1,512}={0,2})$/i.exec(values[0]!) : null;
     const text = match === null ? undefined : decodeBase64(match[1]!);

@@ -7,7 +7,7 @@
 import type { Reason } from "./reasons.ts";
 
 /** One decision on one request. */
-export interface Decision {
+export interface EgressDecision {
   /** Wall-clock milliseconds since 1970. */
   at_ms: number;
   /** The task; undefined when no valid credentials came. */
@@ -37,7 +37,7 @@ export interface DecisionEntry {
   method: string;
   host: string | undefined;
   port: number | undefined;
-  verdict: Decision["verdict"];
+  verdict: EgressDecision["verdict"];
   reason: Reason;
   detail: string | undefined;
   /** How many. */
@@ -58,7 +58,7 @@ export class DecisionRing {
   #dropped = 0;
 
   /** Takes note of a decision. */
-  add({ method, host, port, verdict, reason, detail, at_ms }: Decision): void {
+  add({ method, host, port, verdict, reason, detail, at_ms }: EgressDecision): void {
     const key = JSON.stringify([method, host, port, reason, detail]);
     const known = this.#entries.get(key);
     // Taken out and put back: the map's order is that of the last decision.

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { type Decision, DecisionRing } from "./decision.ts";
+import { DecisionRing, type EgressDecision } from "./decision.ts";
 
-function decision(host: string, at_ms = 0): Decision {
+function decision(host: string, at_ms = 0): EgressDecision {
   return {
     at_ms,
     peer: "192.168.66.7",

@@ -11,7 +11,7 @@
 import { domainToASCII } from "node:url";
 
 /** A checked destination. */
-export interface Target {
+export interface EgressTarget {
   /** Canonical host name; never an address. */
   host: string;
   /** 1 to 65535. */
@@ -54,7 +54,7 @@ export function canonicalHost(text: string): { host: string } | TargetFault {
  *
  * @returns What is wrong, when it is no plain name with a port.
  */
-export function parseAuthority(text: string, default_port?: number): Target | TargetFault {
+export function parseAuthority(text: string, default_port?: number): EgressTarget | TargetFault {
   if (text.includes("@")) return "bad_target";
   if (text.startsWith("[") || text.indexOf(":") !== text.lastIndexOf(":")) return "address_literal";
   const colon = text.indexOf(":");
@@ -68,6 +68,6 @@ export function parseAuthority(text: string, default_port?: number): Target | Ta
 }
 
 /** `host:port`, without the port where it is the scheme's own. */
-export function formatTarget({ host, port }: Target, default_port?: number): string {
+export function formatTarget({ host, port }: EgressTarget, default_port?: number): string {
   return port === default_port ? host : `${host}:${port}`;
 }

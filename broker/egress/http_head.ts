@@ -13,7 +13,7 @@ export const MAX_HEAD_BYTES = 64 << 10;
 export const MAX_FIELDS = 128;
 
 /** A header field. */
-export interface Field {
+export interface HeaderField {
   /** As written. */
   name: string;
   /** In lower case. */
@@ -31,7 +31,7 @@ export interface RequestHead {
   target: string;
   /** Of HTTP/1.x. */
   minor: 0 | 1;
-  fields: Field[];
+  fields: HeaderField[];
 }
 
 /** A response's head. */
@@ -39,7 +39,7 @@ export interface ResponseHead {
   status: number;
   phrase: string;
   minor: 0 | 1;
-  fields: Field[];
+  fields: HeaderField[];
 }
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -98,7 +98,7 @@ function lines(bytes: Uint8Array): string[] {
   return found;
 }
 
-function parseField(line: string): Field {
+function parseField(line: string): HeaderField {
   const colon = line.indexOf(":");
   const name = line.slice(0, colon);
   // A lone CR or LF, a continuation line and a space before the colon all fail one of these.
@@ -107,17 +107,17 @@ function parseField(line: string): Field {
 }
 
 /** The values of a field. */
-export function valuesOf(fields: Field[], key: string): string[] {
+export function valuesOf(fields: HeaderField[], key: string): string[] {
   return fields.filter((field) => field.key === key).map((field) => field.value);
 }
 
 /** The members of a comma-separated field, in lower case. */
-function listOf(fields: Field[], key: string): string[] {
+function listOf(fields: HeaderField[], key: string): string[] {
   return valuesOf(fields, key).flatMap((value) => value.toLowerCase().split(",")).map((item) => item.trim());
 }
 
 /** Whether the sender of this head wants the connection to end. */
-export function wantsClose({ fields, minor }: { fields: Field[]; minor: 0 | 1 }): boolean {
+export function wantsClose({ fields, minor }: { fields: HeaderField[]; minor: 0 | 1 }): boolean {
   return minor === 0 || listOf(fields, "connection").includes("close") ||
     listOf(fields, "proxy-connection").includes("close");
 }
@@ -138,7 +138,7 @@ export function responseFraming({ status, fields, minor }: ResponseHead, method:
   return framing ?? { by: "close" };
 }
 
-function declaredFraming(fields: Field[], minor: 0 | 1): Framing | undefined | "ambiguous" {
+function declaredFraming(fields: HeaderField[], minor: 0 | 1): Framing | undefined | "ambiguous" {
   const lengths = valuesOf(fields, "content-length");
   const codings = valuesOf(fields, "transfer-encoding");
   if (codings.length > 0) {
@@ -151,7 +151,7 @@ function declaredFraming(fields: Field[], minor: 0 | 1): Framing | undefined | "
 }
 
 /** The fields that may go on to the other side. */
-export function endToEnd(fields: Field[]): Field[] {
+export function endToEnd(fields: HeaderField[]): HeaderField[] {
   const nominated = new Set(listOf(fields, "connection"));
   return fields.filter(({ key }) => !HOP_BY_HOP.has(key) && (!nominated.has(key) || NEVER_NOMINATED.has(key)));
 }

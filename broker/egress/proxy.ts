@@ -19,17 +19,17 @@ import {
   EGRESS_TIMEOUTS,
   type EgressLimits,
   type EgressTimeouts,
-  type Parts,
   Session,
+  type SessionDeps,
 } from "./_session.ts";
 import { AccessLog } from "./access_log.ts";
-import { Admissions } from "./admissions.ts";
-import type { Decision, DecisionEntry } from "./decision.ts";
+import { EgressAdmissions } from "./admissions.ts";
+import type { DecisionEntry, EgressDecision } from "./decision.ts";
 import { Dialer, type DialerOptions } from "./dialer.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./rules.ts";
 
-export type { Decision, DecisionEntry } from "./decision.ts";
+export type { DecisionEntry, EgressDecision } from "./decision.ts";
 export type { Connect, DialerOptions, Resolve } from "./dialer.ts";
 export type { Reason } from "./reasons.ts";
 export type { EgressList } from "./rules.ts";
@@ -49,7 +49,7 @@ export interface EgressProxyOptions extends DialerOptions {
   /** Directory of the access log: the setting `squid_run_dir`. */
   log_dir: string;
   /** Told of every decision, when it is made. */
-  onDecision?: (decision: Decision) => void;
+  onDecision?: (decision: EgressDecision) => void;
   timeouts?: Partial<EgressTimeouts>;
   limits?: Partial<EgressLimits>;
 }
@@ -73,7 +73,7 @@ export interface TaskEgress {
 /** A running proxy. */
 export class EgressProxy {
   readonly #listener: Deno.TcpListener;
-  readonly #parts: Parts;
+  readonly #parts: SessionDeps;
   readonly #egress: EgressList;
   readonly #sessions = new Set<Session>();
   readonly #serving = new Set<Promise<void>>();
@@ -86,7 +86,7 @@ export class EgressProxy {
     this.#egress = options.egress;
     this.#parts = {
       clock: options.clock,
-      admissions: new Admissions(options.random),
+      admissions: new EgressAdmissions(options.random),
       dialer: new Dialer(options),
       log,
       bulk: new Bulk(),

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Target } from "./host_name.ts";
+import type { EgressTarget } from "./host_name.ts";
 
 /** What a client gets to see of an outcome. */
 interface ReasonSpec {
@@ -258,7 +258,7 @@ export function reasonSpec(reason: Reason): ReasonSpec {
  *
  * Nothing that the client sent comes back but the canonical form of a host and its port.
  */
-export function refusalResponse(refused: Refused, target: Target | undefined, close: boolean): Uint8Array {
+export function refusalResponse(refused: Refused, target: EgressTarget | undefined, close: boolean): Uint8Array {
   const { status, phrase, error, text, hint } = reasonSpec(refused.reason);
   const place = target === undefined ? "the target" : `${target.host} port ${target.port}`;
   const body = JSON.stringify({

@@ -5,7 +5,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { canonicalHost, type Target } from "./host_name.ts";
+import { canonicalHost, type EgressTarget } from "./host_name.ts";
 
 /** Hosts and ports, as in egress.yaml. */
 export interface EgressList {
@@ -55,7 +55,7 @@ export class EgressRules {
   }
 
   /** What the lists say of a canonical destination. */
-  match({ host, port }: Target): Match {
+  match({ host, port }: EgressTarget): Match {
     const exact = this.#exact.get(host);
     if (exact?.has(port)) return { listed: "exact" };
     const ports = new Set(exact);

@@ -23,7 +23,7 @@ import type {
   TaskView,
   TrustBrief,
 } from "../api/wire.ts";
-import type { Decision } from "../egress/decision.ts";
+import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "./metrics.ts";
 import { type PolicyView, policyView } from "../settings/explain.ts";
@@ -266,7 +266,7 @@ export class Engine implements BrokerEngine {
   }
 
   /** Told of each decision of the egress proxy. */
-  decided(decision: Decision): void {
+  decided(decision: EgressDecision): void {
     this.#metrics.decided(decision);
   }
 

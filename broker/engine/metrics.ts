@@ -11,7 +11,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { LANES } from "../agents.ts";
 import type { CeilingView, QueueItemView, QueueState } from "../api/wire.ts";
-import type { Decision } from "../egress/decision.ts";
+import type { EgressDecision } from "../egress/decision.ts";
 import { REASONS } from "../egress/reasons.ts";
 import type { Settlement } from "../gateway/lease.ts";
 import { type Outcome, OUTCOMES, type Stage } from "../task/stages.ts";
@@ -170,7 +170,7 @@ export class BrokerMetrics {
   }
 
   /** The egress proxy has decided; for its `onDecision`. */
-  decided({ reason }: Pick<Decision, "reason">): void {
+  decided({ reason }: Pick<EgressDecision, "reason">): void {
     this.#egress.inc({ reason });
   }
 

@@ -14,12 +14,12 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { type Clock, nextTurn } from "../../lib/clock.ts";
 import type { Deadline } from "./deadlines.ts";
 import { answerHeaders } from "./headers.ts";
-import type { Claim, Ending, Lease, Settlement } from "./lease.ts";
+import type { Claim, Ending, Settlement, TaskLease } from "./lease.ts";
 import { Meter } from "./metering/meter.ts";
 import type { PriceBook } from "./prices.ts";
 import { Redactor } from "./redact.ts";
 import { Refusal } from "./refusal.ts";
-import type { Route } from "./routes.ts";
+import type { MatchedRoute } from "./routes.ts";
 import type { Credential, Upstream } from "./upstream.ts";
 
 /** Bounds of an exchange. */
@@ -50,14 +50,14 @@ export const EXCHANGE_LIMITS: ExchangeLimits = {
 
 /** What an exchange needs. */
 export interface ExchangeOptions {
-  lease: Lease;
+  lease: TaskLease;
   claim: Claim;
   upstream: Upstream;
   prices: PriceBook;
   clock: Clock;
   deadline: Deadline;
   limits: ExchangeLimits;
-  route: Route;
+  route: MatchedRoute;
   /** The model asked for; undefined for routes that have none. */
   model: string | undefined;
   body: Uint8Array | undefined;

@@ -17,10 +17,10 @@ import { BodyRoom, ClientGone, drainBody, readJsonBody } from "./body.ts";
 import { Deadlines } from "./deadlines.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
-import { type Claim, type GatewayLease, Lease, type LeaseOptions, type Settlement, tokenDigest } from "./lease.ts";
+import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
 import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
-import { matchRoute, type Route } from "./routes.ts";
+import { type MatchedRoute, matchRoute } from "./routes.ts";
 import { checkBody } from "./rules/mod.ts";
 import { parseStrictJson } from "./strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
@@ -61,7 +61,7 @@ export interface GatewayOptions {
 }
 
 interface Entry {
-  lease: Lease;
+  lease: TaskLease;
   handle: GatewayLease;
 }
 
@@ -141,7 +141,7 @@ export class Gateway {
         },
       );
     }
-    const { lease, token } = Lease.create(options, this.#options.random ?? systemRandom);
+    const { lease, token } = TaskLease.create(options, this.#options.random ?? systemRandom);
     const { task_id, lane, auth } = options;
     const handle: GatewayLease = {
       token,
@@ -234,7 +234,7 @@ export class Gateway {
   async #exchange(
     { lease, handle }: Entry,
     claim: Claim,
-    route: Route,
+    route: MatchedRoute,
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {

@@ -82,13 +82,13 @@ export interface Settlement {
 
 /** A claim on a lease, from the arrival of a request to its settlement. */
 export class Claim {
-  readonly #lease: Lease;
+  readonly #lease: TaskLease;
   #reserved_usd = 0;
   #sent = false;
   #settled = false;
 
-  /** Made by {@linkcode Lease.claim} alone. */
-  constructor(lease: Lease) {
+  /** Made by {@linkcode TaskLease.claim} alone. */
+  constructor(lease: TaskLease) {
     this.#lease = lease;
   }
 
@@ -136,7 +136,7 @@ export interface GatewayLease {
 }
 
 /** A lease as the gateway keeps it. */
-export class Lease {
+export class TaskLease {
   readonly options: LeaseOptions;
   readonly allow_tools: ReadonlySet<string>;
   /** SHA-256 of the token, in hex. */
@@ -159,9 +159,9 @@ export class Lease {
   }
 
   /** Makes a lease and its token. */
-  static create(options: LeaseOptions, random: RandomBytes): { lease: Lease; token: string } {
+  static create(options: LeaseOptions, random: RandomBytes): { lease: TaskLease; token: string } {
     const token = `taskd-${randomHex(random, 32)}`;
-    return { lease: new Lease(options, tokenDigest(token)), token };
+    return { lease: new TaskLease(options, tokenDigest(token)), token };
   }
 
   /** Claims a place for one request; throws the refusal of the first cap that is reached. */

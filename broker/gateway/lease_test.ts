@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { systemRandom } from "../../lib/clock.ts";
-import { type Claim, Lease, type LeaseOptions, type Settlement } from "./lease.ts";
+import { type Claim, type LeaseOptions, type Settlement, TaskLease } from "./lease.ts";
 import { Refusal } from "./refusal.ts";
 
 const OPTIONS: LeaseOptions = {
@@ -36,7 +36,7 @@ Deno.test("whatever order requests begin and end in, no cap is passed and every 
     usd: fc.double({ min: 0, max: 0.5, noNaN: true }),
   });
   fc.assert(fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
-    const { lease } = Lease.create(OPTIONS, systemRandom);
+    const { lease } = TaskLease.create(OPTIONS, systemRandom);
     const running: Claim[] = [];
     let spent = 0;
     let sent = 0;
@@ -84,7 +84,10 @@ Deno.test("a budget has room for what adds up to it, and is spent by what adds u
     // Eight times 0.1 is a hair less than 0.8, three times is a hair more than 0.3.
     const budget_usd = requests / 10;
     for (const max_request_cost_usd of [0, dime]) {
-      const { lease } = Lease.create({ ...OPTIONS, max_requests: 99, budget_usd, max_request_cost_usd }, systemRandom);
+      const { lease } = TaskLease.create(
+        { ...OPTIONS, max_requests: 99, budget_usd, max_request_cost_usd },
+        systemRandom,
+      );
       for (let n = 0; n < requests; n++) {
         const claim = lease.claim();
         claim.reserve();
@@ -96,7 +99,7 @@ Deno.test("a budget has room for what adds up to it, and is spent by what adds u
 });
 
 Deno.test("a lease that ends admits nothing, and is idle once what runs has settled", async () => {
-  const { lease, token } = Lease.create(OPTIONS, systemRandom);
+  const { lease, token } = TaskLease.create(OPTIONS, systemRandom);
   assert(/^taskd-[0-9a-f]{64}$/.test(token) && !Deno.inspect(lease).includes(token));
   const claim = lease.claim();
   lease.ending.abort();

@@ -48,7 +48,7 @@ const FileSchema = v.strictObject({
 });
 
 /** Rates in USD per million tokens. A rate that is missing is that of plain input. */
-export type Price = Omit<PriceRow, "model" | "since">;
+export type TokenPrice = Omit<PriceRow, "model" | "since">;
 /** One row of the file. */
 export type PriceRow = v.InferOutput<typeof RowSchema>;
 /** The file. */
@@ -59,7 +59,7 @@ export type PriceMatch = "exact" | "without date" | "without provider" | "prefix
 
 /** A price and how it was found. */
 export interface FoundPrice {
-  price: Price;
+  price: TokenPrice;
   match: PriceMatch;
 }
 
@@ -140,7 +140,7 @@ export class PriceBook {
     return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS[metered.service_tier ?? ""] ?? 1);
   }
 
-  #priceFor(lane: Lane, asked: string, served: string | undefined): Price | undefined {
+  #priceFor(lane: Lane, asked: string, served: string | undefined): TokenPrice | undefined {
     // At one's own endpoint the operator's names are those that are asked for.
     const found = lane === "compat" || served === undefined ? undefined : this.priceOf(lane, served);
     if (found && (found.match === "exact" || found.match === "without date")) return found.price;
@@ -155,7 +155,7 @@ export class PriceBook {
   }
 
   /** The row of exactly this name that holds today. */
-  #current(lane: PricedLane, name: string): Price | undefined {
+  #current(lane: PricedLane, name: string): TokenPrice | undefined {
     const today = new Date(this.#now()).toISOString().slice(0, 10);
     return this.#lanes[lane].get(name)
       ?.filter((row) => (row.since ?? "") <= today)
@@ -163,7 +163,7 @@ export class PriceBook {
   }
 
   /** The highest rate of each kind among the models that share the first word, or among all of the lane. */
-  #dearest(lane: PricedLane, model: string): Price {
+  #dearest(lane: PricedLane, model: string): TokenPrice {
     const every = [...this.#lanes[lane].values()].flat();
     const family = every.filter((row) => familyOf(row.model) === familyOf(model));
     const rows = family.length > 0 ? family : every;
@@ -174,7 +174,7 @@ export class PriceBook {
   }
 }
 
-type Rates = Omit<Price, "long_context">;
+type Rates = Omit<TokenPrice, "long_context">;
 
 function highestRates(rows: readonly Rates[]): Required<Rates> {
   const highest = (kind: keyof Rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
@@ -189,7 +189,7 @@ function highestRates(rows: readonly Rates[]): Required<Rates> {
 }
 
 /** What tokens cost at a price, in USD. */
-export function cost(price: Price, usage: Usage): number {
+export function cost(price: TokenPrice, usage: Usage): number {
   const long = price.long_context;
   const rate = long && totalInput(usage) > long.above ? long : price;
   const plain = usage.input_tokens - usage.input_audio_tokens;

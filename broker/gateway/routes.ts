@@ -54,7 +54,7 @@ export const ROUTES: Readonly<Record<Lane, readonly RouteRow[]>> = {
 };
 
 /** A request's route. */
-export interface Route {
+export interface MatchedRoute {
   row: RouteRow;
   /** Path as it was asked for. */
   path: string;
@@ -65,7 +65,7 @@ export interface Route {
 }
 
 /** Finds the route of a request line; throws a {@linkcode Refusal} without repeating the line. */
-export function matchRoute(lane: Lane, method: string, target: string): Route {
+export function matchRoute(lane: Lane, method: string, target: string): MatchedRoute {
   const [path, query = "", ...rest] = target.split("?");
   if (rest.length === 0 && target.length <= 1024) {
     for (const row of ROUTES[lane]) {
@@ -94,7 +94,7 @@ function checkQuery(query: string, row: RouteRow): void {
 }
 
 /** The path at the upstream: the address's own, then the route's, with `base_path`, if there is one, in place of `/v1`. */
-export function upstreamPath(route: Route, base: { pathname: string; base_path: string }): string {
+export function upstreamPath(route: MatchedRoute, base: { pathname: string; base_path: string }): string {
   const stem = base.pathname.replace(/\/+$/, "");
   if (base.base_path === "") return `${stem}${route.path}${route.query}`;
   const version = base.base_path.replace(/^\/*/, "/").replace(/\/+$/, "");

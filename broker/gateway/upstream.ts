@@ -12,7 +12,7 @@ import { type Lane, laneText } from "../agents.ts";
 import { type HeaderMap, requestHeaders } from "./headers.ts";
 import type { AuthMode } from "./lease.ts";
 import { Refusal } from "./refusal.ts";
-import { type Route, upstreamPath } from "./routes.ts";
+import { type MatchedRoute, upstreamPath } from "./routes.ts";
 
 /** A secret and the headers that go with it. */
 export interface Credential {
@@ -85,7 +85,7 @@ export class Upstream {
   }
 
   /** Sends one request. */
-  send(route: Route, options: SendOptions): ClientRequest {
+  send(route: MatchedRoute, options: SendOptions): ClientRequest {
     const subscribed = options.auth === "subscription";
     const url = subscribed ? this.#subscription_url : this.#url;
     const { base_path = "" } = (subscribed ? this.#options.subscription : undefined) ?? this.#options;

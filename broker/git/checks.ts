@@ -13,7 +13,7 @@ import * as v from "valibot";
 export type CheckOutcome = "passed" | "failed" | "pending" | "skipped";
 
 /** One check. */
-export interface Check {
+export interface CheckRun {
   /** `workflow / job`, or the context of a status. */
   name: string;
   outcome: CheckOutcome;
@@ -65,7 +65,7 @@ const OUTCOMES: Readonly<Record<string, CheckOutcome>> = {
 };
 
 /** The checks that count: of a run that was repeated, the last. */
-export function decodeRollup(rollup: v.InferOutput<typeof RollupSchema>): Check[] {
+export function decodeRollup(rollup: v.InferOutput<typeof RollupSchema>): CheckRun[] {
   return rollup.filter((entry) => !rollup.some((other) => replaces(other, entry))).map((entry) => {
     const state = stateOf(entry);
     const name = [entry.workflowName, entry.name || entry.context].filter(Boolean).join(" / ");
@@ -93,7 +93,7 @@ function replaces(later: RollupEntry, earlier: RollupEntry): boolean {
 }
 
 /** What all checks together come to. */
-export function concludeChecks(checks: readonly Check[]): ChecksConclusion {
+export function concludeChecks(checks: readonly CheckRun[]): ChecksConclusion {
   const has = (outcome: CheckOutcome) => checks.some((check) => check.outcome === outcome);
   if (has("failed")) return "failed";
   if (has("pending")) return "pending";

@@ -16,7 +16,7 @@ import { render as renderBranches } from "./branches.ts";
 import { branchName, stamp } from "./_result_text.ts";
 
 /** Use of the read-only cache. */
-export interface CacheUse {
+export interface CacheDiskUse {
   bytes: number;
   budget_bytes: number;
 }
@@ -26,7 +26,7 @@ export interface StatusResult {
   branch?: BranchStatus;
   branches?: BranchInfo[];
   sqlite_version: string;
-  ro_cache?: CacheUse;
+  ro_cache?: CacheDiskUse;
 }
 
 /** Looks. */
@@ -52,7 +52,7 @@ export async function render(result: StatusResult, io: Io): Promise<string> {
   return lines.join("\n");
 }
 
-function cacheWords(use: CacheUse | undefined): string | undefined {
+function cacheWords(use: CacheDiskUse | undefined): string | undefined {
   if (use === undefined) return undefined;
   if (use.budget_bytes === 0) return `${formatBytes(use.bytes)}, no budget`;
   const share = Math.round(use.bytes / use.budget_bytes * 100);

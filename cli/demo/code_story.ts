@@ -12,7 +12,7 @@ import type { TaskView } from "../../broker/api/wire.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Progress } from "../../broker/agent/progress.ts";
+import type { AgentProgress } from "../../broker/agent/progress.ts";
 import { parseProgress } from "../../broker/agent/progress_reader.ts";
 import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
 import type { SpendFigures } from "../../broker/task/rows.ts";
@@ -394,7 +394,7 @@ function plain(text: string): string {
 }
 
 /** A row of the built-in agent's progress in words; empty for what is of no interest as it goes by. */
-function worded(row: Progress): string {
+function worded(row: AgentProgress): string {
   if (row.type === "said") return sanitizeLine(row.text);
   if (row.type === "tool") return `[${row.tool}] ${sanitizeLine(row.summary)}`;
   return "";

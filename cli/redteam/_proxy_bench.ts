@@ -5,7 +5,7 @@
  */
 
 import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.ts";
-import type { Decision } from "../../broker/egress/decision.ts";
+import type { EgressDecision } from "../../broker/egress/decision.ts";
 import type { EgressList } from "../../broker/egress/rules.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
@@ -26,7 +26,7 @@ export class ProxyBench implements AsyncDisposable {
   readonly lookups: string[] = [];
   /** Addresses that were dialled. */
   readonly dialled: string[] = [];
-  readonly decisions: Decision[] = [];
+  readonly decisions: EgressDecision[] = [];
   readonly #proxy: ReturnType<Surfaces["proxy"]>;
   readonly #timeout: ReadTimeout;
 

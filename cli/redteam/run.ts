@@ -17,14 +17,14 @@ const PROMISE_DEADLINE_MS = 60_000;
 const MAX_HOLES = 20;
 
 /** What came of a promise. */
-export type Verdict = "held" | "hole" | "skipped";
+export type PromiseVerdict = "held" | "hole" | "skipped";
 
 /** A promise that was tried. */
 export interface TriedPromise {
   id: string;
   group: PromiseGroup;
   promise: string;
-  verdict: Verdict;
+  verdict: PromiseVerdict;
   /** How much was tried. */
   attempts: number;
   /** What went through; at most 20. */
@@ -70,7 +70,7 @@ export async function runRedteam(options: RunOptions): Promise<RedteamReport> {
     tried.push(result);
     onResult?.(result);
   }
-  const count = (verdict: Verdict) => tried.filter((result) => result.verdict === verdict).length;
+  const count = (verdict: PromiseVerdict) => tried.filter((result) => result.verdict === verdict).length;
   return {
     promises: tried,
     held: count("held"),
@@ -89,7 +89,7 @@ export function groupOf({ id }: { id: string }): PromiseGroup {
 async function tryPromise(promise: SecurityPromise, options: RunOptions): Promise<TriedPromise> {
   const { context, clock, deadline_ms = PROMISE_DEADLINE_MS } = options;
   const trial = new Trial();
-  const result = (verdict: Verdict, more: { holes?: string[]; why?: string } = {}): TriedPromise => ({
+  const result = (verdict: PromiseVerdict, more: { holes?: string[]; why?: string } = {}): TriedPromise => ({
     id: promise.id,
     group: groupOf(promise),
     promise: promise.promise,

@@ -8,7 +8,7 @@
 import { parseConfig } from "../../broker/agent/config.ts";
 import { runAgent } from "../../broker/agent/loop.ts";
 import { ModelClient } from "../../broker/agent/model.ts";
-import { encodeProgress, OUTCOMES, type Progress } from "../../broker/agent/progress.ts";
+import { type AgentProgress, encodeProgress, OUTCOMES } from "../../broker/agent/progress.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { streamsIn, type StreamUse } from "./_plan.ts";
 
@@ -25,7 +25,7 @@ const config = parseConfig(line.slice(0, line.indexOf("\n")));
   Deno.exit(OUTCOMES.failed);
 })();
 
-function print(row: Progress): void {
+function print(row: AgentProgress): void {
   const bytes = new TextEncoder().encode(encodeProgress(row));
   for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
 }

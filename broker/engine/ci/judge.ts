@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Check, concludeChecks } from "../../git/checks.ts";
+import { type CheckRun, concludeChecks } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import type { CiObservation } from "../../task/rows.ts";
 
@@ -54,7 +54,7 @@ export function judgeView(
   };
 }
 
-function named(checks: readonly Check[], outcome: Check["outcome"]): string {
+function named(checks: readonly CheckRun[], outcome: CheckRun["outcome"]): string {
   const names = checks.filter((check) => check.outcome === outcome).map(({ name }) => name.slice(0, 200));
   const more = names.length - MAX_NAMED;
   return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");

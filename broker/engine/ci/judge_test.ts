@@ -1,10 +1,15 @@
 import { assertEquals } from "@std/assert";
-import type { Check } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { DISPATCH_FLOOR_MS, dispatchFloor, judgeView } from "./judge.ts";
 
 const COMMIT = "c".repeat(40);
-const check = (outcome: Check["outcome"], name: string = outcome): Check => ({ name, outcome, state: "X", url: "" });
+const check = (outcome: CheckRun["outcome"], name: string = outcome): CheckRun => ({
+  name,
+  outcome,
+  state: "X",
+  url: "",
+});
 const LATE = 3_600_000;
 
 function judged(view: Partial<PullRequestView>, age_ms = LATE): string {

@@ -9,7 +9,7 @@
 import { type RandomBytes, randomHex } from "../../../lib/clock.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../../api/wire.ts";
-import type { Check } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/checks.ts";
 import type { TaskOrder } from "../../task/rows.ts";
 
 /** Failed checks that are told of. */
@@ -25,7 +25,7 @@ export interface FailedAttempt {
   instruction: string;
   pull_request: string;
   /** As they were seen; empty after a restart. */
-  checks: readonly Check[];
+  checks: readonly CheckRun[];
   /** What the trace has of them. */
   detail: string;
 }

@@ -12,7 +12,7 @@ import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.t
 import { hasCode, TaskdError } from "../../../lib/errors.ts";
 import type { CiWatch, EngineOperations } from "../engine_deps.ts";
 import { parseRepo } from "../../git/repo_url.ts";
-import type { Check } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/checks.ts";
 import type { Gh } from "../../git/gh.ts";
 import type { Log } from "../../../lib/log.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
@@ -39,7 +39,7 @@ export interface WatchOptions {
 /** What the last look saw. */
 interface Seen {
   observation: CiObservation;
-  checks: readonly Check[];
+  checks: readonly CheckRun[];
 }
 
 /** Watches pushed changes. */
@@ -126,7 +126,7 @@ export class CheckWatch implements CiWatch {
   }
 
   /** Writes down what is new. */
-  async #note(task: Task, observation: CiObservation, checks: readonly Check[]): Promise<Seen> {
+  async #note(task: Task, observation: CiObservation, checks: readonly CheckRun[]): Promise<Seen> {
     const known = task.record.ci;
     if (known?.state !== observation.state || known.detail !== observation.detail) {
       await task.append({ type: "ci", ...observation });

@@ -5,7 +5,7 @@ import { SeededRandom } from "../../../tests/support/writers/random.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../../api/wire.ts";
 import type { TaskOrigin } from "../engine_deps.ts";
-import type { Check } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 import type { TaskEvent, TaskOrder } from "../../task/rows.ts";
@@ -16,10 +16,15 @@ import { CheckWatch } from "./watch.ts";
 const COMMIT = "c".repeat(40);
 const URL = "https://example.com/o/r/pull/7";
 const MINUTE = 60_000;
-const failed: Check = { name: "build / test", outcome: "failed", state: "FAILURE", url: "https://example.com/run/1" };
-const passed: Check = { name: "build / test", outcome: "passed", state: "SUCCESS", url: "" };
-const pending: Check = { name: "build / test", outcome: "pending", state: "IN_PROGRESS", url: "" };
-const seeing = (...checks: Check[]): PullRequestView => ({ state: "open", head_oid: COMMIT, checks });
+const failed: CheckRun = {
+  name: "build / test",
+  outcome: "failed",
+  state: "FAILURE",
+  url: "https://example.com/run/1",
+};
+const passed: CheckRun = { name: "build / test", outcome: "passed", state: "SUCCESS", url: "" };
+const pending: CheckRun = { name: "build / test", outcome: "pending", state: "IN_PROGRESS", url: "" };
+const seeing = (...checks: CheckRun[]): PullRequestView => ({ state: "open", head_oid: COMMIT, checks });
 
 /** The rows of a task whose change was pushed at the seventh second. */
 function pushedTask(id: string, more: Partial<TaskOrder> = {}, pull_request: string | undefined = URL): TaskEvent[] {

@@ -10,9 +10,9 @@ import {
   checkModel,
   fieldName,
   isAsked,
+  type JsonPlace,
   malformed,
   modelOf,
-  type Place,
   refuseFeature,
   refuseTier,
   walk,
@@ -85,7 +85,7 @@ function checkTier(body: JsonObject, allowed: Allowed): void {
   }
 }
 
-function visit(object: JsonObject, place: Place | undefined, allowed: Allowed): void {
+function visit(object: JsonObject, place: JsonPlace | undefined, allowed: Allowed): void {
   if (object.tools !== undefined) checkTools(object.tools, place, allowed);
   if (object.type === "tool_addition") checkTool(object.tool, { parent: place, key: "tool" }, allowed);
   if (place?.key === "source") checkSource(object, place, allowed);
@@ -96,7 +96,7 @@ function visit(object: JsonObject, place: Place | undefined, allowed: Allowed): 
   }
 }
 
-function checkSource(source: JsonObject, place: Place, allowed: Allowed): void {
+function checkSource(source: JsonObject, place: JsonPlace, allowed: Allowed): void {
   const type = asString(source.type);
   if (type === "url") {
     refuseFeature(allowed, "url_source", fieldName(place, "url"), "the vendor would fetch a URL");
@@ -107,7 +107,7 @@ function checkSource(source: JsonObject, place: Place, allowed: Allowed): void {
   }
 }
 
-function checkTools(tools: unknown, place: Place | undefined, allowed: Allowed): void {
+function checkTools(tools: unknown, place: JsonPlace | undefined, allowed: Allowed): void {
   if (tools === null) return;
   if (!Array.isArray(tools)) malformed(fieldName(place, "tools"), "it must be a list");
   tools.forEach((tool, index) => {
@@ -115,7 +115,7 @@ function checkTools(tools: unknown, place: Place | undefined, allowed: Allowed):
   });
 }
 
-function checkTool(tool: unknown, place: Place, allowed: Allowed): void {
+function checkTool(tool: unknown, place: JsonPlace, allowed: Allowed): void {
   if (typeof tool !== "object" || tool === null) malformed(fieldName(place), "a tool must be an object");
   const type = (tool as JsonObject).type;
   // A tool without a type is the client's own; a reference names a tool that is checked where it is defined.

@@ -12,8 +12,8 @@ import {
   fieldName,
   fold,
   isAsked,
+  type JsonPlace,
   malformed,
-  type Place,
   refuseFeature,
   refuseTier,
   walk,
@@ -37,7 +37,7 @@ export function checkGemini(body: JsonObject, model: string, allowed: Allowed): 
   return model;
 }
 
-function visit(object: JsonObject, place: Place | undefined, model: string, allowed: Allowed): void {
+function visit(object: JsonObject, place: JsonPlace | undefined, model: string, allowed: Allowed): void {
   if (isSkipped(place)) return;
   for (const [key, value] of Object.entries(object)) {
     if (!isAsked(value)) continue;
@@ -69,7 +69,7 @@ function visit(object: JsonObject, place: Place | undefined, model: string, allo
   }
 }
 
-function checkTools(tools: unknown, place: Place, allowed: Allowed): void {
+function checkTools(tools: unknown, place: JsonPlace, allowed: Allowed): void {
   const list = Array.isArray(tools) ? tools : [tools];
   list.forEach((tool, index) => {
     const object = asObject(tool);
@@ -84,7 +84,7 @@ function checkTools(tools: unknown, place: Place, allowed: Allowed): void {
 }
 
 /** Whether an object stands inside data or a schema. */
-function isSkipped(place: Place | undefined): boolean {
+function isSkipped(place: JsonPlace | undefined): boolean {
   for (let at = place; at; at = at.parent) {
     if (typeof at.key !== "string") continue;
     let owner = at.parent;

@@ -8,7 +8,7 @@
 
 import type { Lane } from "../../agents.ts";
 import { asObject } from "../metering/usage.ts";
-import type { Route } from "../routes.ts";
+import type { MatchedRoute } from "../routes.ts";
 import { checkAnthropic } from "./anthropic.ts";
 import { checkGemini } from "./gemini.ts";
 import { checkOpenAi } from "./openai.ts";
@@ -19,7 +19,7 @@ import { malformed } from "./walk.ts";
  *
  * @param allow_tools Names of what the operator has allowed, as the refusals give them.
  */
-export function checkBody(lane: Lane, route: Route, body: unknown, allow_tools: ReadonlySet<string>): string {
+export function checkBody(lane: Lane, route: MatchedRoute, body: unknown, allow_tools: ReadonlySet<string>): string {
   const object = asObject(body);
   if (!object) malformed("body", "it must be an object");
   const allowed = (feature: string) => allow_tools.has(feature);

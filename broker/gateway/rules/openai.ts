@@ -13,9 +13,9 @@ import {
   fieldName,
   fold,
   isAsked,
+  type JsonPlace,
   malformed,
   modelOf,
-  type Place,
   refuseFeature,
   refuseTier,
   walk,
@@ -111,12 +111,12 @@ function checkTopLevel(key: string, value: unknown, allowed: Allowed): void {
 function checkItem(item: unknown, index: number, allowed: Allowed): void {
   const type = asObject(item)?.type ?? "message";
   if (typeof type === "string" && ITEMS.has(type)) return;
-  const place: Place = { parent: { parent: undefined, key: "input" }, key: index };
+  const place: JsonPlace = { parent: { parent: undefined, key: "input" }, key: index };
   if (typeof type !== "string") malformed(fieldName(place, "type"), "it must be a string");
   refuseFeature(allowed, type.slice(0, 64), fieldName(place, "type"), "an item of this type is not known");
 }
 
-function visit(object: JsonObject, place: Place | undefined, allowed: Allowed): void {
+function visit(object: JsonObject, place: JsonPlace | undefined, allowed: Allowed): void {
   for (const [key, value] of Object.entries(object)) {
     const folded = fold(key);
     if (folded === "tools") checkTools(value, { parent: place, key }, allowed);
@@ -129,20 +129,20 @@ function visit(object: JsonObject, place: Place | undefined, allowed: Allowed): 
 }
 
 /** `image_url`, `file_url`, `video_url`, ...: a string, or an object with one; only what is in the request itself. */
-function checkUrl(value: unknown, place: Place, allowed: Allowed): void {
+function checkUrl(value: unknown, place: JsonPlace, allowed: Allowed): void {
   const inner = asObject(value);
   const url = inner ? inner.url : value;
   if (!isAsked(url) || (typeof url === "string" && /^data:/i.test(url))) return;
   refuseFeature(allowed, "url_source", fieldName(place), "the vendor would fetch a URL");
 }
 
-function checkTools(tools: unknown, place: Place, allowed: Allowed): void {
+function checkTools(tools: unknown, place: JsonPlace, allowed: Allowed): void {
   if (tools === null) return;
   if (!Array.isArray(tools)) malformed(fieldName(place), "it must be a list");
   tools.forEach((tool, index) => checkTool(tool, { parent: place, key: index }, allowed));
 }
 
-function checkTool(tool: unknown, place: Place, allowed: Allowed): void {
+function checkTool(tool: unknown, place: JsonPlace, allowed: Allowed): void {
   const object = asObject(tool);
   const type = object?.type;
   if (!object || typeof type !== "string") malformed(fieldName(place, "type"), "a tool needs a type");

@@ -14,20 +14,20 @@ import { Refusal } from "../refusal.ts";
 export type Allowed = (feature: string) => boolean;
 
 /** Where a value stands in a request. */
-export interface Place {
-  parent: Place | undefined;
+export interface JsonPlace {
+  parent: JsonPlace | undefined;
   key: string | number;
 }
 
 /** Looks at one object; `key` is the name under which it stands. */
-export type Visit = (object: JsonObject, place: Place | undefined) => void;
+export type Visit = (object: JsonObject, place: JsonPlace | undefined) => void;
 
 /** Calls `visit` for every object under `value`, but not inside what `skip` names. */
 export function walk(
   value: unknown,
   visit: Visit,
   skip: (object: JsonObject, key: string) => boolean,
-  place?: Place,
+  place?: JsonPlace,
 ): void {
   if (Array.isArray(value)) {
     value.forEach((item, key) => {
@@ -46,7 +46,7 @@ export function walk(
 }
 
 /** `messages[3].content[0].source`. */
-export function fieldName(place: Place | undefined, ...keys: (string | number)[]): string {
+export function fieldName(place: JsonPlace | undefined, ...keys: (string | number)[]): string {
   const path: (string | number)[] = [...keys];
   for (let at = place; at; at = at.parent) path.unshift(at.key);
   return path.map((key, index) => typeof key === "number" ? `[${key}]` : index === 0 ? key : `.${key}`).join("")

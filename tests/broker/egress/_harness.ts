@@ -5,7 +5,7 @@
  */
 
 import { join } from "@std/path/join";
-import type { Decision } from "../../../broker/egress/decision.ts";
+import type { EgressDecision } from "../../../broker/egress/decision.ts";
 import { EgressProxy, type EgressProxyOptions, type TaskEgress } from "../../../broker/egress/proxy.ts";
 import type { EgressList } from "../../../broker/egress/rules.ts";
 import { RawClient as Client } from "../../../cli/redteam/raw.ts";
@@ -43,10 +43,10 @@ export class Bench implements AsyncDisposable {
   readonly log_dir: string;
   /** Names that were looked up, in order. */
   readonly lookups: string[];
-  readonly decisions: Decision[];
+  readonly decisions: EgressDecision[];
   readonly #cleanup: (() => void | Promise<void>)[];
 
-  private constructor(proxy: EgressProxy, log_dir: string, lookups: string[], decisions: Decision[]) {
+  private constructor(proxy: EgressProxy, log_dir: string, lookups: string[], decisions: EgressDecision[]) {
     this.proxy = proxy;
     this.log_dir = log_dir;
     this.lookups = lookups;
@@ -67,7 +67,7 @@ export class Bench implements AsyncDisposable {
   ): Promise<Bench> {
     const log_dir = await Deno.makeTempDir();
     const lookups: string[] = [];
-    const decisions: Decision[] = [];
+    const decisions: EgressDecision[] = [];
     const { list, names = {}, ports = {}, ...rest } = options;
     const proxy = EgressProxy.listen({ hostname: "127.0.0.1", port: 0 }, {
       clock: systemClock,

@@ -6,7 +6,7 @@
 
 import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
 import { parseProgress } from "../../../broker/agent/progress_reader.ts";
-import type { Progress } from "../../../broker/agent/progress.ts";
+import type { AgentProgress } from "../../../broker/agent/progress.ts";
 import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
 import { psLister } from "../../../broker/sandbox/processes.ts";
 import type { OutputLine, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
@@ -77,12 +77,12 @@ export class Place implements AsyncDisposable {
   }
 
   /** The rows that came. */
-  rows(): Progress[] {
+  rows(): AgentProgress[] {
     return this.lines.flatMap(({ stream, text }) => stream === "stdout" ? parseProgress(text) ?? [] : []);
   }
 
   /** The last row. */
-  result(): Progress & { type: "result" } {
+  result(): AgentProgress & { type: "result" } {
     const last = this.rows().at(-1);
     if (last?.type !== "result") throw new Error(`no result: ${JSON.stringify(this.lines)}`);
     return last;
