@@ -8,12 +8,12 @@
  * @module
  */
 
+import * as v from "valibot";
 import type { EgressList } from "../egress/rules.ts";
 import { canonicalHost } from "../egress/host_name.ts";
-import { asList, asText, fieldsOf, refuse } from "./kinds.ts";
-import { type Node, parseNodes } from "./nodes.ts";
+import { check, fields, integer, list, text, withHint } from "./value_schemas.ts";
+import { YamlFile } from "./yaml_file.ts";
 
-/** The most hosts. */
 const MAX_HOSTS = 5_000;
 const MAX_PORTS = 100;
 
@@ -25,60 +25,59 @@ export function isLocalName(host: string): boolean {
   return LOCAL_NAMES.some((name) => host === name || host.endsWith(`.${name}`));
 }
 
-/** Reads egress.yaml; throws an InvalidConfig with the place of what is wrong. */
-export function parseEgress(file: string, text: string): EgressList {
-  const { allow } = fieldsOf(parseNodes(file, text), ["allow"], "must be a map with the key allow");
-  if (!allow) return { entries: [] };
-  const seen = new Set<string>();
-  const entries = asList(allow, "must be a list of hosts", MAX_HOSTS).map((item) => {
-    const fields = fieldsOf(
-      item,
-      ["host", "ports"],
-      "must have host and ports, such as { host: example.com, ports: [443] }",
-    );
-    if (!fields.host) refuse(item, "must have a host");
-    const host = readHost(fields.host);
-    if (seen.has(host)) refuse(fields.host, "must be listed once");
-    seen.add(host);
-    return { host, ports: fields.ports ? readPorts(fields.ports) : [443] };
-  });
-  return { entries };
-}
+const HOST_RULE = "must be a host name, or *. and a host name";
 
-function readHost(node: Node): string {
-  const rule = "must be a host name, or *. and a host name";
-  const written = asText(node, rule);
-  if (written.includes("://")) refuse(node, `${rule}, without a scheme`, { hint: hostOf(written) });
-  if (written.includes("/")) refuse(node, `${rule}, without a path`, { hint: hostOf(`https://${written}`) });
-  if (/^[^:]+:\d*$/.test(written)) refuse(node, `${rule}, without a port`, { hint: "List the port under ports" });
-  const below = written.startsWith("*.");
-  const parsed = canonicalHost(below ? written.slice(2) : written);
+function hostFault(written: string): string | undefined {
+  if (written.includes("://")) return withHint(`${HOST_RULE}, without a scheme`, hostHint(written));
+  if (written.includes("/")) return withHint(`${HOST_RULE}, without a path`, hostHint(`https://${written}`));
+  if (/^[^:]+:\d*$/.test(written)) return withHint(`${HOST_RULE}, without a port`, "List the port under ports");
+  const isWildcard = written.startsWith("*.");
+  const parsed = canonicalHost(written.replace(/^\*\./, ""));
   if (parsed === "address_literal") {
-    refuse(node, `${rule}, not an address`, { hint: "Only names can be checked against certificates and look-ups" });
+    return withHint(`${HOST_RULE}, not an address`, "Only names can be checked against certificates and look-ups");
   }
-  if (parsed === "bad_target") refuse(node, rule);
-  const { host } = parsed;
-  if (isLocalName(host)) {
-    refuse(node, `${rule} of the public internet`, { hint: "Sandboxes never reach this machine or its network" });
+  if (parsed === "bad_target") return HOST_RULE;
+  if (isLocalName(parsed.host)) {
+    return withHint(`${HOST_RULE} of the public internet`, "Sandboxes never reach this machine or its network");
   }
-  if (below && !host.includes(".")) refuse(node, "must not allow a whole top-level domain");
-  if (!below && !host.includes(".")) refuse(node, `${rule}, with its domain`);
-  return below ? `*.${host}` : host;
+  if (parsed.host.includes(".")) return undefined;
+  return isWildcard ? "must not allow a whole top-level domain" : `${HOST_RULE}, with its domain`;
 }
 
-function hostOf(text: string): string {
-  const host = URL.parse(text)?.hostname;
+function hostHint(url: string): string {
+  const host = URL.parse(url)?.hostname;
   return host ? `Write ${host}` : "Write the host's name alone";
 }
 
-function readPorts(node: Node): number[] {
-  const items = asList(node, "must be a list of ports, such as [443]", MAX_PORTS);
-  if (items.length === 0) refuse(node, "must have at least one port");
-  const ports = items.map((item) => {
-    const isPort = item.kind === "scalar" && typeof item.value === "number" && Number.isInteger(item.value) &&
-      item.value >= 1 && item.value <= 65_535;
-    if (!isPort) refuse(item, "must be a port from 1 to 65535");
-    return Number(item.value);
-  });
-  return [...new Set(ports)].sort((a, b) => a - b);
+function canonicalEntry(written: string): string {
+  const parsed = canonicalHost(written.replace(/^\*\./, ""));
+  const host = typeof parsed === "string" ? written : parsed.host;
+  return written.startsWith("*.") ? `*.${host}` : host;
+}
+
+const PORT = integer(1, 65_535, "must be a port from 1 to 65535");
+const ENTRY = fields({
+  host: v.pipe(text(HOST_RULE), check(hostFault), v.transform(canonicalEntry)),
+  ports: v.pipe(
+    v.nullish(list(PORT, "must be a list of ports, such as [443]", MAX_PORTS), [443]),
+    v.minLength(1, "must have at least one port"),
+    v.transform((ports) => [...new Set(ports)].sort((a, b) => a - b)),
+  ),
+}, "must have host and ports, such as { host: example.com, ports: [443] }");
+const EGRESS_FILE = fields({
+  allow: v.nullish(
+    v.pipe(
+      list(ENTRY, "must be a list of hosts", MAX_HOSTS),
+      v.checkItems(
+        ({ host }, index, entries) => entries.findIndex((one) => one.host === host) === index,
+        "must be listed once",
+      ),
+    ),
+    [],
+  ),
+}, "must be a map with the key allow");
+
+/** Reads egress.yaml; throws an InvalidConfig with the place of what is wrong. */
+export function parseEgress(file: string, text: string): EgressList {
+  return { entries: new YamlFile(file, text).check(EGRESS_FILE).allow };
 }

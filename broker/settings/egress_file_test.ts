@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { EgressRules } from "../egress/rules.ts";
 import { parseEgress } from "./egress_file.ts";
-import { InvalidConfig } from "./invalid.ts";
+import { InvalidConfig } from "./invalid_config.ts";
 
 const refusal = (text: string) => assertThrows(() => parseEgress("egress.yaml", text), InvalidConfig);
 

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { InvalidConfig } from "./invalid.ts";
+import { InvalidConfig } from "./invalid_config.ts";
 
 /** One line that sets a variable. */
 interface Assignment {

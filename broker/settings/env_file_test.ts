@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import * as fc from "fast-check";
 import { TaskdError } from "../../lib/errors.ts";
 import { changeEnvFile, parseEnvFile } from "./env_file.ts";
-import { InvalidConfig } from "./invalid.ts";
+import { InvalidConfig } from "./invalid_config.ts";
 
 const parse = (text: string) => Object.fromEntries(parseEnvFile("api-keys.env", text));
 

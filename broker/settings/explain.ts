@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { Json } from "./kinds.ts";
+import type { ShownValue } from "./value_schemas.ts";
 import { canonicalJson, isCompared, type ResolvedSettings } from "./load.ts";
 
 /** A row of the table. */
@@ -20,7 +20,7 @@ export interface ExplainRow {
 /** A setting as it travels; another version of the program may have others. */
 export interface PolicyField {
   setting: string;
-  value: Json;
+  value: ShownValue;
   source: string;
 }
 
@@ -31,7 +31,7 @@ export interface PolicyView {
   hash: string;
 }
 
-const JSON_VALUE: v.GenericSchema<Json> = v.lazy(() =>
+const JSON_VALUE: v.GenericSchema<ShownValue> = v.lazy(() =>
   v.union([v.string(), v.number(), v.boolean(), v.array(JSON_VALUE), v.record(v.string(), JSON_VALUE)])
 );
 const VIEW: v.GenericSchema<unknown, PolicyView> = v.object({
@@ -64,7 +64,7 @@ export function explainTable(resolved: { fields(): PolicyField[] }): ExplainRow[
   }));
 }
 
-function showValue(value: Json): string {
+function showValue(value: ShownValue): string {
   const isPlain = typeof value === "string" && value !== "";
   return sanitizeLine(isPlain ? value : JSON.stringify(value));
 }

@@ -1,25 +1,26 @@
 /**
- * Resolves the broker's configuration, once and whole: for each setting the environment
- * before config.yaml before the built-in default. What comes out is checked and closed;
- * what breaks a rule is refused with its place.
+ * Resolves the broker's configuration once, as a whole: for each setting the environment
+ * before config.yaml before the built-in default. The result is checked; a value that
+ * breaks a rule is refused with its place.
  *
  * @module
  */
 
 import { createHash } from "node:crypto";
+import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import type { EgressList } from "../egress/rules.ts";
-import { checkTogether } from "./_cross_checks.ts";
 import { parseEgress } from "./egress_file.ts";
-import { InvalidConfig, type Place } from "./invalid.ts";
-import { asMap, type Json, type SettingsEnvironment, unknownKey } from "./kinds.ts";
-import { builtInNode, envNode, type MapEntry, type Node, parseNodes, ROOT } from "./nodes.ts";
-import { PATH } from "./places.ts";
+import { type ConfigPlace, describeValue, InvalidConfig } from "./invalid_config.ts";
+import { PATH } from "./path_and_url_schemas.ts";
 import { type ReadFile, readPrivateFile } from "./private_file.ts";
-import { GROUPS, SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS, type Settings } from "./settings.ts";
+import { checkPairs } from "./setting_pairs.ts";
+import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS, type Settings } from "./settings.ts";
+import { fields, type ShownValue, traitsOf } from "./value_schemas.ts";
+import { YamlFile } from "./yaml_file.ts";
 
 /** Where a setting's value comes from. */
-export type Source = "default" | "config.yaml" | `env:${string}`;
+export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 
 /** A row of the explanation that stands for no single setting: where the egress list is, and what it allows. */
 const EGRESS_FIELD = "egress_config";
@@ -27,12 +28,12 @@ const EGRESS_FIELD = "egress_config";
 /** The variable that names another egress list. */
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
 
-/** What a setting came to. */
-export interface Field {
+/** A setting with its value and where that comes from. */
+export interface ResolvedSetting {
   setting: SettingPath | typeof EGRESS_FIELD;
   /** As it would be written: durations as text. Never a secret. */
-  value: Json;
-  source: Source;
+  value: ShownValue;
+  source: SettingSource;
 }
 
 /** What loading needs. */
@@ -47,13 +48,13 @@ export interface LoadOptions {
   read?: ReadFile;
 }
 
-/** Configuration as it holds from now on. */
+/** The configuration in effect. */
 export interface ResolvedSettings {
   settings: Settings;
   egress: EgressList;
-  sources: ReadonlyMap<Field["setting"], Source>;
+  sources: ReadonlyMap<ResolvedSetting["setting"], SettingSource>;
   /** Every setting in the order of the table, and the egress list. */
-  fields(): Field[];
+  fields(): ResolvedSetting[];
   /** SHA-256 in hex of what must be equal for two resolutions to be in sync. */
   hash: string;
 }
@@ -76,121 +77,155 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
       hint: "Set HOME to an absolute path",
     });
   }
-  const temporary = env("TMPDIR");
-  const around: SettingsEnvironment = {
-    home: home.replace(/(?<=.)\/+$/, ""),
-    temporary: temporary?.startsWith("/") ? temporary.replace(/\/+$/, "") : "/tmp",
-    uid: options.uid ?? Deno.uid() ?? 0,
-  };
-  const file = `${taskdHome(around.home)}/config.yaml`;
-  const given = readGiven(parseNodes(file, await read(file, "own") ?? ""));
-  const sources = new Map<Field["setting"], Source>();
-  const places = new Map<SettingPath, Place>();
-  const values = new Map<SettingPath, unknown>();
-  for (const path of SETTING_PATHS) {
-    const { value, place, source } = resolve(path, SETTINGS[path] as SettingRow<unknown>, { given, env, around });
-    values.set(path, value);
-    places.set(path, place);
-    sources.set(path, source);
-  }
-  const settings = assemble(values);
-  checkTogether(settings, (path) => places.get(path)!);
-  const list = await loadEgress(env, around, read);
-  sources.set(EGRESS_FIELD, list.source);
-  const fields = () => [...SETTING_PATHS.map((path) => fieldOf(path, values.get(path), sources)), list.field];
-  return { settings, egress: list.egress, sources, fields, hash: hashFields(fields()) };
+  const directory = home.replace(/(?<=.)\/+$/, "");
+  const expand = pathExpander(directory, options);
+  const path = `${taskdHome(directory)}/config.yaml`;
+  const given = readGiven(new YamlFile(path, await read(path, "own") ?? ""), expand);
+  const resolved = new Map(SETTING_PATHS.map((path) => [path, resolve(path, { given, env, expand })]));
+  const settings = nest(new Map([...resolved].map(([path, { value }]) => [path, value]))) as Settings;
+  checkPairs(settings, (path) => resolved.get(path)!.place);
+  const list = await loadEgress(env, { directory, expand, read });
+  const rows: ResolvedSetting[] = [...resolved].map(([setting, { value, source }]) => {
+    const { show } = traitsOf(SETTINGS[setting].value);
+    return { setting, value: show ? show(value as never) : value as ShownValue, source };
+  });
+  rows.push(list.row);
+  const sources = new Map(rows.map(({ setting, source }) => [setting, source]));
+  return { settings, egress: list.egress, sources, fields: () => rows, hash: hashRows(rows) };
 }
 
-/** What the file gives, by path; keys that no setting has are refused. */
-function readGiven(root: Node): Map<string, Node> {
-  const given = new Map<string, Node>();
-  const take = (entries: readonly MapEntry[], group: string) => {
-    const prefix = group === ROOT ? "" : `${group}.`;
-    const names = SETTING_PATHS.filter((path) => path.startsWith(prefix)).map((path) =>
-      path.slice(prefix.length).split(".")[0]!
-    );
-    for (const { key, key_place, value } of entries) {
-      if (!names.includes(key)) throw unknownKey(key, [...new Set(names)], group, key_place);
-      // An empty value is one that was not given.
-      if (value.kind === "scalar" && value.value === null) continue;
-      const isGroup = group === ROOT && GROUPS.some((name) => name === key);
-      if (isGroup) take(asMap(value, "must be a map of settings"), key);
-      else given.set(prefix + key, value);
-    }
-  };
-  take(asMap(root, "must be a map of settings"), ROOT);
+/** Replaces `~/`, `$TMPDIR/` and `$UID`. */
+type Expand = (path: string) => string;
+
+function pathExpander(directory: string, { env, uid = Deno.uid() ?? 0 }: LoadOptions): Expand {
+  const variable = env("TMPDIR");
+  const temporary = variable?.startsWith("/") ? variable.replace(/\/+$/, "") : "/tmp";
+  return (path) =>
+    path.replace(/^~(?=\/)/, () => directory).replace(/^\$TMPDIR(?=\/)/, () => temporary)
+      .replaceAll("$UID", String(uid));
+}
+
+interface GivenSetting {
+  value: unknown;
+  place: ConfigPlace;
+}
+
+/** The settings of the file; a key that no setting has is refused. */
+function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSetting> {
+  // An empty value counts as not given.
+  const schemas = nest(
+    new Map(SETTING_PATHS.map((path) => [path, v.nullish(expanding(SETTINGS[path].value, expand))] as const)),
+    (entries) => v.nullish(fields(entries as v.ObjectEntries, MAP_RULE)),
+  );
+  const secret = SETTING_PATHS.filter((path) => SETTINGS[path].secret);
+  const values: Record<string, unknown> = file.check(fields(schemas as v.ObjectEntries, MAP_RULE), secret);
+  const given = new Map<SettingPath, GivenSetting>();
+  for (const path of SETTING_PATHS) {
+    const steps = path.split(".");
+    const value = steps.reduce<unknown>((group, name) => (group as Record<string, unknown> | null)?.[name], values);
+    if (value !== undefined && value !== null) given.set(path, { value, place: file.placeOf(steps) });
+  }
   return given;
 }
 
-interface Inputs {
-  given: ReadonlyMap<string, Node>;
-  env: (name: string) => string | undefined;
-  around: SettingsEnvironment;
+const MAP_RULE = "must be a map of settings";
+
+/** The schema of a setting, with the variables of a path expanded before it. */
+function expanding(schema: v.GenericSchema, expand: Expand): v.GenericSchema {
+  if (!traitsOf(schema).is_path) return schema;
+  return v.pipe(v.unknown(), v.transform((value) => typeof value === "string" ? expand(value) : value), schema);
 }
 
-function resolve<T>(path: SettingPath, row: SettingRow<T>, { given, env, around }: Inputs) {
-  const text = row.env === undefined ? undefined : env(row.env);
-  const fromFile = given.get(path);
-  // Also when a variable overrides it: what is wrong in the file is told on the day it is written.
-  const inFile = fromFile && { value: row.kind.read(fromFile, around), place: fromFile.place };
-  if (row.env !== undefined && text !== undefined && text !== "") {
-    const place: Place = { env: row.env };
-    const value = row.fromEnv ? row.fromEnv(text) : row.kind.read(envNode(path, row.env, text), around);
-    if (value !== undefined) return { value, place, source: `env:${row.env}` as const };
+/** One object of values by dotted path: `a.b` becomes `{ a: { b } }`, and `group` makes something of each inner one. */
+function nest(values: ReadonlyMap<string, unknown>, group = (entries: unknown) => entries): Record<string, unknown> {
+  const within = (name: string) =>
+    Object.fromEntries(
+      [...values].filter(([path]) => path.startsWith(`${name}.`)).map((
+        [path, value],
+      ) => [path.slice(name.length + 1), value]),
+    );
+  return Object.fromEntries([
+    ...[...values].filter(([path]) => !path.includes(".")),
+    ...GROUPS.map((name) => [name, group(within(name))] as const),
+  ]);
+}
+
+interface ResolveInputs {
+  given: ReadonlyMap<SettingPath, GivenSetting>;
+  env: LoadOptions["env"];
+  expand: Expand;
+}
+
+function resolve(path: SettingPath, { given, env, expand }: ResolveInputs): GivenSetting & { source: SettingSource } {
+  const row = SETTINGS[path];
+  const schema = expanding(row.value, expand);
+  const text = row.env === undefined ? "" : env(row.env) ?? "";
+  if (row.env !== undefined && text !== "") {
+    const place = { env: row.env };
+    const isNumber = typeof row.built_in === "number" && NUMBER_TEXT.test(text);
+    const value = row.fromEnv ? row.fromEnv(text) : checkValue(schema, isNumber ? Number(text) : text, { path, place });
+    if (value !== undefined) return { value, place, source: `env:${row.env}` };
   }
-  if (inFile) return { ...inFile, source: "config.yaml" as const };
-  const node = builtInNode(path, row.built_in);
-  return { value: row.kind.read(node, around), place: node.place, source: "default" as const };
+  const in_file = given.get(path);
+  if (in_file) return { ...in_file, source: "config.yaml" };
+  const place = { built_in: true } as const;
+  return { value: checkValue(schema, row.built_in, { path, place }), place, source: "default" };
 }
 
-/** The nested form; the table's type makes sure that every path has a value of its own type. */
-function assemble(values: ReadonlyMap<SettingPath, unknown>): Settings {
-  const settings: Record<string, unknown> = {};
-  for (const group of GROUPS) settings[group] = {};
-  for (const [path, value] of values) {
-    const [group, name] = path.split(".");
-    if (name === undefined) settings[path] = value;
-    else (settings[group!] as Record<string, unknown>)[name] = value;
-  }
-  return settings as unknown as Settings;
+/** A number as a variable holds it; other notations, such as `1_0` or `0x10`, are refused. */
+const NUMBER_TEXT = /^\d{1,15}(?:\.\d{1,15})?$/;
+
+/** The value as `schema` makes it, where it does not come from a file. */
+function checkValue<T>(
+  schema: v.GenericSchema<unknown, T>,
+  value: unknown,
+  at: { path: string; place: ConfigPlace },
+): T {
+  const result = v.safeParse(schema, value, { abortEarly: true });
+  if (result.success) return result.output;
+  const [rule = "", hint] = result.issues[0].message.split("\n", 2);
+  const shown = describeValue(typeof value === "number" ? String(value) : value);
+  throw new InvalidConfig(at.path, at.place, rule, { hint, shown });
 }
 
-function fieldOf(path: SettingPath, value: unknown, sources: ReadonlyMap<string, Source>): Field {
-  const { kind } = SETTINGS[path] as SettingRow<unknown>;
-  return { setting: path, value: kind.show(value), source: sources.get(path)! };
+interface EgressOptions {
+  directory: string;
+  expand: Expand;
+  read: ReadFile;
 }
 
-async function loadEgress(env: Inputs["env"], around: SettingsEnvironment, read: ReadFile) {
+async function loadEgress(env: LoadOptions["env"], { directory, expand, read }: EgressOptions) {
   const variable = env(EGRESS_VARIABLE) || undefined;
+  const place = { env: EGRESS_VARIABLE };
   const path = variable === undefined
-    ? `${taskdHome(around.home)}/egress.yaml`
-    : PATH.read(envNode(EGRESS_FIELD, EGRESS_VARIABLE, variable), around);
+    ? `${taskdHome(directory)}/egress.yaml`
+    : checkValue(expanding(PATH, expand), variable, { path: EGRESS_FIELD, place }) as string;
   const text = await read(path, "own");
   if (text === undefined && variable !== undefined) {
     // A path that somebody chose and that leads nowhere is a mistake, not an empty list.
-    throw new InvalidConfig(EGRESS_FIELD, { env: EGRESS_VARIABLE }, `must name a file: ${path} does not exist`);
+    throw new InvalidConfig(EGRESS_FIELD, place, `must name a file: ${path} does not exist`);
   }
   const egress = parseEgress(path, text ?? "");
   const allow = egress.entries.map(({ host, ports }) => `${host}:${ports.join(",")}`);
-  const source: Source = variable === undefined ? "default" : `env:${EGRESS_VARIABLE}`;
-  return { egress, source, field: { setting: EGRESS_FIELD, value: { path, allow }, source } satisfies Field };
+  const source: SettingSource = variable === undefined ? "default" : `env:${EGRESS_VARIABLE}`;
+  return { egress, row: { setting: EGRESS_FIELD, value: { path, allow }, source } satisfies ResolvedSetting };
 }
 
-/** Whether two resolutions that differ in a field diverge. */
+/** Whether two resolutions that differ in a setting diverge. */
 export function isCompared(setting: string): boolean {
   return !Object.hasOwn(SETTINGS, setting) || SETTINGS[setting as SettingPath].compared !== false;
 }
 
-/** SHA-256 in hex over the compared fields, whatever their order; where a value comes from does not count. */
-function hashFields(fields: readonly Field[]): string {
-  const compared = fields.filter(({ setting }) => isCompared(setting));
+/** SHA-256 in hex over the compared settings, whatever their order; where a value comes from does not count. */
+function hashRows(rows: readonly ResolvedSetting[]): string {
+  const compared = rows.filter(({ setting }) => isCompared(setting));
   return createHash("sha256").update(
     canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))),
   ).digest("hex");
 }
 
 /** JSON with the keys of every object sorted: equal values have equal texts. */
-export function canonicalJson(value: Json): string {
+export function canonicalJson(value: ShownValue): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
   if (typeof value !== "object") return JSON.stringify(value);
   const members = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key]!)}`);

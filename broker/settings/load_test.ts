@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import { load, refusal } from "../../tests/broker/settings/harness.ts";
-import type { Json } from "./kinds.ts";
+import type { ShownValue } from "./value_schemas.ts";
 import { loadSettings } from "./load.ts";
-import { SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS, type Settings } from "./settings.ts";
+import { SETTING_PATHS, type SettingPath, SETTINGS, type Settings } from "./settings.ts";
 
 function valueAt(settings: Settings, path: SettingPath): unknown {
   return path.split(".").reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], settings);
@@ -111,7 +111,7 @@ Deno.test("the variables are the contract's", () => {
 });
 
 /** For each variable: the file's text and value, and the variable's. None is the default. */
-const SAMPLES: Partial<Record<SettingPath, readonly [string, Json, string, Json]>> = {
+const SAMPLES: Partial<Record<SettingPath, readonly [string, ShownValue, string, ShownValue]>> = {
   vendor_a_auth: ["subscription", "subscription", "api_key", "api_key"],
   vendor_b_auth: ["subscription", "subscription", "api_key", "api_key"],
   default_agent: ["agent_b", "agent_b", "gemini", "agent_c"],
@@ -149,7 +149,7 @@ const SWITCHES: readonly SettingPath[] = ["notifications", "log_json", "strict_c
 
 Deno.test("every setting comes from its variable, before the file, before the default", async () => {
   for (const path of SETTING_PATHS) {
-    const row = SETTINGS[path] as SettingRow<unknown>;
+    const row = SETTINGS[path];
     if (row.env === undefined || SWITCHES.includes(path) || path === "ci.max_attempts") continue;
     const sample = SAMPLES[path];
     assert(sample, `${path} has a variable and no sample`);

@@ -9,7 +9,7 @@ import { stringify } from "yaml";
 import { fileError } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
-import { GROUPS, SETTING_PATHS, type SettingPath, type SettingRow, SETTINGS } from "./settings.ts";
+import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "./settings.ts";
 
 /** What {@linkcode seedHome} did. */
 export interface Seeded {
@@ -83,7 +83,7 @@ export function configText(): string {
 }
 
 function settingText(path: SettingPath, name: string, indent: string): string {
-  const { doc, env, built_in, example } = SETTINGS[path] as SettingRow<unknown>;
+  const { doc, env, built_in, example } = SETTINGS[path];
   const variable = env === undefined ? "" : ` [${env}]`;
   const lines = stringify({ [name]: built_in }, { lineWidth: 0 }).trimEnd().split("\n").map((line) =>
     `${indent}#${line}`

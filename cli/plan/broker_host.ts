@@ -6,7 +6,7 @@
  * @module
  */
 
-import { configurationVariables } from "../../broker/settings/variables.ts";
+import { configurationVariables } from "../../broker/settings/environment_variables.ts";
 import { NOTIFY_PROGRAMS } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../../broker/settings/load.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Settings } from "../../broker/settings/shape.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { CommandSpec } from "./command_spec.ts";
 import type { BrokerPlace, FlagValue } from "./plan.ts";

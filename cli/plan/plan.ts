@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Settings } from "../../broker/settings/shape.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
 import type { S3Access } from "../../lib/backend/s3_permissions.ts";
 import type { S3StoreOptions } from "../../lib/store/open.ts";
 import type { HostPlace } from "./broker_host.ts";

@@ -12,7 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { type AgentName, agentOf, AGENTS, type Lane, laneText } from "../../broker/agents.ts";
 import { parseEnvFile } from "../../broker/settings/env_file.ts";
-import { describePlace, InvalidConfig } from "../../broker/settings/invalid.ts";
+import { describePlace, InvalidConfig } from "../../broker/settings/invalid_config.ts";
 import { apiKey, KEY_VARIABLES, readKeys, writeKeys } from "../../broker/settings/keys.ts";
 import { loadSettings, taskdHome } from "../../broker/settings/load.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";

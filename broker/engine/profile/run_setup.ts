@@ -18,7 +18,7 @@ import type { CommandEvidence, SetupEvidence } from "../../task/brief.ts";
 import type { CacheUse } from "../../cache/dependency_cache.ts";
 import { cacheEnv } from "../../cache/package_managers.ts";
 import type { Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";
-import type { Profile } from "../../settings/policies.ts";
+import type { Profile } from "../../settings/settings.ts";
 import { setupEnv } from "./environment.ts";
 import { SetupLog } from "./setup_log.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { InvalidConfig } from "../../../broker/settings/invalid.ts";
+import { InvalidConfig } from "../../../broker/settings/invalid_config.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import type { PendingTask } from "../../../broker/api/wire.ts";
 import { BrokerBench, ENDPOINT_KEY, until } from "./bench.ts";

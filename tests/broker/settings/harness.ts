@@ -5,7 +5,7 @@
  */
 
 import { assertRejects } from "@std/assert";
-import { InvalidConfig } from "../../../broker/settings/invalid.ts";
+import { InvalidConfig } from "../../../broker/settings/invalid_config.ts";
 import { loadSettings, type ResolvedSettings } from "../../../broker/settings/load.ts";
 
 /** What {@linkcode load} is given. */

@@ -13,6 +13,7 @@ import {
   type SettingRow,
   SETTINGS,
 } from "../../../broker/settings/settings.ts";
+import { traitsOf } from "../../../broker/settings/value_schemas.ts";
 
 const BEGIN = "<!-- reference: written by tests/broker/settings/reference.ts -->";
 const END = "<!-- end of reference -->";
@@ -39,20 +40,26 @@ function renderReference(): string {
 
 function table(paths: readonly SettingPath[]): string {
   const lines = paths.map((path) => {
-    const { kind, built_in, env, doc } = SETTINGS[path] as SettingRow<unknown>;
+    const { value, built_in, env, doc } = SETTINGS[path];
     const variable = env === undefined ? "" : `\`${env}\``;
-    const shown = [`\`${path}\``, variable, code(built_in), kind.type, doc.replaceAll(/(<id>|\*\*?)/g, "`$1`")];
+    const shown = [
+      `\`${path}\``,
+      variable,
+      code(built_in),
+      traitsOf(value).type,
+      doc.replaceAll(/(<id>|\*\*?)/g, "`$1`"),
+    ];
     return `| ${shown.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   });
   return ["| Setting | Variable | Default | Value | Meaning |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
 }
 
-function code(value: SettingRow<unknown>["built_in"]): string {
+function code(value: SettingRow["built_in"]): string {
   return value === "" ? "empty" : `\`${typeof value === "string" ? value : JSON.stringify(value)}\``;
 }
 
 function examples(paths: readonly SettingPath[], group?: string): string {
-  const lines = paths.flatMap((path) => (SETTINGS[path] as SettingRow<unknown>).example ?? []);
+  const lines = paths.flatMap((path) => SETTINGS[path].example ?? []);
   if (lines.length === 0) return "";
   const shown = group === undefined ? lines : [`${group}:`, ...lines.map((line) => `  ${line}`)];
   return `\n\n\`\`\`yaml\n${shown.join("\n")}\n\`\`\``;

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { InvalidConfig } from "../../../broker/settings/invalid.ts";
+import { InvalidConfig } from "../../../broker/settings/invalid_config.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { BrokerBench } from "../engine/bench.ts";
 import { ProcessRuntime } from "../engine/process_runtime.ts";

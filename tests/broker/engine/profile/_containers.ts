@@ -12,7 +12,7 @@ import { Git } from "../../../../broker/git/git.ts";
 import type { SetupResult } from "../../../../broker/engine/engine_deps.ts";
 import { setupRunner } from "../../../../broker/engine/setup.ts";
 import { parseRepo } from "../../../../broker/git/repo_url.ts";
-import type { Profile } from "../../../../broker/settings/policies.ts";
+import type { Profile } from "../../../../broker/settings/settings.ts";
 import { randomHex, systemClock, systemRandom } from "../../../../lib/clock.ts";
 import { testRuntime } from "../../../support/podman.ts";
 import { type Registry, REGISTRY_HOST, startRegistry } from "./_registries.ts";

@@ -6,7 +6,7 @@
 
 import { systemClock } from "../../../../lib/clock.ts";
 import { runSetup, type SetupOptions, type SetupResult } from "../../../../broker/engine/profile/run_setup.ts";
-import type { Profile } from "../../../../broker/settings/policies.ts";
+import type { Profile } from "../../../../broker/settings/settings.ts";
 import { HostRuntime } from "./_host_runtime.ts";
 
 /** What a test sees of a setup phase. */

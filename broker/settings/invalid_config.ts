@@ -1,5 +1,5 @@
 /**
- * What is wrong with configuration: where it stands, what it is and the rule it breaks.
+ * The error for configuration that cannot be used: where it stands, what it is and the rule it breaks.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Where a value comes from. */
-export type Place =
+export type ConfigPlace =
   /** A file; both numbers count from 1. */
   | { file: string; line: number; column: number }
   /** A variable of the environment. */
@@ -16,12 +16,12 @@ export type Place =
   /** The table of settings itself. */
   | { built_in: true };
 
-/** What goes with a refusal. */
-export interface RefusalOptions {
+/** Optional parts of the message. */
+export interface InvalidConfigOptions {
   /** What to do about it. */
-  hint?: string;
+  hint?: string | undefined;
   /** What is shown of the value; absent when the value may be a secret. */
-  shown?: string;
+  shown?: string | undefined;
 }
 
 /** Configuration that cannot be used: code `invalid_config`. */
@@ -31,12 +31,12 @@ export class InvalidConfig extends TaskdError {
   /** Dotted path of the setting, with the keys and indices below it. */
   readonly setting: string;
   /** Where it stands. */
-  readonly place: Place;
+  readonly place: ConfigPlace;
   /** The rule, beginning with "must". */
   readonly rule: string;
 
-  /** Says that what stands at `place` for `setting` breaks `rule`. */
-  constructor(setting: string, place: Place, rule: string, options: RefusalOptions = {}) {
+  /** Reports that the value of `setting` at `place` breaks `rule`. */
+  constructor(setting: string, place: ConfigPlace, rule: string, options: InvalidConfigOptions = {}) {
     const name = cut(sanitizeLine(setting), 200);
     const what = options.shown === undefined ? name : `${name} is ${options.shown}, and`;
     super("invalid_config", `Cannot use ${describePlace(place)}: ${what} ${rule}`, {
@@ -49,20 +49,32 @@ export class InvalidConfig extends TaskdError {
 }
 
 /** A place for people: `/home/me/.taskd/config.yaml:3:12`, or the variable's name. */
-export function describePlace(place: Place): string {
+export function describePlace(place: ConfigPlace): string {
   if ("file" in place) return `${place.file}:${place.line}:${place.column}`;
   return "env" in place ? `the environment variable ${place.env}` : "the built-in default";
 }
 
-function fallbackHint(place: Place): string {
+function fallbackHint(place: ConfigPlace): string {
   return "env" in place
     ? `Change or unset ${place.env}, then start again`
     : "Edit the file, then start again; docs/reference/settings.md lists every setting";
 }
 
-/** At most 100 characters of what somebody wrote, quoted and harmless on a terminal. */
+/** At most 100 characters of `text`, quoted and safe to print on a terminal. */
 export function quoteText(text: string): string {
   return escapeJson(JSON.stringify(cut(text, 100).toWellFormed()));
+}
+
+/**
+ * What a message shows of a value: undefined for text that may hold a secret, such as a URL with credentials.
+ *
+ * @param source The value as it is written, for a number or a boolean.
+ */
+export function describeValue(value: unknown, source = String(value)): string | undefined {
+  if (value === null) return "empty";
+  if (typeof value === "object") return Array.isArray(value) ? "a list" : "a map";
+  if (typeof value !== "string") return quoteText(source).slice(1, -1);
+  return value.includes("@") || /:\/\/.*[?#]/.test(value) ? undefined : quoteText(value);
 }
 
 function cut(text: string, length: number): string {

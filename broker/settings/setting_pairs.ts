@@ -1,15 +1,15 @@
 /**
- * The rules between settings: pairs that are sensible each for itself and not together.
+ * The rules between settings: pairs of values that are allowed one by one and not together.
  *
  * @module
  */
 
-import { InvalidConfig, type Place } from "./invalid.ts";
-import { formatExact } from "./kinds.ts";
+import { type ConfigPlace, InvalidConfig } from "./invalid_config.ts";
+import { formatExact } from "./value_schemas.ts";
 import type { SettingPath, Settings } from "./settings.ts";
 
-/** Refuses what breaks a rule, at the place of the setting that whoever configured it gave. */
-export function checkTogether(settings: Settings, placeOf: (path: SettingPath) => Place): void {
+/** Refuses a pair that breaks a rule, at the place of the setting that is configured. */
+export function checkPairs(settings: Settings, placeOf: (path: SettingPath) => ConfigPlace): void {
   const { global_max_tasks, max_concurrent_tasks, approval_timeout, ci } = settings;
   const refuse = (paths: readonly [SettingPath, SettingPath], shown: string, rule: string, hint: string): never => {
     const given = paths.find((path) => !("built_in" in placeOf(path))) ?? paths[0];

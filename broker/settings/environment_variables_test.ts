@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { apiKey } from "./keys.ts";
 import { loadSettings } from "./load.ts";
-import { configurationVariables } from "./variables.ts";
+import { configurationVariables } from "./environment_variables.ts";
 
 Deno.test("configuration and keys are read from these variables and no others", async () => {
   const asked = new Set<string>();

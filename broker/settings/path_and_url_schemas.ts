@@ -1,0 +1,131 @@
+/**
+ * valibot schemas of settings that name a place: paths, addresses, URLs, images.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { classifyAddress, parseAddress } from "../egress/classify.ts";
+import { canonicalHost } from "../egress/host_name.ts";
+import { check, text, textLike, withHint } from "./value_schemas.ts";
+
+/** The longest path: Linux allows 4096 bytes with the final NUL. */
+const MAX_PATH_BYTES = 4095;
+/** The longest path of a unix socket: macOS allows 104 bytes with the final NUL, Linux 108. */
+const MAX_SOCKET_BYTES = 103;
+
+/** An absolute path, its variables already expanded. */
+function path(type: string, max_bytes: number) {
+  const rule = "must be an absolute path, or one that begins with ~/";
+  return v.pipe(
+    text(rule),
+    v.check((value) => value.startsWith("/") && !value.split("/").includes(".."), `${rule}, without ..`),
+    v.maxBytes(max_bytes, `must have at most ${max_bytes} bytes when it is written out`),
+    v.transform((value) => value.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "")),
+    v.metadata({ type, is_path: true }),
+  );
+}
+
+/** A directory or file. */
+export const PATH = path("path", MAX_PATH_BYTES);
+/** A unix socket. */
+export const SOCKET_PATH = path(`path, at most ${MAX_SOCKET_BYTES} bytes`, MAX_SOCKET_BYTES);
+
+const BIND_RULE = "must be the IP address of one interface";
+
+/** Address that a listener binds; never one that stands for all addresses. */
+export const BIND_ADDRESS = v.pipe(
+  text(BIND_RULE),
+  v.check((value) => parseAddress(value) !== undefined, BIND_RULE),
+  v.check(
+    (value) => !["unspecified", "multicast", "broadcast"].includes(classifyAddress(value)),
+    withHint(
+      BIND_RULE,
+      "Only sandboxes may reach the gateway: an address of every interface exposes it to the network",
+    ),
+  ),
+  v.metadata({ type: "IP address" }),
+);
+
+const LISTEN_RULE = "must be host:port, such as 127.0.0.1:7070";
+
+/** `host:port` of a listener, or empty. */
+export const LISTEN_ADDRESS = v.pipe(
+  text(LISTEN_RULE),
+  v.check((value) => value === "" || isListenAddress(value), LISTEN_RULE),
+  v.metadata({ type: "`host:port`, or empty" }),
+);
+
+function isListenAddress(value: string): boolean {
+  const [, host, digits] = /^(\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(\d{1,5})$/.exec(value) ?? [];
+  if (host === undefined || Number(digits) > 65_535) return false;
+  const address = host.replace(/^\[|\]$/g, "");
+  const isHost = parseAddress(address) !== undefined || typeof canonicalHost(host) !== "string";
+  return isHost && host.startsWith("[") === address.includes(":");
+}
+
+/** An image of the container runtime. */
+export const IMAGE = textLike(/^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,254}$/, {
+  type: "image name",
+  rule: "must be the name of an image, such as name:tag",
+});
+
+/** A network of the container runtime. */
+export const NETWORK = textLike(/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$/, {
+  type: "name",
+  rule: "must be a network's name: at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit",
+});
+
+/** An OCI runtime by name or path, or empty. */
+export const OCI_RUNTIME = textLike(/^(?:\/?[a-zA-Z0-9][a-zA-Z0-9_.+/-]{0,254})?$/, {
+  type: "name or absolute path, or empty",
+  rule: "must be an OCI runtime's name or absolute path, such as runsc",
+});
+
+const URL_RULE = "must be an https URL, or an http one of localhost";
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+function urlFault(value: string): string | undefined {
+  const url = URL.parse(value);
+  if (url === null) return URL_RULE;
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
+    return "must be a URL without credentials, query and fragment";
+  }
+  const isLocal = url.protocol === "http:" && LOCAL_HOSTS.has(url.hostname);
+  return url.protocol === "https:" || isLocal ? undefined : URL_RULE;
+}
+
+/** Where a vendor's API is. */
+export const UPSTREAM_URL = v.pipe(
+  text(URL_RULE),
+  check(urlFault),
+  v.transform((value) => new URL(value).href.replace(/\/+$/, "")),
+  v.metadata({ type: "URL" }),
+);
+
+/** Where the endpoint of `compat` is; empty where there is none. */
+export const ENDPOINT_URL = v.pipe(
+  text(URL_RULE),
+  check((value) => value === "" ? undefined : urlFault(value) ?? pathFault(new URL(value))),
+  v.transform((value) => value === "" ? value : new URL(value).origin),
+  v.metadata({ type: "URL, or empty" }),
+);
+
+function pathFault({ origin, pathname }: URL): string | undefined {
+  if (pathname === "/") return undefined;
+  const hint = `Write base_url: ${origin} and base_path: ${pathname.replace(/\/+$/, "")}`;
+  return withHint("must be a URL without a path", hint);
+}
+
+/** The path that goes before a request's own; `/` for an endpoint that has none. */
+export const ENDPOINT_PATH = textLike(/^(?:\/|(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+){1,16}\/?)?$/, {
+  type: "path, or empty",
+  rule: "must be a path of plain segments that begins with /, such as /v1, or / alone",
+});
+
+/** The name of a variable of the environment, or empty. */
+export const VARIABLE_NAME = textLike(/^(?:[A-Z_][A-Z0-9_]{0,63})?$/, {
+  type: "name of a variable, or empty",
+  rule: "must be the name of an environment variable, in capitals, and not the key itself",
+  hint: "Write the variable's name here, and the key into the environment or ~/.taskd/api-keys.env",
+});
