@@ -12,6 +12,7 @@ import type { Engine } from "./engine.ts";
 import type { Log } from "./log.ts";
 import type { JanitorPass, Metrics } from "./metrics.ts";
 import type { Publisher } from "./publisher.ts";
+import { messageOf } from "../lib/errors.ts";
 
 /** Default of -reap-every, the contract's number. */
 export const DEFAULT_REAP_EVERY_MS = 60_000;
@@ -107,7 +108,7 @@ export class Janitor {
       await work();
     } catch (error) {
       pass.result = "error";
-      this.#options.log(`janitor: ${name}: ${error instanceof Error ? error.message : String(error)}`);
+      this.#options.log(`janitor: ${name}: ${messageOf(error)}`);
     }
   }
 }

@@ -12,7 +12,7 @@ import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
-import { TaskdError } from "../lib/errors.ts";
+import { messageOf, TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
 import type { HttpTimeouts } from "../lib/http/guard.ts";
@@ -323,7 +323,7 @@ async function closeSessions(
       if (error === undefined) unclosed.delete(keyOf(address));
       else unclosed.get(keyOf(address))!.error = error.message;
     } catch (error) {
-      unclosed.get(keyOf(address))!.error = error instanceof Error ? error.message : String(error);
+      unclosed.get(keyOf(address))!.error = messageOf(error);
     }
   });
   await withDeadline(Promise.all(closing), clock, SHUTDOWN_DEADLINE_MS).catch(() => {});

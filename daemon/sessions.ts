@@ -6,7 +6,7 @@
  * @module
  */
 
-import { TaskdError } from "../lib/errors.ts";
+import { messageOf, TaskdError } from "../lib/errors.ts";
 import type { CloseAnswer, OpenAnswer, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import type { Engine, EngineSession } from "./engine.ts";
@@ -164,10 +164,6 @@ export class Sessions {
 /** A branch's key in the session map and among the locks. */
 export function keyOf({ db, branch }: Address): string {
   return `${db}@${branch}`;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 async function infoOf({ address: { db, branch }, session }: Entry): Promise<SessionInfo | undefined> {

@@ -65,5 +65,5 @@ function causeOf(error: Error): string {
 /** The error that {@linkcode packError} packed. */
 export function unpackError(error: ErrorMessage): Error {
   if ("defect" in error) return new Error(error.defect);
-  return new TaskdError(error.code, error.message, error.hint === undefined ? {} : { hint: error.hint });
+  return new TaskdError(error.code, error.message, { hint: error.hint });
 }

@@ -70,7 +70,7 @@ export interface TaskdErrorOptions {
   /** What caused it. */
   cause?: unknown;
   /** What the person can do about it, one sentence. */
-  hint?: string;
+  hint?: string | undefined;
 }
 
 /** An error that a person or a program is meant to handle. */
@@ -93,6 +93,17 @@ export class TaskdError extends Error {
 /** Whether `error` is a {@linkcode TaskdError} of one of `codes`. */
 export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdError {
   return error instanceof TaskdError && codes.includes(error.code);
+}
+
+/** The message of anything that was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** The message of anything that was thrown, with its hint in parentheses. */
+export function messageWithHint(error: unknown): string {
+  const hint = error instanceof TaskdError ? error.hint : undefined;
+  return hint === undefined ? messageOf(error) : `${messageOf(error)} (${hint})`;
 }
 
 /** Throws `interrupted` once `signal` is aborted, whatever the reason it was given. */

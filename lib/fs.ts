@@ -10,7 +10,7 @@
  */
 
 import { randomHex, systemRandom } from "./clock.ts";
-import { type ErrorCode, TaskdError } from "./errors.ts";
+import { type ErrorCode, messageOf, TaskdError } from "./errors.ts";
 
 /** What a failed file call comes to; each is an error code of the product. */
 export type FileErrorCode = Extract<
@@ -49,8 +49,8 @@ export function fileError(error: unknown, attempted: string): TaskdError {
   if (error instanceof TaskdError) return error;
   const code = fileErrorCode(error);
   const hint = HINTS[code];
-  const reason = error instanceof Error ? error.message : String(error);
-  return new TaskdError(code, `${attempted}: ${reason}`, { cause: error, ...(hint === undefined ? {} : { hint }) });
+  const reason = messageOf(error);
+  return new TaskdError(code, `${attempted}: ${reason}`, { cause: error, hint });
 }
 
 /**
@@ -133,6 +133,22 @@ export function isThere(path: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/**
+ * Whether there is anything of that name, a link that leads nowhere included: unlike `exists` of `@std/fs`, which
+ * follows links.
+ *
+ * @throws {TaskdError} When the path cannot be inspected.
+ */
+export function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw fileError(error, `Cannot look at ${path}`);
   }
 }
 
@@ -254,16 +270,6 @@ export async function cloneFile(source: string, target: string, options: CloneOp
   removeIfPresent(target);
   const code = COMPLAINTS.find(([pattern]) => pattern.test(complaint ?? ""))?.[1] ?? "unavailable";
   throw new TaskdError(code, `${attempted}: ${complaint ?? "no cp that this process may run"}`);
-}
-
-function exists(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw fileError(error, `Cannot look at ${path}`);
-  }
 }
 
 /** File systems that never share blocks (ext2-4, tmpfs), by the magic numbers of statfs(2): these need no probe. */

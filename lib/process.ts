@@ -8,6 +8,7 @@
 import type { Clock } from "./clock.ts";
 import { TaskdError } from "./errors.ts";
 import { fileError } from "./fs.ts";
+import { concat } from "./concat.ts";
 
 /** How a program is run. */
 export interface ProcessOptions {
@@ -144,7 +145,7 @@ async function collect(reader: Reader, max: number, onExcess: () => void) {
     length += part.length;
     if (part.length < read.value.length) onExcess();
   }
-  return joined(chunks, length);
+  return concat(chunks);
 }
 
 async function collectTail(reader: Reader, max: number) {
@@ -154,21 +155,11 @@ async function collectTail(reader: Reader, max: number) {
     chunks.push(read.value.slice());
     length += read.value.length;
     if (length > 2 * max) {
-      chunks = [joined(chunks, length).subarray(length - max)];
+      chunks = [concat(chunks).subarray(length - max)];
       length = max;
     }
   }
-  return joined(chunks, length).subarray(Math.max(0, length - max));
-}
-
-function joined(chunks: Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+  return concat(chunks).subarray(Math.max(0, length - max));
 }
 
 async function feed(stdin: WritableStream<Uint8Array>, bytes: Uint8Array | undefined): Promise<void> {

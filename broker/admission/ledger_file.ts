@@ -11,6 +11,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, isStillAt, unlockAndClose, writeAll, writeFileAtomic } from "../../lib/fs.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** The most bytes of a ledger that are read: half a million starts. */
 const MAX_LEDGER_BYTES = 134_217_728;
@@ -131,12 +132,7 @@ export class LedgerFile {
    */
   async replace(lines: readonly Uint8Array[]): Promise<void> {
     this.#release();
-    const whole = new Uint8Array(lines.reduce((sum, { length }) => sum + length, 0));
-    let at = 0;
-    for (const line of lines) {
-      whole.set(line, at);
-      at += line.length;
-    }
+    const whole = concat(lines);
     await writeFileAtomic(this.path, whole, 0o600);
     try {
       this.#file = Deno.openSync(this.path, { append: true });

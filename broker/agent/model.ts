@@ -9,6 +9,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { type ChatMessage, type Completion, parseCompletion } from "./chat.ts";
 import type { AgentOutcome, AgentProgress } from "./progress.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** The largest answer that is read. */
 const MAX_ANSWER_BYTES = 8 << 20;
@@ -144,14 +145,6 @@ async function readBounded(response: Response): Promise<string | undefined> {
     text += decoder.decode(chunk, { stream: true });
   }
   return text + decoder.decode();
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The problem type of RFC 9457; empty when the body has none. */

@@ -28,6 +28,8 @@ import { readEvents, type TaskEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
 import * as schemas from "./schemas.ts";
 import { type BrokerPlace, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
+import { parseJson } from "../../lib/text/json.ts";
+import { concat } from "../../lib/concat.ts";
 
 export type { BrokerPlace, TaskEvent };
 
@@ -295,19 +297,5 @@ async function readAll({ body }: Received, max_bytes: number): Promise<Uint8Arra
     if (size > max_bytes) throw notUnderstood(`it has more than ${max_bytes} bytes`);
     parts.push(part);
   }
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
-function parseJson(bytes: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(bytes));
-  } catch {
-    return undefined;
-  }
+  return concat(parts);
 }

@@ -18,7 +18,7 @@ export function errorOf(body: unknown, status: number): TaskdError {
   if (code === "not_acknowledged" && missing !== undefined) return new NotAcknowledged(missing, detail);
   // A newer broker may have a code that this program does not know.
   const known: ErrorCode = Object.hasOwn(ERROR_CODES, code) ? code as ErrorCode : "internal";
-  return new TaskdError(known, detail, hint === undefined ? {} : { hint });
+  return new TaskdError(known, detail, { hint });
 }
 
 /** An answer that this program cannot read. */

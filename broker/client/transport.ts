@@ -7,7 +7,7 @@
 
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Clock } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 
 /** Where a broker is. */
@@ -138,7 +138,7 @@ function brokenOff(cause: unknown): TaskdError {
 function explained(place: BrokerPlace, error: unknown): TaskdError {
   if (error instanceof TaskdError) return error;
   const where = "socket" in place ? place.socket : place.addr;
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   const code = error instanceof Error ? (error as Error & { code?: unknown }).code : undefined;
   if (error instanceof Deno.errors.NotCapable || code === "EACCES" || code === "EPERM") {
     return new TaskdError("denied", `Cannot ask the broker at ${where}: ${reason}`, { cause: error });

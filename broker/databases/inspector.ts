@@ -17,6 +17,7 @@ import { runProcess } from "../../lib/process.ts";
 import type { Report } from "./report.ts";
 // Makes it part of the program, so that whatever caches or packs it has it.
 import type {} from "./inspector_main.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** What a database may have grown to: twice what it was and a gigabyte. */
 const GROWTH = { factor: 2, bytes: 2 ** 30 };
@@ -199,15 +200,7 @@ async function runInspector(
     const said = sanitizeLine(stderr.trim().split("\n").at(-1) ?? "").slice(0, MAX_PROBLEM_CHARS);
     throw new TaskdError("corrupt", `${attempted}: looking at it ended with code ${code}: ${said}`);
   }
-  const parsed = v.safeParse(REPORT, parseJson(new TextDecoder().decode(stdout)));
+  const parsed = v.safeParse(REPORT, parseJson(stdout));
   if (!parsed.success) throw new TaskdError("corrupt", `${attempted}: what looked at it gave no report`);
   return parsed.output;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -23,6 +23,7 @@ import {
   type Report,
   type SchemaDifference,
 } from "./report.ts";
+import { messageOf } from "../../lib/errors.ts";
 
 const BASE = "base.db";
 const RESULT = "result.db";
@@ -175,7 +176,7 @@ async function report(): Promise<Report> {
   try {
     return await inspect();
   } catch (error) {
-    return { ok: false, problem: (error instanceof Error ? error.message : String(error)).slice(0, 1_000) };
+    return { ok: false, problem: messageOf(error).slice(0, 1_000) };
   }
 }
 

@@ -7,7 +7,7 @@
  */
 
 import type { Client } from "../../lib/client/client.ts";
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageWithHint } from "../../lib/errors.ts";
 import type { DatabaseChange, DatabaseResult, ForkedDatabase } from "./evidence.ts";
 import { statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
@@ -57,7 +57,7 @@ export async function promoteDatabases(access: StoreAccess, { forks, changes }: 
       return results;
     });
   } catch (error) {
-    return candidates.map((candidate) => kept(candidate, messageOf(error)));
+    return candidates.map((candidate) => kept(candidate, messageWithHint(error)));
   }
 }
 
@@ -81,7 +81,7 @@ async function look(client: Client, { change, head, fork }: Candidate): Promise<
       : `to another history`;
     return { kind: "kept", reason: `${db}@${base} has moved since the task began, ${moved}` };
   } catch (error) {
-    return { kind: "kept", reason: messageOf(error) };
+    return { kind: "kept", reason: messageWithHint(error) };
   }
 }
 
@@ -100,7 +100,7 @@ async function promote(client: Client, candidate: Candidate): Promise<DatabaseRe
     return resultOf(candidate, { result: "promoted", ...safety, ...(reason === undefined ? {} : { reason }) });
   } catch (error) {
     const live = hasCode(error, "lease_held") ? `; a session has ${db}@${base} open` : "";
-    return kept(candidate, `${messageOf(error)}${live}`);
+    return kept(candidate, `${messageWithHint(error)}${live}`);
   }
 }
 
@@ -110,11 +110,6 @@ function kept(candidate: Candidate, reason: string): DatabaseResult {
 
 function resultOf({ change: { db, base, branch } }: Candidate, result: Omit<DatabaseResult, "db" | "base" | "branch">) {
   return { db, base, branch, ...result };
-}
-
-function messageOf(error: unknown): string {
-  if (!(error instanceof TaskdError)) return String(error);
-  return error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
 }
 
 /** The results as one sentence for the task's end; empty when there are none. */

@@ -65,8 +65,7 @@ export async function withStore<T>(
       });
     }
     if (!(error instanceof TaskdError)) throw error;
-    const hint = error.hint === undefined ? {} : { hint: error.hint };
-    throw new TaskdError(error.code, `${attempted}: ${error.message}`, { cause: error, ...hint });
+    throw new TaskdError(error.code, `${attempted}: ${error.message}`, { cause: error, hint: error.hint });
   } finally {
     over.abort();
     await deadline;

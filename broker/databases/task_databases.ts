@@ -12,7 +12,7 @@ import { createHash } from "node:crypto";
 import { dirname } from "@std/path/dirname";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { Log } from "../../lib/log.ts";
@@ -189,7 +189,7 @@ export class TaskDatabases {
   }
 
   #warn(error: unknown, task_id: string): void {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     this.#options.log("warn", "database_branch_left", `a task's branch is left: ${message}`, { task_id });
   }
 

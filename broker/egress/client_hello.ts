@@ -7,6 +7,8 @@
  * @module
  */
 
+import { concat } from "../../lib/concat.ts";
+
 /** What the bytes so far say. */
 export type HelloVerdict =
   /** A whole ClientHello needs more of them, at least this many in all: asking again before is for nothing. */
@@ -75,13 +77,7 @@ function handshakeBytes(bytes: Uint8Array): { bytes: Uint8Array; needs: number }
     // The end of a record that is cut off, or the beginning of the next one.
     const needs = at > bytes.length ? at : Math.max(at, bytes.length) + 1;
     if (parts.length === 1) return { bytes: parts[0]!, needs };
-    const joined = new Uint8Array(total);
-    let filled = 0;
-    for (const part of parts) {
-      joined.set(part, filled);
-      filled += part.length;
-    }
-    return { bytes: joined, needs };
+    return { bytes: concat(parts), needs };
   }
 }
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import type { BriefDatabase } from "../task/brief.ts";
 import {
   asJson,
@@ -128,7 +128,7 @@ export async function sweepData({ databases, tasks, log }: EngineDeps): Promise<
   } catch (error) {
     // Most brokers have no branch store. The next start looks again.
     if (hasCode(error, "daemon_unreachable")) return;
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     log("warn", "database_branches_unknown", `cannot look for branches of ended tasks: ${why}`);
   }
 }

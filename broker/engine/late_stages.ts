@@ -7,7 +7,7 @@
  * @module
  */
 
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { NotAcknowledged } from "../api/not_acknowledged.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
@@ -72,7 +72,7 @@ export class LateStages {
   }
 
   #failed({ id }: Task, error: unknown): void {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     this.#deps.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
   }
 
@@ -132,7 +132,7 @@ export class LateStages {
     try {
       task = await tasks.reopen(id);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       log("error", "trace_failed", `cannot take over task ${id}: ${message}`, { task_id: id });
       return;
     }

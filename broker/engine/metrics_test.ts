@@ -1,3 +1,4 @@
+import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { anyLife, encodeAll, someOrder, staged, START_MS, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { settlement } from "../../tests/broker/admission/site.ts";
@@ -12,16 +13,8 @@ import { EMPTY_HEAD } from "../task/trace.ts";
 
 const PROMTOOL = "/usr/bin/promtool";
 const DOCS = new URL("../../docs/", import.meta.url).pathname;
-const missing = !exists(PROMTOOL);
+const missing = !existsSync(PROMTOOL);
 const why = missing ? " (ignored: prometheus is not installed)" : "";
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
 
 async function promtool(args: string[], input = ""): Promise<{ code: number; text: string }> {
   const child = new Deno.Command(PROMTOOL, { args, stdin: "piped", stdout: "piped", stderr: "piped" }).spawn();

@@ -14,6 +14,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { AtGate } from "./engine_deps.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
+import { messageOf } from "../../lib/errors.ts";
 
 /** A program that shows notifications. */
 export interface NotifyProgram {
@@ -103,7 +104,7 @@ export class DesktopNotifier {
     }
     const { path, program } = this.#found;
     const shown = this.#show(path, program.args(TITLE, textOf(task))).catch((error) => {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       log("warn", "notify", `A desktop notification cannot be shown: ${reason}`, { task_id: task.task_id });
     });
     this.#pending.add(shown);

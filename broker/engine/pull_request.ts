@@ -4,7 +4,7 @@
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { TaskRecord } from "../task/record.ts";
@@ -46,7 +46,7 @@ export async function openPullRequest(
     return opened.url;
   } catch (error) {
     // The change is pushed, whatever happens here.
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     const text = `no pull request was opened for ${branch}: ${why}`;
     log("warn", "no_pull_request", text, { task_id: task.id });
     await task.append({ type: "note", text }).catch(() => {});

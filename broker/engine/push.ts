@@ -7,7 +7,7 @@
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { messageWithHint, TaskdError } from "../../lib/errors.ts";
 import type { DatabaseResult } from "../databases/evidence.ts";
 import { resultsText } from "../databases/promote.ts";
 import { commitTree } from "../git/commit.ts";
@@ -53,7 +53,7 @@ export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> 
       deps.log("error", "defect", `pushing met a defect: ${stack}`, { task_id: task.id });
       return failed("a defect in taskd; the broker's log has its place");
     }
-    return failed(`${error.message}${error.hint === undefined ? "" : ` (${error.hint})`}`);
+    return failed(messageWithHint(error));
   }
 }
 

@@ -6,7 +6,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
@@ -58,7 +58,7 @@ async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): P
       await clock.sleep(POLL_MS);
     }
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${why}`, { task_id: id });
   }
 }
@@ -112,7 +112,7 @@ export async function removeLeftovers(
       await removeTree(stagePaths(stage_root, id).root);
       gone.push(id);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       log("warn", "cleanup_failed", why, { task_id: id, stage_root });
     }
   }

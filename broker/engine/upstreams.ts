@@ -6,7 +6,7 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageWithHint, TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES } from "../agents.ts";
 import type { Credential, TokenSource, UpstreamOptions } from "../gateway/upstream.ts";
 import type { Log } from "../../lib/log.ts";
@@ -85,7 +85,7 @@ async function subscriptionProblem(subscription: Subscription): Promise<string |
     return undefined;
   } catch (error) {
     if (!(error instanceof TaskdError) || hasCode(error, "unavailable")) throw error;
-    return inFull(error);
+    return messageWithHint(error);
   }
 }
 
@@ -95,13 +95,9 @@ function withErrorLog(subscription: Subscription, log: Log): TokenSource {
     try {
       return await bearer;
     } catch (error) {
-      log("error", "subscription", error instanceof TaskdError ? inFull(error) : String(error));
+      log("error", "subscription", error instanceof TaskdError ? messageWithHint(error) : String(error));
       throw error;
     }
   };
   return { current: () => logged(subscription.current()), renew: (rejected) => logged(subscription.renew(rejected)) };
-}
-
-function inFull({ message, hint }: TaskdError): string {
-  return hint === undefined ? message : `${message} (${hint})`;
 }

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, messageWithHint, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
@@ -328,8 +328,7 @@ export class TaskWork {
       this.#deps.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
       return ended(stage, failureIn(stage), "a defect in taskd; the broker's log has its place");
     }
-    const hint = cause.hint === undefined ? "" : ` (${cause.hint})`;
-    return ended(stage, failureIn(stage), `${cause.message}${hint}`);
+    return ended(stage, failureIn(stage), messageWithHint(cause));
   }
 
   /** Ends everything that the task has, but for what the gate needs. */
@@ -358,7 +357,7 @@ export class TaskWork {
       try {
         await step();
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         const { stage_root } = resolved.settings;
         log("warn", "cleanup_failed", `cannot ${what} of a task: ${reason}`, { task_id: task.id, stage_root });
       }
@@ -373,7 +372,7 @@ export class TaskWork {
         await this.#writeSpend();
         return void await this.task.move(move);
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
+        const message = messageOf(error);
         log("error", "trace_failed", `cannot write a task's move: ${message}`, { task_id: this.task.id });
         // The next broker ends what cannot be ended now.
         const passing = hasCode(error, "no_space", "denied", "unavailable");

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
 import { isGitName } from "./_records.ts";
 
@@ -66,7 +66,7 @@ async function list(work_tree: string, directory: string, scan: Scan): Promise<D
       scan.opaque.push(directory);
       return [];
     }
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const attempted = `Cannot collect the changes: cannot read ${JSON.stringify(directory || ".")}`;
     throw new TaskdError(fileErrorCode(error), `${attempted}: ${reason}`, { cause: error });
   }

@@ -5,6 +5,7 @@
  */
 
 import type { Git } from "./git.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** What to show. */
 export interface HumanDiffOptions {
@@ -47,8 +48,5 @@ export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<Hu
   if (!truncated) return { bytes: stdout, truncated };
   const note = new TextEncoder().encode(`\\ cut here: the diff is longer than ${max_bytes} bytes\n`);
   const kept = stdout.subarray(0, stdout.lastIndexOf(10) + 1);
-  const bytes = new Uint8Array(kept.length + note.length);
-  bytes.set(kept);
-  bytes.set(note, kept.length);
-  return { bytes, truncated };
+  return { bytes: concat([kept, note]), truncated };
 }

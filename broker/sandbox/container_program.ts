@@ -77,7 +77,7 @@ export class ContainerProgram {
 
 /** The error of an answer that is one. */
 export function refused(attempted: string, answer: Answer, hint?: string): TaskdError {
-  return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, hint === undefined ? {} : { hint });
+  return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, { hint });
 }
 
 /** What it failed with, on one line. */

@@ -8,6 +8,8 @@ import type { SandboxRuntimeName } from "./runtime.ts";
 import type { RuntimeName } from "../settings/settings.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS, type Said } from "./host_programs.ts";
+import { messageOf } from "../../lib/errors.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** A runtime of the host. */
 export interface FoundRuntime {
@@ -79,7 +81,7 @@ async function describe(
     if (answer === undefined) return broken(complaint(said) ?? `${path} answered something that is not understood`);
     return { name, path, works: true, notes: [], ...answer };
   } catch (error) {
-    return broken(error instanceof Error ? error.message : String(error));
+    return broken(messageOf(error));
   }
 }
 
@@ -123,14 +125,6 @@ const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: str
     return version === undefined ? undefined : { version, rootless: true };
   },
 };
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
 
 function field(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;

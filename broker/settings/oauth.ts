@@ -16,6 +16,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { readPrivateFile } from "./private_file.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** Lanes whose vendor can be paid by subscription; vendor_c has none. */
 export type SubscriptionLane = "vendor_a" | "vendor_b";
@@ -275,15 +276,6 @@ function checkTokenUrl(text: string, path: string): string {
   const isLocal = url?.protocol === "http:" && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
   if (url && (url.protocol === "https:" || isLocal) && url.username === "") return url.href;
   throw new TaskdError("invalid_config", `Cannot use the subscription of ${path}: token_url is not an https URL`);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // Neither the parser's words nor the text: both may hold a token.
-    return undefined;
-  }
 }
 
 async function readBounded(response: Response): Promise<string> {

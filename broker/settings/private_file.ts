@@ -9,6 +9,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { fileError, fileErrorCode, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** What others may not do with a file. */
 export type Privacy =
@@ -66,13 +67,7 @@ async function readAll(file: Deno.FsFile, attempted: string): Promise<Uint8Array
     // It may grow while it is read.
     if ((size += chunk.length) > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
   }
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+  return concat(chunks);
 }
 
 function decode(attempted: string, bytes: Uint8Array): string {

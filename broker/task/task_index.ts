@@ -12,7 +12,7 @@
  */
 
 import { nextTurn } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
+import { hasCode, messageOf } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
 import { foldRow, type TaskRecord } from "./record.ts";
@@ -29,6 +29,7 @@ import {
   tracePath,
   type TraceStamp,
 } from "./trace.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** The most bytes of an index that are read: a million tasks. */
 const MAX_INDEX_BYTES = 1_073_741_824;
@@ -85,10 +86,7 @@ export async function saveIndex(audit_root: string, entries: ReadonlyMap<string,
   }
   const body = encoder.encode(lines.join(""));
   const first = encoder.encode(`${JSON.stringify({ v: VERSION, sha256: sha256Hex(body) })}\n`);
-  const whole = new Uint8Array(first.length + body.length);
-  whole.set(first);
-  whole.set(body, first.length);
-  await writeFileAtomic(indexPath(audit_root), whole, 0o600);
+  await writeFileAtomic(indexPath(audit_root), concat([first, body]), 0o600);
 }
 
 /** The index, when it is there and whole; otherwise nothing, and everything is read anew. */
@@ -252,7 +250,7 @@ function readEntry(
     if (hasCode(error, "not_found")) return undefined;
     const fault: TraceFault = error instanceof DamagedTrace
       ? error.fault
-      : { seq: 1, problem: "unreadable", detail: error instanceof Error ? error.message : String(error) };
+      : { seq: 1, problem: "unreadable", detail: messageOf(error) };
     return { id, fault, ...(noted === undefined ? {} : { noted }) };
   }
 }

@@ -11,6 +11,7 @@ import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row, sha256Hex } from "./rows.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** The most bytes of a trace: 1,000 requests and a long output take a tenth of it. */
 export const MAX_TRACE_BYTES = 67_108_864;
@@ -110,7 +111,9 @@ export function* scanTrace(
     at += count;
     let from = 0;
     for (let to = chunk.indexOf(NEWLINE); to >= 0 && to < count; to = chunk.indexOf(NEWLINE, from)) {
-      const line = joined(pending, chunk.subarray(from, to + 1));
+      const line = pending.length === 0
+        ? chunk.subarray(from, to + 1)
+        : concat([pending, chunk.subarray(from, to + 1)]);
       pending = NOTHING;
       from = to + 1;
       const next = follow(path, head, line);
@@ -118,7 +121,7 @@ export function* scanTrace(
       yield next;
     }
     // The chunk is read into again: what is left of it is kept as a copy.
-    if (from < count) pending = joined(pending, chunk.slice(from, count));
+    if (from < count) pending = concat([pending, chunk.subarray(from, count)]);
     if (pending.length > MAX_LINE_BYTES) {
       throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: "the line does not end" });
     }
@@ -144,14 +147,6 @@ function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
     throw new DamagedTrace(path, { seq: Math.max(1, head.seq), problem: "altered", detail });
   }
   return { row, head: { seq, sha256: sha256Hex(line), bytes: head.bytes + line.length } };
-}
-
-function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
-  if (a.length === 0) return b;
-  const whole = new Uint8Array(a.length + b.length);
-  whole.set(a);
-  whole.set(b, a.length);
-  return whole;
 }
 
 function openForReading(path: string, seen: TraceStamp | undefined): Deno.FsFile {

@@ -10,6 +10,7 @@ import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** A broker that serves, wherever it runs. */
 export interface StartResult {
@@ -78,7 +79,7 @@ export async function startDetached(args: Args, io: Io, log_file: string): Promi
     const failed = v.safeParse(FAILED, said);
     if (failed.success) {
       const { code, error, hint } = failed.output;
-      throw new TaskdError(code, error, hint === undefined ? {} : { hint });
+      throw new TaskdError(code, error, { hint });
     }
     const { code } = await child.status;
     throw new TaskdError("internal", `The broker's process ended with ${code} and did not say why`, {
@@ -101,12 +102,4 @@ async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
   }
   await reader.cancel();
   return text;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -12,7 +12,7 @@
 
 import { parseArgs } from "node:util";
 import { join } from "@std/path/join";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { EXIT_OK } from "../text/exit_codes.ts";
 import { reportFailure } from "../text/failure.ts";
 import type { Io } from "../text/io.ts";
@@ -142,7 +142,7 @@ function readWords(words: string[]): DemoOptions | undefined {
     }
     return { keep, runtime, size_mb: Number(size) };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new TaskdError("usage", `Cannot run the demo: ${reason}`, { hint: HELP.split("\n")[0]! });
   }
 }

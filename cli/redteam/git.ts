@@ -4,6 +4,7 @@
  * @module
  */
 
+import { exists } from "@std/fs/exists";
 import { Git } from "../../broker/git/git.ts";
 import type { DiffFacts } from "../../broker/git/facts.ts";
 import type { FlagCategory } from "../../broker/git/flags.ts";
@@ -60,10 +61,6 @@ function paths({ files }: DiffFacts): string[] {
 
 function flagged({ flags }: DiffFacts, category: FlagCategory): string[] {
   return flags.filter((flag) => flag.category === category).map(({ path }) => path);
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
 }
 
 /** What holds of git. */

@@ -7,7 +7,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import type { RedteamContext } from "./context.ts";
 import { ControlFailed, type PromiseGroup, type SecurityPromise, Skipped, Trial } from "./promise.ts";
 
@@ -115,6 +115,6 @@ function told({ holes }: Trial): string[] {
 }
 
 function unknown(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   return error instanceof ControlFailed ? text : `it could not be tried to the end: ${text}`;
 }

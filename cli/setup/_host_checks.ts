@@ -5,7 +5,8 @@
  * @module
  */
 
-import { fileErrorCode, freeBytes } from "../../lib/fs.ts";
+import { existsSync } from "@std/fs/exists";
+import { freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
@@ -59,7 +60,7 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
   const nowhere: string[] = [];
   for (const name of roots) {
     try {
-      const root = [settings[name], directory].find(exists);
+      const root = [settings[name], directory].find((path) => existsSync(path));
       if (root === undefined) {
         nowhere.push(name);
         continue;
@@ -77,16 +78,6 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
   }
   for (const { free, names } of places.values()) checks.push(spaceCheck(names.join(", "), free));
   return checks;
-}
-
-function exists(path: string): boolean {
-  try {
-    Deno.statSync(path);
-    return true;
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw error;
-  }
 }
 
 function spaceCheck(names: string, free: number): Check {

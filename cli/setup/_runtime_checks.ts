@@ -11,6 +11,7 @@ import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
+import { messageOf } from "../../lib/errors.ts";
 
 /** The fixed ports of the contract. */
 const GATEWAY_PORT = 8088;
@@ -132,7 +133,7 @@ function portCheck(name: string, address: { hostname: string; port: number }): C
     if (error instanceof Deno.errors.AddrNotAvailable) {
       return ok(name, `free: ${address.hostname} comes with the sandboxes' network`);
     }
-    const detail = `cannot be had at ${address.hostname}: ${error instanceof Error ? error.message : error}`;
+    const detail = `cannot be had at ${address.hostname}: ${messageOf(error)}`;
     return fail(name, detail, fileErrorCode(error) === "denied" ? "Choose another gateway_ip" : "Look into it");
   }
 }

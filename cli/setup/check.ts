@@ -6,7 +6,7 @@
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Whether the broker can work: as it is, with something missing that only some tasks need, or not at all. */
@@ -41,7 +41,7 @@ export function fail(name: string, detail: string, remedy: string): Check {
 /** A check whose look failed. */
 export function failedCheck(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): Check {
   const { status = "fail" } = options;
-  const detail = sanitizeLine(error instanceof Error ? error.message : String(error));
+  const detail = sanitizeLine(messageOf(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
   return { name, status, detail, remedy: hint ?? "Look into it and run taskd doctor again" };
 }

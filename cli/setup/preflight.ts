@@ -7,7 +7,7 @@
  */
 
 import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../../lib/fs.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { LANES } from "../../broker/agents.ts";
@@ -89,7 +89,7 @@ function tryAddress({ broker }: Settings, live: PolicyView | null): void {
   try {
     Deno.listen({ hostname, port }).close();
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${why}`, {
       cause,
       hint: "Choose another broker.addr, or end whoever has it",

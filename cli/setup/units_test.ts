@@ -1,3 +1,4 @@
+import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import { AUTO_ORDER } from "../../broker/sandbox/runtimes.ts";
@@ -6,15 +7,7 @@ import { SYSTEMD_UNIT, unitPath, unitText } from "./units.ts";
 const HOSTILE = ["/bin/true", "a b", 'quote"d', "back\\slash", "100%", "$HOME", "${X}", "<&>", "é", "'single'"];
 const OPTIONS = { command: HOSTILE, env: { TMPDIR: "/tmp/a b" }, runtime: "podman" as const, stop_timeout_s: 60 };
 
-const hasSystemd = exists("/usr/bin/systemd-analyze");
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
+const hasSystemd = existsSync("/usr/bin/systemd-analyze");
 
 for (const runtime of AUTO_ORDER) {
   Deno.test({

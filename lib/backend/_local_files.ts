@@ -9,6 +9,7 @@ import { createHash, type Hash } from "node:crypto";
 import { type BigIntStats, statSync } from "node:fs";
 import { type FileErrorCode, fileErrorCode } from "../fs.ts";
 import { BackendError, type BackendErrorCode } from "./backend.ts";
+import { messageOf } from "../errors.ts";
 
 /** Objects up to this size are small: handled in one piece, and their etag is a hash of their content. */
 export const SMALL_BYTES = 1024 * 1024;
@@ -23,7 +24,7 @@ export function backendError(error: unknown, key: string, verb: string): Backend
     no_space: "no_space",
     unavailable: "unavailable",
   };
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${reason}`, error);
 }
 

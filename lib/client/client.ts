@@ -8,7 +8,7 @@
  * @module
  */
 
-import { ERROR_CODES, type ErrorCode, TaskdError } from "../errors.ts";
+import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
 import type { DaemonEvent, FailureMessage, OpAnswer, OpArgs, OpName } from "../protocol/messages.ts";
 
@@ -175,7 +175,7 @@ class AnswerLines {
       });
       if (count === null) return;
       for (const line of splitter.push(buffer.subarray(0, count))) {
-        yield messageOf(line.kind === "line" ? decodeLine(line.bytes) : undefined);
+        yield readMessage(line.kind === "line" ? decodeLine(line.bytes) : undefined);
       }
     }
   }
@@ -193,7 +193,7 @@ class AnswerLines {
   }
 }
 
-function messageOf(text: string | undefined): object {
+function readMessage(text: string | undefined): object {
   try {
     const value = JSON.parse(text ?? "");
     if (typeof value === "object" && value !== null) return value;
@@ -209,7 +209,7 @@ function successOf(message: object): object & { ok: true } {
   const answer = message as { ok: true } | FailureMessage;
   if (answer.ok) return answer;
   const known: ErrorCode = Object.hasOwn(ERROR_CODES, answer.code) ? answer.code : "internal";
-  throw new TaskdError(known, answer.error, answer.hint === undefined ? {} : { hint: answer.hint });
+  throw new TaskdError(known, answer.error, { hint: answer.hint });
 }
 
 function unanswered(): TaskdError {
@@ -218,7 +218,7 @@ function unanswered(): TaskdError {
 
 function brokenError(error: unknown): TaskdError {
   if (error instanceof TaskdError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return new TaskdError("daemon_unreachable", `The connection to the daemon broke: ${reason}`, { cause: error });
 }
 
@@ -226,7 +226,7 @@ function connectError(socket: string, error: unknown): unknown {
   if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
     return new TaskdError("denied", `Cannot connect to the daemon at ${socket}: ${error.message}`, { cause: error });
   }
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return new TaskdError("daemon_unreachable", `Cannot connect to the daemon at ${socket}: ${reason}`, {
     cause: error,
     hint: "Start it with: taskd serve",

@@ -6,6 +6,7 @@
  */
 
 import type { GuardedRequest } from "./guard.ts";
+import { concat } from "../concat.ts";
 
 /** How much of a refused body is read, so that its connection can be used again; a longer one is closed. */
 const MAX_DRAINED_BYTES = 16 << 20;
@@ -25,13 +26,7 @@ export async function readBounded(
   // From here on the answer's time counts, not the client's.
   guarded.bodyDone();
   if (size > max_bytes) return undefined;
-  const body = new Uint8Array(size);
-  let offset = 0;
-  for (const part of parts) {
-    body.set(part, offset);
-    offset += part.length;
-  }
-  return body;
+  return concat(parts);
 }
 
 /** Reads and drops a body so that the connection can be used again; one that is too long for that ends it. */

@@ -53,7 +53,7 @@ function isRequestId(id: unknown): id is RequestId {
 }
 
 function invalid(why: string, hint?: string): TaskdError {
-  return new TaskdError("invalid_request", `Cannot read the request: ${why}`, hint === undefined ? {} : { hint });
+  return new TaskdError("invalid_request", `Cannot read the request: ${why}`, { hint });
 }
 
 /** A success as it stands on the wire. */

@@ -48,7 +48,6 @@ function parseField(op: OpName, name: string, field: Field<unknown>, value: unkn
     throw new TaskdError("invalid_request", message, { hint: `"${name}" is ${field.doc} (${field.type})` });
   } catch (error) {
     if (!hasCode(error, "invalid_name")) throw error;
-    const hint = error.hint === undefined ? {} : { hint: error.hint };
-    throw new TaskdError("invalid_name", `Cannot run ${op}: field "${name}": ${error.message}`, hint);
+    throw new TaskdError("invalid_name", `Cannot run ${op}: field "${name}": ${error.message}`, { hint: error.hint });
   }
 }

@@ -8,6 +8,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { TaskdError } from "../errors.ts";
 import { openName, urisWork } from "./open_name.ts";
+import { exists } from "../fs.ts";
 
 /** SQLite's primary result codes that say what a file is; https://sqlite.org/rescode.html. */
 const SQLITE_CORRUPT = 11;
@@ -63,16 +64,6 @@ export function openImage(path: string): Image {
     }
     return { db, close };
   });
-}
-
-function exists(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
 }
 
 /** Runs `work` on the image at `path` and gives SQLite's errors their code. */

@@ -73,10 +73,7 @@ export function sqliteError(error: unknown, attempted: string, options: { opened
   const beside = options.opened === true && known === "not_found";
   const code = beside ? "unavailable" : known;
   const hint = beside ? BESIDE_HINT : HINTS[code];
-  return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, {
-    cause: error,
-    ...(hint === undefined ? {} : { hint }),
-  });
+  return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, { cause: error, hint });
 }
 
 /** A connection to one database file. */

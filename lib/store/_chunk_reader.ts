@@ -6,6 +6,7 @@
  */
 
 import { corrupt } from "./_bytes.ts";
+import { concat } from "../concat.ts";
 
 /** Reads one stream. */
 export class ChunkReader {
@@ -42,14 +43,7 @@ export class ChunkReader {
       this.#chunk = more;
     }
     this.offset += length;
-    if (parts.length === 1) return parts[0]!;
-    const joined = new Uint8Array(length);
-    let at = 0;
-    for (const part of parts) {
-      joined.set(part, at);
-      at += part.length;
-    }
-    return joined;
+    return parts.length === 1 ? parts[0]! : concat(parts);
   }
 
   /** Whether nothing is left. */

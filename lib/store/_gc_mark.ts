@@ -7,7 +7,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
-import { hasCode, TaskdError } from "../errors.ts";
+import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { inParallel } from "./_parallel.ts";
 import { type Base, type ChainObject, decodeBase, type LineageView, stepBack, viewOf } from "./chain.ts";
 import { translated } from "./errors.ts";
@@ -149,7 +149,7 @@ export class Marker {
       for (const root of rootsOf(ref)) await this.#walk(root);
     } catch (error) {
       if (error instanceof Doomed && isUnused(ref)) return false;
-      const problem = error instanceof Doomed ? `it needs ${error.message}, which is being deleted` : asMessage(error);
+      const problem = error instanceof Doomed ? `it needs ${error.message}, which is being deleted` : messageOf(error);
       throw new TaskdError(
         hasCode(error, "corrupt", "chain_gap") ? error.code : "chain_gap",
         `Cannot resolve ${formatAddress({ db, branch })}: ${problem}`,
@@ -265,8 +265,4 @@ export class Marker {
 /** Whether nobody has ever worked with the branch. */
 function isUnused({ epoch, checkpoints, lease, pending }: Ref): boolean {
   return epoch === 1 && checkpoints.length === 0 && !lease && !pending;
-}
-
-function asMessage(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -30,10 +30,7 @@ const HINTS: Partial<Record<BackendErrorCode, string>> = {
 export function storeError(error: unknown, attempted: string): unknown {
   if (!(error instanceof BackendError)) return error;
   const hint = error.hint ?? HINTS[error.code];
-  return new TaskdError(CODES[error.code], `${attempted}: ${error.message}`, {
-    cause: error,
-    ...(hint === undefined ? {} : { hint }),
-  });
+  return new TaskdError(CODES[error.code], `${attempted}: ${error.message}`, { cause: error, hint });
 }
 
 /** Runs `work` and translates a backend's error. */

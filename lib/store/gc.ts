@@ -291,10 +291,7 @@ async function failingClosed<T>(options: GcOptions, work: () => Promise<T>): Pro
   } catch (cause) {
     if (options.signal?.aborted) throw new TaskdError("interrupted", "Garbage collection was interrupted", { cause });
     const { message, hint } = cause as Error & { hint?: string };
-    throw new TaskdError("gc_failed", `Cannot collect garbage: ${message}`, {
-      cause,
-      ...(hint === undefined ? {} : { hint }),
-    });
+    throw new TaskdError("gc_failed", `Cannot collect garbage: ${message}`, { cause, hint });
   }
 }
 

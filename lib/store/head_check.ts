@@ -11,6 +11,7 @@ import type { Backend } from "../backend/backend.ts";
 import { Chains } from "./chain.ts";
 import { readObjectIndex } from "./object_index.ts";
 import type { Head } from "./objects.ts";
+import { messageOf } from "../errors.ts";
 
 /**
  * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. What cannot be seen is
@@ -26,6 +27,6 @@ export async function headTrouble(backend: Backend, lineage: string, written: He
     const { digest } = await readObjectIndex(backend, last);
     return digest === written.digest ? undefined : `other content stands there: ${key}`;
   } catch (error) {
-    return `it could not be verified: ${error instanceof Error ? error.message : error}`;
+    return `it could not be verified: ${messageOf(error)}`;
   }
 }

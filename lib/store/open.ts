@@ -95,7 +95,7 @@ export async function openBackend(location: string, options: OpenBackendOptions 
     if (!(error instanceof BackendError)) throw error;
     const hint = S3_HINTS[error.code];
     const code = error.code === "precondition_failed" ? "conflict" : error.code;
-    throw new TaskdError(code, error.message, { cause: error, ...(hint === undefined ? {} : { hint }) });
+    throw new TaskdError(code, error.message, { cause: error, hint });
   }
 }
 

@@ -12,7 +12,7 @@ import { basename, dirname, join } from "node:path/posix";
 import * as v from "../packages/valibot.ts";
 import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { discard, fileError, fileErrorCode, writeAllSync } from "../fs.ts";
+import { discard, exists, fileError, fileErrorCode, writeAllSync } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { MANIFEST_KEY } from "./keys.ts";
 
@@ -132,8 +132,8 @@ export class Workspace {
     const path = join(this.root, "workspace.json");
     const temporary = this.beside(path);
     try {
-      if (isThere(join(this.root, MANIFEST_KEY))) throw this.#taken("it is a store itself");
-      if (!isThere(path)) {
+      if (exists(join(this.root, MANIFEST_KEY))) throw this.#taken("it is a store itself");
+      if (!exists(path)) {
         using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
         try {
           writeAllSync(file, new TextEncoder().encode(JSON.stringify({ store_id })));
@@ -232,7 +232,7 @@ export class Workspace {
     const clock = `${path}.last-used`;
     try {
       // What is there is not opened: a link leads elsewhere, and opening a FIFO would wait for ever.
-      if (!isThere(clock)) Deno.openSync(clock, { write: true, createNew: true, mode: 0o600 }).close();
+      if (!exists(clock)) Deno.openSync(clock, { write: true, createNew: true, mode: 0o600 }).close();
       if (Deno.lstatSync(clock).isFile) Deno.utimeSync(clock, now_ms / 1000, now_ms / 1000);
     } catch {
       // Only the order of eviction suffers.
@@ -292,16 +292,6 @@ export function* filesBelow(directory: string, depth: number): Generator<string>
   for (const { name, isFile, isDirectory } of entries) {
     if (isFile) yield join(directory, name);
     else if (isDirectory && depth > 0) yield* filesBelow(join(directory, name), depth - 1);
-  }
-}
-
-function isThere(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
   }
 }
 

@@ -16,6 +16,7 @@ import { describeMachine } from "./machine.ts";
 import { freeBytes, type Place, plainPlace, xfsPlace } from "./places.ts";
 import { run } from "./process.ts";
 import { benchmarksPage, textReport } from "./report.ts";
+import { messageOf } from "../../lib/errors.ts";
 
 const PROJECT = new URL("../../", import.meta.url).pathname;
 // Sparse: it takes what is written to it.
@@ -124,7 +125,7 @@ async function preparePlaces(
   try {
     return [plain, stack.use(await xfsPlace(size))];
   } catch (error) {
-    bench.skip("a file system that shares blocks", error instanceof Error ? error.message : String(error));
+    bench.skip("a file system that shares blocks", messageOf(error));
     return [plain];
   }
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { GitBench, plainGit } from "../broker/git/bench.ts";
@@ -87,15 +88,7 @@ Deno.test("a task at the gate outlives the broker's sudden death", async () => {
   assertEquals((await broker.ended()).code, 0);
 });
 
-const podman = exists("/usr/bin/podman");
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
+const podman = existsSync("/usr/bin/podman");
 
 Deno.test({
   name: `start refuses a container runtime without its images${podman ? "" : " (podman is not installed)"}`,

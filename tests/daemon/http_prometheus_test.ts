@@ -1,3 +1,4 @@
+import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
 import { Place } from "./daemon_process.ts";
@@ -7,15 +8,7 @@ const PROMETHEUS = "/usr/bin/prometheus";
 const PROMTOOL = "/usr/bin/promtool";
 const DOCS = new URL("../../docs/", import.meta.url).pathname;
 
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
-
-const missing = [PROMETHEUS, PROMTOOL].find((path) => !exists(path));
+const missing = [PROMETHEUS, PROMTOOL].find((path) => !existsSync(path));
 const why = missing === undefined ? "" : " (ignored: prometheus is not installed)";
 
 /** Runs promtool, with `input` if given, and returns what it says. */

@@ -8,6 +8,8 @@
  * @module
  */
 
+import { concat } from "../../lib/concat.ts";
+
 /** A request on its way. */
 export interface ProxiedRequest {
   /** Upper case. */
@@ -188,7 +190,7 @@ async function readHead(from: Deno.TcpConn): Promise<{ text: string; rest: Uint8
   for (;;) {
     const count = await from.read(buffer);
     if (count === null) return undefined;
-    bytes = concat(bytes, buffer.subarray(0, count));
+    bytes = concat([bytes, buffer.subarray(0, count)]);
     const end = indexOf(bytes, HEAD_END);
     if (end >= 0) {
       const head = end + HEAD_END.length;
@@ -218,10 +220,12 @@ async function readAnswer(from: Deno.TcpConn, to_head: boolean): Promise<Uint8Ar
   if (to_head || status === 204 || status === 304) body = new Uint8Array();
   else if (headers["content-length"] !== undefined) {
     body = await readBody(from, body, Number(headers["content-length"]));
-  } else while (!latin1.decode(body.subarray(-7)).endsWith("\r\n0\r\n\r\n")) body = concat(body, await readSome(from));
+  } else {while (!latin1.decode(body.subarray(-7)).endsWith("\r\n0\r\n\r\n")) {
+      body = concat([body, await readSome(from)]);
+    }}
   // The client's connection does end here.
   const closing = head.text.replace(/\r\nconnection:[^\r]*/i, "").replace(/\r\n\r\n$/, "\r\nConnection: close\r\n\r\n");
-  return concat(encoder.encode(closing), body);
+  return concat([encoder.encode(closing), body]);
 }
 
 async function readSome(from: Deno.TcpConn): Promise<Uint8Array> {
@@ -239,13 +243,6 @@ async function untilClosed(client: Deno.TcpConn): Promise<void> {
 
 async function writeAll(to: Deno.TcpConn, bytes: Uint8Array): Promise<void> {
   for (let done = 0; done < bytes.length;) done += await to.write(bytes.subarray(done));
-}
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }
 
 function indexOf(bytes: Uint8Array, part: Uint8Array): number {

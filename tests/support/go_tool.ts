@@ -6,6 +6,7 @@
  * @module
  */
 
+import { existsSync } from "@std/fs/exists";
 import { join } from "@std/path/join";
 
 /** A program and where its source is. */
@@ -27,12 +28,12 @@ function cacheDirectory(): string {
 export async function goTool(tool: GoTool): Promise<string> {
   const directory = cacheDirectory();
   const path = join(directory, `${tool.name}-${tool.version}`);
-  if (exists(path)) return path;
+  if (existsSync(path)) return path;
   await Deno.mkdir(directory, { recursive: true });
   // Test files run in parallel: one builds, the others wait for it.
   using lock = await Deno.open(join(directory, `${tool.name}.lock`), { create: true, write: true });
   await lock.lock(true);
-  if (exists(path)) return path;
+  if (existsSync(path)) return path;
   const build = await Deno.makeTempDir({ dir: directory });
   try {
     await install(tool, build);
@@ -59,14 +60,5 @@ async function install(tool: GoTool, directory: string): Promise<void> {
   }
   if (!output.success) {
     throw new Error(`Cannot build ${source}: ${new TextDecoder().decode(output.stderr).slice(-2000)}`);
-  }
-}
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
   }
 }

@@ -8,6 +8,7 @@
 import { type Backend, BackendError, type Body } from "../../lib/backend/backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "../../lib/backend/backend.ts";
 import { parseKey, parsePrefix } from "../../lib/backend/object_key.ts";
+import { concat } from "../../lib/concat.ts";
 
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 const CHUNK_BYTES = 256 * 1024;
@@ -126,11 +127,5 @@ async function collect(body: Body): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   if (body instanceof Uint8Array) chunks.push(await Promise.resolve(body));
   else for await (const chunk of body) chunks.push(chunk.slice());
-  const bytes = new Uint8Array(chunks.reduce((size, chunk) => size + chunk.length, 0));
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return bytes;
+  return concat(chunks);
 }

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { existsSync } from "@std/fs/exists";
 import { type Clock, randomHex, systemClock, systemRandom, toHex } from "../../lib/clock.ts";
 import { buildImages } from "../../broker/sandbox/images/build.ts";
 import { ENTRYPOINT_SCRIPT } from "../../broker/sandbox/images/entrypoint.ts";
@@ -18,15 +19,7 @@ export const PODMAN = "/usr/bin/podman";
 /** A test of podman is ignored where it cannot be, with the reason in its name; CI counts that as a failure. */
 export const WITHOUT_PODMAN: string | undefined = Deno.uid() !== 0
   ? "images are built as root"
-  : [PODMAN, "/usr/sbin/debootstrap", "/usr/bin/npm"].find((path) => !exists(path))?.concat(" is not installed");
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
+  : [PODMAN, "/usr/sbin/debootstrap", "/usr/bin/npm"].find((path) => !existsSync(path))?.concat(" is not installed");
 
 /** Defines a test that needs podman. */
 export function podmanTest(name: string, run: (t: Deno.TestContext) => Promise<void>): void {

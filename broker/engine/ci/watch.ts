@@ -9,7 +9,7 @@
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
-import { hasCode, TaskdError } from "../../../lib/errors.ts";
+import { hasCode, messageWithHint } from "../../../lib/errors.ts";
 import type { CiWatch, EngineOperations } from "../engine_deps.ts";
 import { parseRepo } from "../../git/repo_url.ts";
 import type { CheckRun } from "../../git/checks.ts";
@@ -59,7 +59,7 @@ export class CheckWatch implements CiWatch {
         return await this.#watch(task, signal);
       } catch (error) {
         if (signal.aborted) return;
-        log("error", "ci_watch_failed", `Cannot go on watching: ${messageOf(error)}`, { task_id: task.id });
+        log("error", "ci_watch_failed", `Cannot go on watching: ${messageWithHint(error)}`, { task_id: task.id });
         // A disk that is full for a while must not leave the task in the air; anything else is the next broker's.
         if (!hasCode(error, "no_space", "denied", "unavailable")) return;
         await clock.sleep(poll_interval_ms, signal).catch(() => {});
@@ -121,7 +121,7 @@ export class CheckWatch implements CiWatch {
         checks: view.checks,
       };
     } catch (error) {
-      return messageOf(error);
+      return messageWithHint(error);
     }
   }
 
@@ -162,7 +162,7 @@ export class CheckWatch implements CiWatch {
         return;
       } catch (error) {
         if (!hasCode(error, "at_capacity")) {
-          await task.append({ type: "note", text: `retry ${ci_attempt} was refused: ${messageOf(error)}` });
+          await task.append({ type: "note", text: `retry ${ci_attempt} was refused: ${messageWithHint(error)}` });
           return;
         }
       }
@@ -197,10 +197,4 @@ function placeOf({ record }: Task): Place | string {
   const number = /\/pull\/([1-9]\d{0,9})$/.exec(pushed?.pull_request ?? "")?.[1];
   if (pushed === undefined || number === undefined) return "there is no pull request whose checks could be watched";
   return { repo: parseRepo(record.repo), number: Number(number), commit: pushed.commit };
-}
-
-function messageOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const hint = error instanceof TaskdError ? error.hint : undefined;
-  return hint === undefined ? error.message : `${error.message} (${hint})`;
 }

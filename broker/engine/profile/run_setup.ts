@@ -21,6 +21,7 @@ import type { Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../san
 import type { Profile } from "../../settings/settings.ts";
 import { setupEnv } from "./environment.ts";
 import { SetupLog } from "./setup_log.ts";
+import { messageOf } from "../../../lib/errors.ts";
 
 /** What a setup phase takes. */
 export interface SetupOptions {
@@ -126,7 +127,7 @@ async function keepCache(cache: CacheUse, say: (line: string) => void): Promise<
     const { kept, reason } = await cache.commit();
     if (!kept) say(`# the dependency cache is not kept: ${reason}`);
   } catch (error) {
-    say(`# the dependency cache is not kept: ${error instanceof Error ? error.message : error}`);
+    say(`# the dependency cache is not kept: ${messageOf(error)}`);
   }
 }
 

@@ -8,7 +8,7 @@
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
-import { hasCode, TaskdError } from "../../../lib/errors.ts";
+import { hasCode, messageOf, TaskdError } from "../../../lib/errors.ts";
 import { fileError, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
 import { escapeJson } from "../../../lib/text/sanitize.ts";
 import type { QueueItemView, SubmitRequest } from "../../api/wire.ts";
@@ -333,10 +333,6 @@ export class DurableQueue implements TaskQueue {
       this.#items.delete(id);
     }
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** What a request takes in memory and in a list, nearly: instructions are most of it. */

@@ -18,6 +18,7 @@ import type { Place } from "../places.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";
 import { DB, MAIN } from "./_store.ts";
 import { QUIET } from "./session.ts";
+import { messageOf } from "../../../lib/errors.ts";
 
 /** Key of the database as a plain object, for the peers. */
 const PLAIN = "shop.db";
@@ -35,7 +36,7 @@ export const bucket: BenchCase = {
     try {
       server = await startMinio();
     } catch (error) {
-      return bench.skip("a store in a bucket", error instanceof Error ? error.message : String(error));
+      return bench.skip("a store in a bucket", messageOf(error));
     }
     await using _server = server;
     for (const size_mb of bench.pick([12, 100, 1_024], [12])) await compare(bench, place, { server, size_mb });

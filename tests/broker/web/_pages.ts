@@ -5,6 +5,7 @@
  * @module
  */
 
+import { existsSync } from "@std/fs/exists";
 import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
@@ -25,15 +26,7 @@ const PAGE_TIMEOUT_MS = 10_000;
 const CHROMIUM = "/usr/bin/chromium";
 
 /** Why the browser tests cannot run here; undefined when they can. */
-const NO_CHROMIUM: boolean = !exists(CHROMIUM);
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
-}
+const NO_CHROMIUM: boolean = !existsSync(CHROMIUM);
 
 /** What a task at the gate consists of. */
 export interface GateOptions {

@@ -6,6 +6,7 @@
  * @module
  */
 
+import { exists } from "@std/fs/exists";
 import { createHash } from "node:crypto";
 import { ACCOUNTS, OPENING_BALANCE } from "./workload.ts";
 
@@ -99,15 +100,6 @@ function equal(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   for (let index = 0; index < a.length; index++) if (a[index] !== b[index]) return false;
   return true;
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 async function run(command: string, ...args: string[]): Promise<void> {

@@ -1,0 +1,5 @@
+export interface PromptSecretOptions {
+  mask?: string;
+  clear?: boolean;
+}
+export declare function promptSecret(message?: string, options?: PromptSecretOptions): string | null;

@@ -1,0 +1,4 @@
+export declare function timingSafeEqual(
+  a: ArrayBufferView | ArrayBufferLike,
+  b: ArrayBufferView | ArrayBufferLike,
+): boolean;
