@@ -8,6 +8,7 @@ import { parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerToken } from "./auth.ts";
 import type { HttpTimeouts } from "../../lib/http/guard.ts";
 import { HttpServer } from "./server.ts";
+import { longTest } from "../../tests/support/long.ts";
 
 const TOKEN = "a-token-of-enough-length";
 const BEARER = { authorization: `Bearer ${TOKEN}` };
@@ -284,7 +285,7 @@ Deno.test("the internal port refuses whoever did not come through the guard", as
   assertEquals(answers.filter((text) => text.includes(`${sessions}`)), []);
 });
 
-Deno.test("GET /debug/pprof/profile and heap are files that go tool pprof reads", async () => {
+longTest("GET /debug/pprof/profile and heap are files that go tool pprof reads", async () => {
   await using http = start();
   for (const path of ["profile?seconds=0.2", "heap?seconds=0.2"]) {
     const response = await fetch(`${http.url}/debug/pprof/${path}`, { headers: BEARER });

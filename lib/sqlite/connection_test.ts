@@ -74,32 +74,36 @@ with open(sys.argv[1] + "-shm", "r+b") as shm:
     print("kept", flush=True)
     select.select([sys.stdin], [], [], 60)
 `;
+import { longTest } from "../../tests/support/long.ts";
 
-Deno.test("a lost race for the log's index is busy, and not asked for again after SQLite's own long wait", () =>
-  withDirectory(async (directory) => {
-    const path = `${directory}/x.db`;
-    using held = new DatabaseSync(path);
-    held.exec("PRAGMA journal_mode=WAL; CREATE TABLE t(v)");
-    const connection = new Connection(path, { busy_timeout_ms: 0 });
-    const rival = new Deno.Command("python3", {
-      args: ["-c", KEEP_READ_MARKS, path],
-      stdin: "piped",
-      stdout: "piped",
-    }).spawn();
-    try {
-      const out = rival.stdout.getReader();
-      await out.read();
-      const error = refuses("busy", () => connection.beginImmediate());
-      assertMatch(error.message, /^Cannot run BEGIN IMMEDIATE on .*x\.db: locking protocol$/);
-      assert(error.hint !== undefined);
-      await out.cancel();
-    } finally {
-      await rival.stdin.close();
-      await rival.status;
-    }
-    connection.beginImmediate();
-    connection.close();
-  }));
+longTest(
+  "a lost race for the log's index is busy, and not asked for again after SQLite's own long wait",
+  () =>
+    withDirectory(async (directory) => {
+      const path = `${directory}/x.db`;
+      using held = new DatabaseSync(path);
+      held.exec("PRAGMA journal_mode=WAL; CREATE TABLE t(v)");
+      const connection = new Connection(path, { busy_timeout_ms: 0 });
+      const rival = new Deno.Command("python3", {
+        args: ["-c", KEEP_READ_MARKS, path],
+        stdin: "piped",
+        stdout: "piped",
+      }).spawn();
+      try {
+        const out = rival.stdout.getReader();
+        await out.read();
+        const error = refuses("busy", () => connection.beginImmediate());
+        assertMatch(error.message, /^Cannot run BEGIN IMMEDIATE on .*x\.db: locking protocol$/);
+        assert(error.hint !== undefined);
+        await out.cancel();
+      } finally {
+        await rival.stdin.close();
+        await rival.status;
+      }
+      connection.beginImmediate();
+      connection.close();
+    }),
+);
 
 Deno.test("pin() takes its snapshot at once, and rollback() ends it", () =>
   withDirectory((directory) => {

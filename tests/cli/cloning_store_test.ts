@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { startDaemon } from "./support/daemon.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
+import { longTest } from "../support/long.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
 
@@ -36,7 +37,7 @@ async function exportAnywhere(place: Place, disk: string, address: string, count
   }
 }
 
-Deno.test({
+longTest({
   name: `where files share blocks, each command still has all the permissions that its work needs${NO_XFS}`,
   ignore: NO_XFS !== "",
   fn: () =>

@@ -6,6 +6,7 @@ import { startVersitygw } from "../support/second_s3.ts";
 import { dumpDigest, sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { makeBucketPlace, newLocation } from "./support/bucket.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
+import { longTest } from "../support/long.ts";
 
 let minio: S3Server;
 let versitygw: S3Server;
@@ -28,7 +29,7 @@ async function makeShop(place: Place): Promise<string> {
 const names = (path: string) => sqlite3(path, ["SELECT group_concat(name, '') FROM item"]);
 
 for (const [name, server] of [["MinIO", () => minio], ["versitygw", () => versitygw]] as const) {
-  Deno.test(`a branch lives its whole life in a bucket of ${name}, by the program alone`, async () => {
+  longTest(`a branch lives its whole life in a bucket of ${name}, by the program alone`, async () => {
     await using place = await makeBucketPlace(server());
     const path = await makeShop(place);
     assertMatch(path, /\/home\/\.taskd\/workspaces\/[0-9a-f]{16}\/checkouts\/shop\/main\.db$/);
@@ -76,7 +77,7 @@ Deno.test("-workspace names the directory of checkouts, and with it who meets wh
   assertEquals([code, String(error).endsWith("it is another store's")], ["usage", true]);
 });
 
-Deno.test("what does not reach a store is told in words of its own, and never with a secret", async () => {
+longTest("what does not reach a store is told in words of its own, and never with a secret", async () => {
   const secret = minio.credentials.secret_access_key;
   const told = async (env: Record<string, string>, words: string[] = []) => {
     await using place = await makeBucketPlace(minio, { env });
@@ -118,47 +119,50 @@ async function makeLocal(): Promise<Place> {
   return place;
 }
 
-Deno.test("copy-store, killed in the middle, leaves no store, goes on where it was, and comes back the same", async () => {
-  await using local = await makeLocal();
-  await using proxy = new FaultProxy(minio.endpoint);
-  const target = newLocation(minio);
-  const reached = Promise.withResolvers<void>();
-  let objects = 0;
-  proxy.plan = ({ method, target }) => {
-    if (method !== "PUT" || !target.includes("/data/") || ++objects <= 2) return undefined;
-    reached.resolve();
-    return { kind: "hang" };
-  };
-  await using through = await makeBucketPlace(minio, { store: target, endpoint: proxy.endpoint });
-  const killed = through.start("copy-store", local.store, target);
-  await reached.promise;
-  killed.kill("SIGKILL");
-  const [{ success }] = await Promise.all([killed.status, killed.stdout.cancel(), killed.stderr.cancel()]);
-  assertEquals(success, false);
+longTest(
+  "copy-store, killed in the middle, leaves no store, goes on where it was, and comes back the same",
+  async () => {
+    await using local = await makeLocal();
+    await using proxy = new FaultProxy(minio.endpoint);
+    const target = newLocation(minio);
+    const reached = Promise.withResolvers<void>();
+    let objects = 0;
+    proxy.plan = ({ method, target }) => {
+      if (method !== "PUT" || !target.includes("/data/") || ++objects <= 2) return undefined;
+      reached.resolve();
+      return { kind: "hang" };
+    };
+    await using through = await makeBucketPlace(minio, { store: target, endpoint: proxy.endpoint });
+    const killed = through.start("copy-store", local.store, target);
+    await reached.promise;
+    killed.kill("SIGKILL");
+    const [{ success }] = await Promise.all([killed.status, killed.stdout.cancel(), killed.stderr.cancel()]);
+    assertEquals(success, false);
 
-  await using host = await makeBucketPlace(minio, { store: target });
-  const { code, error } = await host.json(["branches"], 1);
-  assertEquals(code, "not_a_store", String(error));
-  const up = await host.json(["copy-store", local.store, target]);
-  assert(Number(up.skipped) >= 1 && Number(up.skipped) < Number(up.objects), JSON.stringify(up));
-  assertEquals([up.source, up.target, up.branches], [local.store, target, 3]);
-  assertEquals((await host.json(["copy-store", local.store, target])).copied_bytes, 0);
-  assertEquals((await host.json(["verify", "--all"])).intact, true);
+    await using host = await makeBucketPlace(minio, { store: target });
+    const { code, error } = await host.json(["branches"], 1);
+    assertEquals(code, "not_a_store", String(error));
+    const up = await host.json(["copy-store", local.store, target]);
+    assert(Number(up.skipped) >= 1 && Number(up.skipped) < Number(up.objects), JSON.stringify(up));
+    assertEquals([up.source, up.target, up.branches], [local.store, target, 3]);
+    assertEquals((await host.json(["copy-store", local.store, target])).copied_bytes, 0);
+    assertEquals((await host.json(["verify", "--all"])).intact, true);
 
-  const home = `${host.base}/back`;
-  const down = await host.taskd("copy-store", target, home);
-  assertMatch(down.stdout, /^Copied 3 branches and \d+ objects \(.+\) to .*\/back\n$/);
-  for (const [index, address] of ["shop", "shop@own", "shop@try", "shop@main@v1"].entries()) {
-    const digests = [];
-    for (const [place, store] of [[local, local.store], [host, home]] as const) {
-      await place.json(["export", address, `out-${index}.db`, "-store", store]);
-      digests.push(await dumpDigest(`${place.base}/out-${index}.db`));
+    const home = `${host.base}/back`;
+    const down = await host.taskd("copy-store", target, home);
+    assertMatch(down.stdout, /^Copied 3 branches and \d+ objects \(.+\) to .*\/back\n$/);
+    for (const [index, address] of ["shop", "shop@own", "shop@try", "shop@main@v1"].entries()) {
+      const digests = [];
+      for (const [place, store] of [[local, local.store], [host, home]] as const) {
+        await place.json(["export", address, `out-${index}.db`, "-store", store]);
+        digests.push(await dumpDigest(`${place.base}/out-${index}.db`));
+      }
+      assertEquals(digests[0], digests[1], address);
     }
-    assertEquals(digests[0], digests[1], address);
-  }
-});
+  },
+);
 
-Deno.test("copy-store touches neither a place that is taken nor one that holds no store", async () => {
+longTest("copy-store touches neither a place that is taken nor one that holds no store", async () => {
   await using one = await makeLocal();
   await using two = await makeLocal();
   assertEquals((await one.json(["copy-store", one.store, two.store], 1)).code, "not_a_store");

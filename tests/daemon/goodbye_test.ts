@@ -3,6 +3,7 @@ import type { DaemonEvent } from "../../lib/protocol/messages.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 import { Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
+import { longTest } from "../support/long.ts";
 
 /** Opens and closes a session until so many events have been published, and everybody who reads has them. */
 async function publish({ client, events }: VirtualDaemon, count: number): Promise<void> {
@@ -33,27 +34,30 @@ const MANY = 480;
 /** So many of them the daemon is to hold when it stops: half its buffer. */
 const HELD = 32;
 
-Deno.test("what the daemon still holds for a subscriber when it stops is delivered in its order, before the end", async () => {
-  await using place = new Place();
-  await using daemon = await VirtualDaemon.start(place);
-  await daemon.client.call("create", { db: "app" });
-  let room: number;
-  {
-    using probe = await subscriber(place);
-    await publish(daemon, MANY);
-    const seen = await readAll(probe);
-    assertEquals(seen.at(-1)?.type, "dropped_slow_consumer");
-    room = seen.length;
-  }
-  using slow = await subscriber(place);
-  const from = daemon.events.seen.length;
-  await publish(daemon, room - room % 2 - HELD);
-  await daemon.client.call("open", { db: "app" });
-  await daemon.client.call("shutdown", {});
-  // Time stands still: the daemon does not give up on a reader.
-  await daemon.events.ended;
-  const seen = await readAll(slow);
-  assertEquals(seen, daemon.events.seen.slice(from));
-  assert(seen.length > room - HELD);
-  assertEquals(seen.at(-1)?.type, "session_closed");
-});
+longTest(
+  "what the daemon still holds for a subscriber when it stops is delivered in its order, before the end",
+  async () => {
+    await using place = new Place();
+    await using daemon = await VirtualDaemon.start(place);
+    await daemon.client.call("create", { db: "app" });
+    let room: number;
+    {
+      using probe = await subscriber(place);
+      await publish(daemon, MANY);
+      const seen = await readAll(probe);
+      assertEquals(seen.at(-1)?.type, "dropped_slow_consumer");
+      room = seen.length;
+    }
+    using slow = await subscriber(place);
+    const from = daemon.events.seen.length;
+    await publish(daemon, room - room % 2 - HELD);
+    await daemon.client.call("open", { db: "app" });
+    await daemon.client.call("shutdown", {});
+    // Time stands still: the daemon does not give up on a reader.
+    await daemon.events.ended;
+    const seen = await readAll(slow);
+    assertEquals(seen, daemon.events.seen.slice(from));
+    assert(seen.length > room - HELD);
+    assertEquals(seen.at(-1)?.type, "session_closed");
+  },
+);

@@ -7,6 +7,7 @@ import { VirtualClock } from "../support/clock.ts";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon, type SseLog } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
+import { longTest } from "../support/long.ts";
 
 /** Makes `app` with these branches and opens a session of each. */
 async function openSessions(client: Client, branches: string[]): Promise<void> {
@@ -144,7 +145,7 @@ Deno.test("a thousand streams of events see everything, and cost the daemon litt
 });
 
 // conformance: 6.write_deadline 6.buffer
-Deno.test("streams that nobody reads are dropped or cut off, closed for real, and hold nobody up", async () => {
+longTest("streams that nobody reads are dropped or cut off, closed for real, and hold nobody up", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, {
     flush_every_ms: 0,

@@ -4,6 +4,7 @@ import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
 import type { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon } from "./_http.ts";
+import { longTest } from "../support/long.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline
 Deno.test("the contract's numbers: 5 s for a head, 30 s for a request, 90 s for an answer, 2 min idle, 45 s a write", () => {
@@ -98,7 +99,7 @@ Deno.test("a stream of events outlives the write deadline and the idle deadline"
 });
 
 // conformance: 8.http_timeouts
-Deno.test("readers that stall on /metrics are closed, and their memory comes back", async () => {
+longTest("readers that stall on /metrics are closed, and their memory comes back", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, { http: { timeouts: { stalled_write_ms: 500 } } });
   const { pid } = http.daemon;

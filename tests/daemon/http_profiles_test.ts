@@ -3,6 +3,7 @@ import { join } from "@std/path/join";
 import { connect } from "../../lib/client/client.ts";
 import { Place } from "./daemon_process.ts";
 import { BEARER, HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
+import { longTest } from "../support/long.ts";
 
 /** What `go tool pprof -top`, or another of its reports, says of a profile. */
 async function pprof(place: Place, bytes: Uint8Array, report = "-top"): Promise<string> {
@@ -35,7 +36,7 @@ Deno.test("profiles of the program itself, with its own permissions, are files t
 });
 
 // conformance: 4.http.pprof
-Deno.test("a profile shows what the workers do, each sample with its thread", async () => {
+longTest("a profile shows what the workers do, each sample with its thread", async () => {
   await using place = new Place();
   await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
   await serving.serving();

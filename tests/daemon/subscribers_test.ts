@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
+import { longTest } from "../support/long.ts";
 
 /** Opens and closes a session until so many events have been published; returns them as a subscriber that reads saw them. */
 async function publish(daemon: DaemonProcess, count: number): Promise<DaemonEvent[]> {
@@ -26,25 +27,28 @@ async function readAll(client: RawClient): Promise<DaemonEvent[]> {
 const MANY = 480;
 
 // conformance: 6.never_blocks 6.buffer
-Deno.test("a subscriber that falls behind gets a gapless beginning and one drop event, and holds nobody up", async () => {
-  await using place = new Place();
-  await using daemon = await DaemonProcess.start(place);
-  {
-    using client = await daemon.connect();
-    await client.call("create", { db: "app" });
-  }
-  using slow = await RawClient.connect(place.socket);
-  assertEquals(await slow.ask('{"op":"subscribe"}'), { ok: true });
-  const all = await publish(daemon, MANY);
-  const seen = await readAll(slow);
-  const drop = seen.pop()!;
-  assertEquals([drop.type, drop.db, drop.branch, drop.detail as object], ["dropped_slow_consumer", "", "", {}]);
-  assert(seen.length >= 64 && seen.length < all.length);
-  assertEquals(seen, all.slice(0, seen.length));
-});
+longTest(
+  "a subscriber that falls behind gets a gapless beginning and one drop event, and holds nobody up",
+  async () => {
+    await using place = new Place();
+    await using daemon = await DaemonProcess.start(place);
+    {
+      using client = await daemon.connect();
+      await client.call("create", { db: "app" });
+    }
+    using slow = await RawClient.connect(place.socket);
+    assertEquals(await slow.ask('{"op":"subscribe"}'), { ok: true });
+    const all = await publish(daemon, MANY);
+    const seen = await readAll(slow);
+    const drop = seen.pop()!;
+    assertEquals([drop.type, drop.db, drop.branch, drop.detail as object], ["dropped_slow_consumer", "", "", {}]);
+    assert(seen.length >= 64 && seen.length < all.length);
+    assertEquals(seen, all.slice(0, seen.length));
+  },
+);
 
 // conformance: 6.write_deadline
-Deno.test("a subscriber that does not read at all is closed by the write deadline", async () => {
+longTest("a subscriber that does not read at all is closed by the write deadline", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, { write_deadline_ms: 100 });
   {

@@ -1,6 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { DemoResult } from "../../cli/demo/main.ts";
 import { podman, podmanTest, testImages } from "../support/podman.ts";
+import { longTest } from "../support/long.ts";
 
 const DEMO = new URL("../../cli/demo/main.ts", import.meta.url).pathname;
 
@@ -109,6 +110,7 @@ podmanTest(
       assertEquals((await podman("ps", "--all", "--quiet", "--filter", "network=taskd-demo")).stdout, "");
       assertNothingLeft(tmp);
     }),
+  longTest,
 );
 
 Deno.test("where podman or its images are missing, the demo says what to do before it begins", () =>
@@ -150,6 +152,7 @@ podmanTest(
       await interruptAt(tmp, "I look around", ["--runtime", "podman"], await imageVariables());
       await assertNoContainers();
     }),
+  longTest,
 );
 
 Deno.test("a demo that cannot go on says why, ends with 1 and leaves nothing behind", () =>

@@ -7,6 +7,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../cli/support/broker_place.ts";
 import { plainGit } from "../broker/git/bench.ts";
+import { longTest } from "../support/long.ts";
 
 type BrokerPlace = Awaited<ReturnType<typeof makeBrokerPlace>>;
 
@@ -63,26 +64,29 @@ const STARTS: { what: string; config?: string; says: string; prepare?: (place: B
   },
 ];
 
-Deno.test("attack: whatever is wrong with its settings, a broker says it in one error, with what to do, and leaves nothing", async (t) => {
-  for (const { what, config, says, prepare } of STARTS) {
-    await t.step(what, async () => {
-      await using place = await makeBrokerPlace();
-      // A key of the row stands in for the same one of the usual settings.
-      const usual = config?.startsWith("runtime:") ? EMBEDDED.replace(/^runtime: .*\n/, "") : EMBEDDED;
-      await configure(place, `${usual}${config ?? ""}`);
-      await prepare?.(place);
-      const { code, stdout } = await place.taskd("start", "--json");
-      assert(code !== 0);
-      const answer = JSON.parse(stdout);
-      assertEquals(answer.ok, false);
-      const whole = `${answer.error} ${answer.hint ?? ""}`;
-      assertClear(whole, what);
-      assertStringIncludes(whole, says);
-      assert(!whole.includes("sk-hostile"), whole);
-      assertEquals((await place.json(["stop"], 1)).code, "broker_unreachable");
-    });
-  }
-});
+longTest(
+  "attack: whatever is wrong with its settings, a broker says it in one error, with what to do, and leaves nothing",
+  async (t) => {
+    for (const { what, config, says, prepare } of STARTS) {
+      await t.step(what, async () => {
+        await using place = await makeBrokerPlace();
+        // A key of the row stands in for the same one of the usual settings.
+        const usual = config?.startsWith("runtime:") ? EMBEDDED.replace(/^runtime: .*\n/, "") : EMBEDDED;
+        await configure(place, `${usual}${config ?? ""}`);
+        await prepare?.(place);
+        const { code, stdout } = await place.taskd("start", "--json");
+        assert(code !== 0);
+        const answer = JSON.parse(stdout);
+        assertEquals(answer.ok, false);
+        const whole = `${answer.error} ${answer.hint ?? ""}`;
+        assertClear(whole, what);
+        assertStringIncludes(whole, says);
+        assert(!whole.includes("sk-hostile"), whole);
+        assertEquals((await place.json(["stop"], 1)).code, "broker_unreachable");
+      });
+    }
+  },
+);
 
 /** A request that nothing comes of. */
 interface Row {
@@ -193,26 +197,40 @@ Deno.test("attack: whatever is wrong with a request, the broker says it in one p
   assertEquals((await (await ask("/healthz", {})).json()).ok, true);
 });
 
-Deno.test("attack: a missing key and a dead endpoint are named as what they are, before and after a task has begun", async () => {
-  await using place = await makeBrokerPlace();
-  const repo = `${place.base}/app`;
-  await Deno.mkdir(repo);
-  await plainGit(repo, "init", "--quiet", "--initial-branch=main");
-  await plainGit(repo, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "--allow-empty", "-m", "x");
-  await configure(place, EMBEDDED.replace("  model:", "  api_key_env: HOSTILE_KEY\n  model:"));
-  {
+longTest(
+  "attack: a missing key and a dead endpoint are named as what they are, before and after a task has begun",
+  async () => {
+    await using place = await makeBrokerPlace();
+    const repo = `${place.base}/app`;
+    await Deno.mkdir(repo);
+    await plainGit(repo, "init", "--quiet", "--initial-branch=main");
+    await plainGit(
+      repo,
+      "-c",
+      "user.name=a",
+      "-c",
+      "user.email=a@b.c",
+      "commit",
+      "--quiet",
+      "--allow-empty",
+      "-m",
+      "x",
+    );
+    await configure(place, EMBEDDED.replace("  model:", "  api_key_env: HOSTILE_KEY\n  model:"));
+    {
+      await using _ = await startBroker(place);
+      const refused = await place.json(["submit", repo, "x"], 1);
+      assertEquals(refused.code, "auth_failed");
+      assertStringIncludes(String(refused.error), "HOSTILE_KEY");
+      assertStringIncludes(String(refused.hint), "taskd setup");
+      await place.taskd("stop");
+    }
+    await configure(place, EMBEDDED);
     await using _ = await startBroker(place);
-    const refused = await place.json(["submit", repo, "x"], 1);
-    assertEquals(refused.code, "auth_failed");
-    assertStringIncludes(String(refused.error), "HOSTILE_KEY");
-    assertStringIncludes(String(refused.hint), "taskd setup");
+    const { stdout, stderr, code } = await place.taskd("submit", repo, "x");
+    assert(code !== 0, stdout);
+    assertStringIncludes(stderr, "agent_failed");
+    assertStringIncludes(stderr, "the model's endpoint did not answer, or with errors alone; the output says which");
     await place.taskd("stop");
-  }
-  await configure(place, EMBEDDED);
-  await using _ = await startBroker(place);
-  const { stdout, stderr, code } = await place.taskd("submit", repo, "x");
-  assert(code !== 0, stdout);
-  assertStringIncludes(stderr, "agent_failed");
-  assertStringIncludes(stderr, "the model's endpoint did not answer, or with errors alone; the output says which");
-  await place.taskd("stop");
-});
+  },
+);

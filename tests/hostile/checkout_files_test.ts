@@ -6,6 +6,7 @@ import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
 import { Writer } from "../support/writers.ts";
 import { Bench, contentOf } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 const main = parseAddress("app");
 const noXfs = await whyNotMountable("xfs");
@@ -54,7 +55,7 @@ async function survives(bench: Bench, op: string, ...args: unknown[]): Promise<s
   return answer.ok ? "ok" : answer.code;
 }
 
-Deno.test("something else in the checkout's place is never written through, taken over or captured", async (t) => {
+longTest("something else in the checkout's place is never written through, taken over or captured", async (t) => {
   const { bench: store, checkout } = await bench();
   await using _ = store;
   for (const [name, put] of Object.entries(OBSTACLES)) {
@@ -110,7 +111,7 @@ async function linkTarget(path: string): Promise<string | undefined> {
   return await Deno.stat(target).then(() => target, () => undefined);
 }
 
-Deno.test("a spoilt or missing sidecar costs time, never content", async (t) => {
+longTest("a spoilt or missing sidecar costs time, never content", async (t) => {
   const { bench: store, checkout } = await bench();
   await using _ = store;
   const spoil: Record<string, (path: string) => Promise<unknown>> = {

@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { Bench, type Operator } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 /** `CROWD=500` does more; `CROWD_SEED` other things. */
 const OPERATIONS = Number(Deno.env.get("CROWD") ?? 60);
@@ -100,7 +101,7 @@ async function edit(path: string): Promise<boolean> {
   }
 }
 
-Deno.test("an edit that is committed beside operations at rest is in the next checkpoint", async () => {
+longTest("an edit that is committed beside operations at rest is in the next checkpoint", async () => {
   await using bench = await Bench.make();
   const first = bench.operator();
   const source = await bench.database({ rows: 50 });

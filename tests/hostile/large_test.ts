@@ -2,13 +2,14 @@ import { assertEquals } from "@std/assert";
 import { parseAddress } from "../../lib/store/names.ts";
 import { sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { Bench } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 /** Bytes of zeros in the large database: it reaches past SQLite's lock page at 2^30. */
 const FILLER_BYTES = 2 ** 30 + 2 ** 23;
 
 const SUMMARY = "PRAGMA integrity_check; SELECT count(*), sum(length(body)), max(id) FROM t;";
 
-Deno.test("a database above 1 GiB keeps what lies behind the lock page, at rest and live", async () => {
+longTest("a database above 1 GiB keeps what lies behind the lock page, at rest and live", async () => {
   await using bench = await Bench.make();
   const operator = bench.operator();
   const main = parseAddress("app");

@@ -4,6 +4,7 @@ import { parseAddress } from "../../lib/store/names.ts";
 import { sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { Writer } from "../support/writers.ts";
 import { Bench, contentOf, type Operator } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 const main = parseAddress("app");
 
@@ -156,7 +157,7 @@ const LOST: ErrorCode[] = [
   "busy",
 ];
 
-Deno.test("a checkout removed or replaced under a session is an error, never other content", async (t) => {
+longTest("a checkout removed or replaced under a session is an error, never other content", async (t) => {
   for (const [name, sabotage] of Object.entries(SABOTAGE)) {
     await t.step(name, async () => {
       const { bench, operator, checkout } = await live();

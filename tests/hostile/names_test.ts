@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { parseAddress } from "../../lib/store/names.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
 import { Bench, contentOf, type Operator } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 /** Does everything once with the given names. */
 async function everything(bench: Bench, operator: Operator, db: string, branch: string, checkpoint: string) {
@@ -81,7 +82,7 @@ Deno.test("names outside the rules are refused by every operation before anythin
   await bench.audit(["app@main"]);
 });
 
-Deno.test("a store may lie under any path: what SQLite's URIs and shells read into it means nothing here", async (t) => {
+longTest("a store may lie under any path: what SQLite's URIs and shells read into it means nothing here", async (t) => {
   for (
     const name of [
       "we?ird=1&mode=ro",

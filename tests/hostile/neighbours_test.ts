@@ -6,6 +6,7 @@ import { parseAddress } from "../../lib/store/names.ts";
 import { filesBelow } from "../../lib/store/workspace.ts";
 import { copyDirectory } from "../sim/template.ts";
 import { Bench, type Operator } from "./_bench.ts";
+import { longTest } from "../support/long.ts";
 
 const main = parseAddress("app");
 const one = parseAddress("app@main@one");
@@ -119,40 +120,43 @@ async function atEachPlace(
   }
 }
 
-Deno.test("a link in place of anything the store writes leads nowhere: nothing behind it is written, moved or removed", async (t) => {
-  const outside = await Deno.makeTempDir({ prefix: "outside-" });
-  try {
-    let before: string[] = [];
-    await atEachPlace(t, async (path, was) => {
-      const target = `${outside}/target`;
-      const is_directory = was !== undefined && (await Deno.lstat(was)).isDirectory;
-      if (!path.includes("/locks/") || before.length === 0) {
-        await Deno.remove(target, { recursive: true }).catch(() => {});
-        if (is_directory) {
-          await copyDirectory(was, target);
-          // Old, and named as the store names what it sweeps.
-          for (const name of ["precious", ".0123456789abcdef.tmp", "tmp/precious"]) {
-            await Deno.mkdir(dirname(`${target}/${name}`), { recursive: true });
-            await Deno.writeTextFile(`${target}/${name}`, "mine");
-            await Deno.utime(`${target}/${name}`, 1, 1);
+longTest(
+  "a link in place of anything the store writes leads nowhere: nothing behind it is written, moved or removed",
+  async (t) => {
+    const outside = await Deno.makeTempDir({ prefix: "outside-" });
+    try {
+      let before: string[] = [];
+      await atEachPlace(t, async (path, was) => {
+        const target = `${outside}/target`;
+        const is_directory = was !== undefined && (await Deno.lstat(was)).isDirectory;
+        if (!path.includes("/locks/") || before.length === 0) {
+          await Deno.remove(target, { recursive: true }).catch(() => {});
+          if (is_directory) {
+            await copyDirectory(was, target);
+            // Old, and named as the store names what it sweeps.
+            for (const name of ["precious", ".0123456789abcdef.tmp", "tmp/precious"]) {
+              await Deno.mkdir(dirname(`${target}/${name}`), { recursive: true });
+              await Deno.writeTextFile(`${target}/${name}`, "mine");
+              await Deno.utime(`${target}/${name}`, 1, 1);
+            }
+          } else {
+            await Deno.writeTextFile(target, "mine");
+            await Deno.utime(target, 1, 1);
           }
-        } else {
-          await Deno.writeTextFile(target, "mine");
-          await Deno.utime(target, 1, 1);
+          before = photograph(target);
         }
-        before = photograph(target);
-      }
-      await Deno.symlink(target, path);
-    }, () => {
-      assertEquals(photograph(`${outside}/target`), before);
-      before = [];
-    });
-  } finally {
-    await Deno.remove(outside, { recursive: true });
-  }
-});
+        await Deno.symlink(target, path);
+      }, () => {
+        assertEquals(photograph(`${outside}/target`), before);
+        before = [];
+      });
+    } finally {
+      await Deno.remove(outside, { recursive: true });
+    }
+  },
+);
 
-Deno.test("a FIFO in place of anything the store writes stops no operation", async (t) => {
+longTest("a FIFO in place of anything the store writes stops no operation", async (t) => {
   await atEachPlace(t, mkfifo);
 });
 

@@ -6,6 +6,7 @@ import { parseAddress } from "../../lib/store/names.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { makeMemoryDirectory } from "../sim/memory_directory.ts";
 import { contentAt, type Contents, insertValue, prepare, PREPARED } from "../sim/scenarios.ts";
+import { longTest } from "../support/long.ts";
 
 const DAMAGE_CODES: ErrorCode[] = ["corrupt", "chain_gap", "unsupported_format"];
 
@@ -94,7 +95,7 @@ function onStores(name: string, work: Work): void {
       await Deno.remove(directory, { recursive: true });
     }
   });
-  Deno.test({
+  longTest({
     name: `${name}, where blocks can be cloned${why}`,
     ignore: why !== "",
     fn: () => withMount("xfs", MIN_XFS_MB, (directory) => withStore(directory, work)),

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { longTest } from "../support/long.ts";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { Bench, contentOf } from "./_bench.ts";
@@ -123,7 +124,7 @@ Deno.test("create leaves a database with a hot journal to its owner, and takes i
   await operator.end();
 });
 
-Deno.test("create from a WAL database that is being written takes a commit as a whole", async () => {
+longTest("create from a WAL database that is being written takes a commit as a whole", async () => {
   await using bench = await Bench.make();
   const operator = bench.operator();
   const path = await bench.database({ pragmas: "PRAGMA journal_mode=WAL;" });
@@ -158,7 +159,7 @@ while True:
   await operator.end();
 });
 
-Deno.test("create from a database that somebody has locked says that it is busy", async () => {
+longTest("create from a database that somebody has locked says that it is busy", async () => {
   await using bench = await Bench.make();
   const operator = bench.operator();
   const path = await bench.database();

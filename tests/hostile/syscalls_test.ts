@@ -9,6 +9,7 @@ import { whyNoStrace } from "../support/strace.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import type { Answer } from "./_child.ts";
 import { judge } from "./_verdict.ts";
+import { longTest, scaledTest, shortened } from "../support/long.ts";
 
 /** Kills for each operation. `SYSCALL_KILLS=all` kills at every call, which takes an hour. */
 const KILLS = Deno.env.get("SYSCALL_KILLS") ?? "1";
@@ -111,7 +112,7 @@ const COLLECTING: Scenario = { name: "gc", op: "collectGarbage", args: [{ grace_
 async function killEverywhere(t: Deno.TestContext, directory: string): Promise<void> {
   const random = new SeededRandom(SEED);
   await withTemplate(directory, async (copy) => {
-    for (const scenario of [...SCENARIOS, COLLECTING]) {
+    for (const scenario of shortened([...SCENARIOS, COLLECTING], 3)) {
       const picks = random.fork();
       await t.step(scenario.name, async () => {
         const calls = await callsOf(await copy(), directory, scenario);
@@ -152,7 +153,7 @@ const NEVER_FULL = /^(unlink|rmdir|utimensat|f?chmod)/;
 const no_strace = await whyNoStrace();
 const no_xfs = await whyNotMountable("xfs");
 
-Deno.test({
+scaledTest({
   name:
     `a system call at which an operation is killed leaves it to the next run, edits to their owner, and no garbage${no_strace}`,
   ignore: no_strace !== "",
@@ -166,13 +167,13 @@ Deno.test({
   },
 });
 
-Deno.test({
+longTest({
   name: `the same of every operation where blocks can be cloned${no_strace || no_xfs}`,
   ignore: no_strace !== "" || no_xfs !== "",
   fn: (t) => withMount("xfs", MIN_XFS_MB, (directory) => killEverywhere(t, directory)),
 });
 
-Deno.test({
+scaledTest({
   name: `a system call that fails is one clear error, and what it was for is done by the next run${no_strace}`,
   ignore: no_strace !== "",
   fn: async (t) => {
@@ -180,7 +181,7 @@ Deno.test({
     try {
       const random = new SeededRandom(SEED);
       await withTemplate(directory, async (copy) => {
-        for (const scenario of [...SCENARIOS, COLLECTING]) {
+        for (const scenario of shortened([...SCENARIOS, COLLECTING], 3)) {
           const picks = random.fork();
           await t.step(scenario.name, async () => {
             const calls = await callsOf(await copy(), directory, scenario);

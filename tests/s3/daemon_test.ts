@@ -10,6 +10,7 @@ import { Writer, WRITER_KINDS } from "../support/writers.ts";
 import { EXPECTED_MONEY, inspect, sqlite3Write } from "../support/writers/oracle.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { initialSchema, workload } from "../support/writers/workload.ts";
+import { longTest } from "../support/long.ts";
 
 let minio: S3Server;
 let versitygw: S3Server;
@@ -37,47 +38,50 @@ async function stored(server: S3Server, { store }: Place) {
 }
 
 for (const [name, server] of [["MinIO", () => minio], ["versitygw", () => versitygw]] as const) {
-  Deno.test(`what stock clients commit is in a bucket of ${name} after a flush, also when the daemon is killed`, async () => {
-    await using place = await makeBucketPlace(server());
-    await makeBank(place);
-    const daemon = await startDaemon(place);
-    assertEquals(daemon.hello.store, place.store);
-    assertStringIncludes(daemon.hello.socket, `${place.base}/home/.taskd/workspaces/`);
-    const path = (await place.taskd("session", "open", "bank")).stdout.trim();
-    const random = new SeededRandom(7);
-    const writers = await Promise.all(WRITER_KINDS.map((kind) => Writer.start(kind, path)));
-    const work = writers.map((_, writer) => workload(random.fork(), writer));
-    const commit = (count: number) =>
-      Promise.all(writers.map(async (writer, index) => {
-        for (let done = 0; done < count; done++) await writer.run(work[index]!.next().value!);
-      }));
-    await commit(10);
-    await place.json(["session", "flush", "bank"]);
-    const flushed = await stored(server(), place);
-    assertEquals(flushed.digest, (await inspect(path)).digest);
-    for (const [index, writer] of writers.entries()) {
-      assertEquals([...flushed.acknowledged.get(index)!].toSorted((a, b) => a - b), writer.acknowledged);
-    }
+  longTest(
+    `what stock clients commit is in a bucket of ${name} after a flush, also when the daemon is killed`,
+    async () => {
+      await using place = await makeBucketPlace(server());
+      await makeBank(place);
+      const daemon = await startDaemon(place);
+      assertEquals(daemon.hello.store, place.store);
+      assertStringIncludes(daemon.hello.socket, `${place.base}/home/.taskd/workspaces/`);
+      const path = (await place.taskd("session", "open", "bank")).stdout.trim();
+      const random = new SeededRandom(7);
+      const writers = await Promise.all(WRITER_KINDS.map((kind) => Writer.start(kind, path)));
+      const work = writers.map((_, writer) => workload(random.fork(), writer));
+      const commit = (count: number) =>
+        Promise.all(writers.map(async (writer, index) => {
+          for (let done = 0; done < count; done++) await writer.run(work[index]!.next().value!);
+        }));
+      await commit(10);
+      await place.json(["session", "flush", "bank"]);
+      const flushed = await stored(server(), place);
+      assertEquals(flushed.digest, (await inspect(path)).digest);
+      for (const [index, writer] of writers.entries()) {
+        assertEquals([...flushed.acknowledged.get(index)!].toSorted((a, b) => a - b), writer.acknowledged);
+      }
 
-    await commit(10);
-    await daemon.stop("SIGKILL");
-    // Nobody captures now, and still nothing is lost: it is in the checkout.
-    await commit(10);
-    assertEquals((await stored(server(), place)).digest, flushed.digest);
-    await using again = await startDaemon(place);
-    assertEquals((await place.taskd("session", "open", "bank")).stdout.trim(), path);
-    await commit(10);
-    for (const writer of writers) await writer.end();
-    assertEquals((await again.stop()).code, 0);
-    const last = await stored(server(), place);
-    assertEquals(last.digest, (await inspect(path)).digest);
-    for (const [index, writer] of writers.entries()) {
-      for (const seq of writer.acknowledged) assert(last.acknowledged.get(index)!.has(seq));
-    }
-  });
+      await commit(10);
+      await daemon.stop("SIGKILL");
+      // Nobody captures now, and still nothing is lost: it is in the checkout.
+      await commit(10);
+      assertEquals((await stored(server(), place)).digest, flushed.digest);
+      await using again = await startDaemon(place);
+      assertEquals((await place.taskd("session", "open", "bank")).stdout.trim(), path);
+      await commit(10);
+      for (const writer of writers) await writer.end();
+      assertEquals((await again.stop()).code, 0);
+      const last = await stored(server(), place);
+      assertEquals(last.digest, (await inspect(path)).digest);
+      for (const [index, writer] of writers.entries()) {
+        for (const seq of writer.acknowledged) assert(last.acknowledged.get(index)!.has(seq));
+      }
+    },
+  );
 }
 
-Deno.test("one daemon works in a workspace; on another host leases keep the branches apart", async () => {
+longTest("one daemon works in a workspace; on another host leases keep the branches apart", async () => {
   await using place = await makeBucketPlace(minio);
   await makeBank(place);
   await using daemon = await startDaemon(place);
@@ -99,7 +103,7 @@ Deno.test("one daemon works in a workspace; on another host leases keep the bran
   assertEquals((await place.json(["verify", "--all"])).intact, true);
 });
 
-Deno.test("the janitor reaps and collects in a bucket while a session lives", async () => {
+longTest("the janitor reaps and collects in a bucket while a session lives", async () => {
   await using place = await makeBucketPlace(minio);
   await makeBank(place);
   await place.json(["fork", "bank", "brief", "--materialize"]);
@@ -129,7 +133,7 @@ Deno.test("the janitor reaps and collects in a bucket while a session lives", as
   assertEquals((await stored(minio, place)).digest, (await inspect(path)).digest);
 });
 
-Deno.test("neither the daemon's log nor its answers hold a secret", async () => {
+longTest("neither the daemon's log nor its answers hold a secret", async () => {
   await using server = await startMinio();
   await using place = await makeBucketPlace(server);
   await makeBank(place);

@@ -4,6 +4,7 @@ import { startMinio } from "../support/minio.ts";
 import type { S3Server } from "../support/s3_server.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { codeOf, proxied } from "./_proxied.ts";
+import { longTest } from "../support/long.ts";
 
 const MIB = 1024 * 1024;
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -45,7 +46,9 @@ const UNDECIDED: Record<string, { faults: ProxyFault[]; code: string }> = {
 };
 
 for (const [what, { faults, code }] of Object.entries(UNDECIDED)) {
-  Deno.test(`a write ${what} is ${code}`, async () => {
+  // Every try with its pauses takes seconds.
+  const define = faults.length === ALWAYS ? longTest : Deno.test;
+  define(`a write ${what} is ${code}`, async () => {
     await using stage = await proxied(versitygw);
     const before = await stage.direct.create("old", text("old"));
     for (

@@ -12,6 +12,7 @@ import { startMinio } from "../support/minio.ts";
 import { startVersitygw } from "../support/second_s3.ts";
 import { backendOptions, emptyS3, type S3Server } from "../support/s3_server.ts";
 import { codeOf, type Proxied, proxied as proxiedAt } from "./_proxied.ts";
+import { longTest } from "../support/long.ts";
 
 const MIB = 1024 * 1024;
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
@@ -91,7 +92,7 @@ Deno.test("a write is ambiguous when its answers are lost and somebody else's ob
   await after;
 });
 
-Deno.test("a server that never answers writes leaves them ambiguous, and a refused connection does not", async () => {
+longTest("a server that never answers writes leaves them ambiguous, and a refused connection does not", async () => {
   await using stage = await proxied();
   stage.proxy.plan = (request) => isPut(request) ? { kind: "cut" } : undefined;
   assertEquals(await codeOf(stage.backend.create("k", text("x"))), "ambiguous");

@@ -1,4 +1,5 @@
 import { backendConformance } from "../support/backend_conformance.ts";
+import { LONG, LONG_MARK } from "../support/long.ts";
 import { startMinio } from "../support/minio.ts";
 import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
@@ -12,8 +13,11 @@ Deno.test.beforeAll(async () => {
 });
 Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 
-backendConformance("MinIO", () => emptyS3(server));
+backendConformance("MinIO", () => emptyS3(server), { network: true });
 engineOnS3("MinIO", () => server);
-gcModelOnS3("MinIO", () => server);
-seededFaultsOnS3("MinIO", () => server);
-harmedEngineOnS3("MinIO", () => server);
+if (LONG) {
+  const name = `MinIO ${LONG_MARK}`;
+  gcModelOnS3(name, () => server);
+  seededFaultsOnS3(name, () => server);
+  harmedEngineOnS3(name, () => server);
+}

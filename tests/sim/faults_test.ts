@@ -17,6 +17,7 @@ import {
 } from "./scenarios.ts";
 import { makeMemoryDirectory } from "./memory_directory.ts";
 import { copyDirectory, Template } from "./template.ts";
+import { scaledTest, shortened } from "../support/long.ts";
 
 /** Longer than any lease and any claim. */
 const WAIT_MS = 120_000;
@@ -76,9 +77,9 @@ async function atEveryCall(what: string, work: (count: number) => Promise<boolea
   throw new Error(`${what} makes too many calls`);
 }
 
-Deno.test("a fault at any backend call leaves before or after, and a repetition succeeds", async (t) => {
+scaledTest("a fault at any backend call leaves before or after, and a repetition succeeds", async (t) => {
   await withTemplate(async (template, clock, directory) => {
-    for (const scenario of SCENARIOS) {
+    for (const scenario of shortened(SCENARIOS, 8)) {
       await t.step(scenario.name, async () => {
         for (const kind of ["before", "after"] as const) {
           await atEveryCall(`${scenario.name}, fault ${kind}`, async (count) => {
@@ -108,32 +109,35 @@ Deno.test("a fault at any backend call leaves before or after, and a repetition 
   });
 });
 
-Deno.test("a process that vanishes at any backend call leaves before or after, and the next one goes on", async (t) => {
-  await withTemplate(async (template, clock, directory) => {
-    for (const scenario of SCENARIOS) {
-      await t.step(scenario.name, async () => {
-        await atEveryCall(`${scenario.name}, gone`, async (count) => {
-          const { backend, workspace } = await template.copy();
-          const actor = new Actor("gone");
-          const opening = Store.open({ backend: new TurnBackend(backend, actor), workspace, clock, holder: "cli" });
-          const store = await drive(actor, opening);
-          const outcome = run(scenario, store!, directory);
-          outcome.catch(() => {});
-          if (await drive(actor, outcome, count) !== undefined) return false;
-          // The vanished one lives on in this process, and so do its locks; a copy of the files has none, as after a death.
-          const left = `${workspace}-left`;
-          await copyDirectory(workspace, left);
-          const next = await Store.open({ backend, workspace: left, clock, holder: "cli" });
-          await assertBeforeOrAfter(next, scenario, directory);
-          clock.advance(WAIT_MS);
-          await attempt(scenario, next, directory, scenario.repeated ?? []);
-          await assertAfter(next, scenario, directory);
-          return true;
+scaledTest(
+  "a process that vanishes at any backend call leaves before or after, and the next one goes on",
+  async (t) => {
+    await withTemplate(async (template, clock, directory) => {
+      for (const scenario of shortened(SCENARIOS, 8)) {
+        await t.step(scenario.name, async () => {
+          await atEveryCall(`${scenario.name}, gone`, async (count) => {
+            const { backend, workspace } = await template.copy();
+            const actor = new Actor("gone");
+            const opening = Store.open({ backend: new TurnBackend(backend, actor), workspace, clock, holder: "cli" });
+            const store = await drive(actor, opening);
+            const outcome = run(scenario, store!, directory);
+            outcome.catch(() => {});
+            if (await drive(actor, outcome, count) !== undefined) return false;
+            // The vanished one lives on in this process, and so do its locks; a copy of the files has none, as after a death.
+            const left = `${workspace}-left`;
+            await copyDirectory(workspace, left);
+            const next = await Store.open({ backend, workspace: left, clock, holder: "cli" });
+            await assertBeforeOrAfter(next, scenario, directory);
+            clock.advance(WAIT_MS);
+            await attempt(scenario, next, directory, scenario.repeated ?? []);
+            await assertAfter(next, scenario, directory);
+            return true;
+          });
         });
-      });
-    }
-  });
-});
+      }
+    });
+  },
+);
 
 Deno.test("edits made after an operation vanished at any call are the branch's own, and the next checkpoint takes them", async (t) => {
   await withTemplate(async (template, clock, directory) => {

@@ -7,6 +7,7 @@
 
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { type Backend, BackendError, type BackendErrorCode, type ObjectInfo } from "../../lib/backend/backend.ts";
+import { longTest } from "./long.ts";
 
 /** A backend on an empty place of its own; disposing of it removes the place. */
 export interface ConformanceFixture extends AsyncDisposable {
@@ -404,10 +405,21 @@ const NAMING: Promises = {
   },
 };
 
-/** Registers the suite for one backend, under `name`. */
-export function backendConformance(name: string, make: () => Promise<ConformanceFixture>): void {
+/** Promises that take tens of seconds where every object is a request over the network. */
+const LONG_OVER_THE_NETWORK: readonly string[] = [
+  "an object overwritten while it streams yields its old bytes or an error, never a mixture",
+  "list() of thousands of objects misses none",
+];
+
+/** Registers the suite for one backend, under `name`; over a `network` what takes long belongs to the long suite. */
+export function backendConformance(
+  name: string,
+  make: () => Promise<ConformanceFixture>,
+  options: { network?: boolean } = {},
+): void {
   for (const [promise, check] of Object.entries({ ...WRITING, ...READING, ...NAMING })) {
-    Deno.test(`${name}: ${promise}`, async () => {
+    const define = options.network && LONG_OVER_THE_NETWORK.includes(promise) ? longTest : Deno.test;
+    define(`${name}: ${promise}`, async () => {
       await using fixture = await make();
       await check(fixture.backend);
     });

@@ -21,10 +21,14 @@ export const WITHOUT_PODMAN: string | undefined = Deno.uid() !== 0
   ? "images are built as root"
   : [PODMAN, "/usr/sbin/debootstrap", "/usr/bin/npm"].find((path) => !existsSync(path))?.concat(" is not installed");
 
-/** Defines a test that needs podman. */
-export function podmanTest(name: string, run: (t: Deno.TestContext) => Promise<void>): void {
+/** Defines a test that needs podman; `define` is {@linkcode longTest} for one of the long suite. */
+export function podmanTest(
+  name: string,
+  run: (t: Deno.TestContext) => Promise<void>,
+  define: (definition: Deno.TestDefinition) => void = Deno.test,
+): void {
   const title = WITHOUT_PODMAN === undefined ? name : `${name} (ignored: ${WITHOUT_PODMAN})`;
-  Deno.test({ name: title, ignore: WITHOUT_PODMAN !== undefined, fn: run });
+  define({ name: title, ignore: WITHOUT_PODMAN !== undefined, fn: run });
 }
 
 /** Names of the images: what they are made of is in the tag, so that a changed recipe leads to new ones. */

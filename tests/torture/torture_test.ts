@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { torture } from "./_torture.ts";
+import { longTest } from "../support/long.ts";
 
 Deno.test("a branch equals its writers' database through kills, bounces, forks and checkpoints", async () => {
   const summary = await torture({ seed: 20_251, rounds: 4, log: () => {} });
@@ -9,7 +10,7 @@ Deno.test("a branch equals its writers' database through kills, bounces, forks a
 });
 
 const why = await whyNotMountable("xfs");
-Deno.test({
+longTest({
   name: `the same where snapshots, cache and checkouts share blocks${why}`,
   ignore: why !== "",
   fn: () =>

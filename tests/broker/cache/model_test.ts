@@ -7,6 +7,7 @@ import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { CacheUse, DependencyCache } from "../../../broker/cache/dependency_cache.ts";
 import { BLOCK, fill, makeCacheWorld, request } from "./_cache.ts";
+import { scaled, scaledTest } from "../../support/long.ts";
 
 const QUOTA_BLOCKS = 8;
 
@@ -76,7 +77,7 @@ class Model {
   }
 }
 
-Deno.test("the cache is what its model says, whatever tasks and crashes do in whatever order", async () => {
+scaledTest("the cache is what its model says, whatever tasks and crashes do in whatever order", async () => {
   await fc.assert(
     fc.asyncProperty(STEPS, async (steps) => {
       await using world = await makeCacheWorld();
@@ -141,6 +142,6 @@ Deno.test("the cache is what its model says, whatever tasks and crashes do in wh
         assertEquals(world.warnings, []);
       }
     }),
-    { numRuns: 120 },
+    { numRuns: scaled({ short: 20, long: 120 }) },
   );
 });

@@ -13,6 +13,7 @@ import { compatBook, harness } from "../gateway/harness.ts";
 import { REAL_KEY } from "../gateway/vendor_server.ts";
 import { runIn } from "./_container.ts";
 import { vendorScript } from "./_vendor_scripts.ts";
+import { longTest, scaledTest } from "../../support/long.ts";
 
 const MODELS: Readonly<Record<string, string>> = {
   claude: "claude-sonnet-4-5",
@@ -23,6 +24,8 @@ const MODELS: Readonly<Record<string, string>> = {
 
 for (const [index, agent] of AGENTS.entries()) {
   const { label } = agent;
+  // One program in the default suite; each in the long one.
+  const define = index === 0 ? scaledTest : longTest;
   podmanTest(`${label} edits a file in a container, and what it used is metered to its task`, async () => {
     await using test = await testRuntime(51 + index);
     const { listen } = await test.runtime.prepare();
@@ -62,5 +65,5 @@ for (const [index, agent] of AGENTS.entries()) {
     assert(!JSON.stringify([out, err]).includes(REAL_KEY));
     await Deno.remove(home, { recursive: true });
     await Deno.remove(work_dir, { recursive: true });
-  });
+  }, define);
 }

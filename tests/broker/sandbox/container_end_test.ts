@@ -10,6 +10,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { ContainerRuntime } from "../../../broker/sandbox/container_runtime.ts";
 import { PODMAN, podman, podmanTest, testRuntime } from "../../support/podman.ts";
 import { runIn, startIn } from "./_container.ts";
+import { longTest } from "../../support/long.ts";
 
 podmanTest("a sandbox's output comes line by line and its exit code is the program's", async () => {
   await using test = await testRuntime(31);
@@ -58,7 +59,7 @@ podmanTest("a sandbox is ended at its deadline, also one that is deaf to SIGTERM
   const stopped = await startIn(test, ["sleep", "600"]);
   const ends = await Promise.all([stopped.sandbox.stop(), stopped.sandbox.stop(), stopped.sandbox.wait()]);
   assertEquals(ends.map(({ reason }) => reason), ["stopped", "stopped", "stopped"]);
-});
+}, longTest);
 
 podmanTest("processes that an agent leaves behind end with it", async () => {
   await using test = await testRuntime(33);

@@ -244,9 +244,9 @@ export async function closeBrowser(): Promise<void> {
 export function pageTest(
   name: string,
   run: (pages: Pages) => Promise<void>,
-  { expected }: { expected?: RegExp } = {},
+  { expected, define = Deno.test }: { expected?: RegExp; define?: (definition: Deno.TestDefinition) => void } = {},
 ): void {
-  Deno.test({
+  define({
     name: NO_CHROMIUM ? `${name} (ignored: chromium is not installed)` : name,
     ignore: NO_CHROMIUM,
     // The browser is shared by the tests of a file: its process and its pipes outlive each of them.

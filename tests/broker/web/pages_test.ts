@@ -10,6 +10,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Page } from "playwright-core";
 import { newFile, ORDINARY } from "./_diffs.ts";
 import { closeBrowser, flagOf, type Pages, pageTest, picture, spent } from "./_pages.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -116,7 +117,7 @@ pageTest("pictures of every page", async (pages) => {
       await picture(page, `help_${colorScheme}`);
     }, { colorScheme });
   }
-});
+}, { define: longTest });
 
 pageTest("what comes to the gate shows up by itself, and leaves when it is decided", async (pages) => {
   const page = await pages.visit("/ui/");

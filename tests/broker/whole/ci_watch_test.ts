@@ -5,6 +5,7 @@ import { until } from "../engine/bench.ts";
 import { plainGit } from "../git/bench.ts";
 import type { CodeHost, Rollup } from "./_code_host.ts";
 import { type Hosted, withCodeHost } from "./_hosted.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Time between looks; nothing else in a broker waits for so long. */
 const POLL_MS = 70_000;
@@ -209,37 +210,40 @@ async function tell(host: CodeHost, number: number, commit: string, { answers, m
 }
 
 // conformance: b2.ci.poll_interval b2.ci.watch_timeout b2.ci.read_only
-Deno.test("what any gh tells of a pull request comes to a conclusion, one call for each look, and passes only after the floor", () =>
-  withWatch(async ({ bench, host, through, looks }) => {
-    const ids: string[] = [];
-    for (const [at, each] of CASES.entries()) {
-      const { id, pushed } = await through({}, "awaiting_ci");
-      await tell(host, at + 1, pushed!.commit, each);
-      ids.push(id);
-    }
-    await looks(6);
-    for (const [at, { title, comes_to, says, calls }] of CASES.entries()) {
-      const { stage, outcome, ci, reason } = bench.engine.tasks.read(ids[at]!);
-      assertEquals([stage, outcome, ci?.state], ["done", "pushed", comes_to], title);
-      assertStringIncludes(`${reason} ${ci?.detail}`, says, title);
-      const made = await host.calls("pr", "view", String(at + 1));
-      assertEquals(made.length, calls, title);
-      for (const { args, env, cwd } of made) {
-        assertEquals(args, [
-          "pr",
-          "view",
-          `--repo=${host.name}/acme/app`,
-          String(at + 1),
-          "--json=headRefOid,state,statusCheckRollup",
-        ]);
-        assertEquals([env.GH_HOST, env.GH_REPO, cwd], [undefined, undefined, []]);
+longTest(
+  "what any gh tells of a pull request comes to a conclusion, one call for each look, and passes only after the floor",
+  () =>
+    withWatch(async ({ bench, host, through, looks }) => {
+      const ids: string[] = [];
+      for (const [at, each] of CASES.entries()) {
+        const { id, pushed } = await through({}, "awaiting_ci");
+        await tell(host, at + 1, pushed!.commit, each);
+        ids.push(id);
       }
-    }
-    assertEquals(bench.engine.tasks.size, CASES.length, "nothing is tried again without max_attempts");
-    const complaints = bench.lines.filter((line) => line.includes("ci_look_failed"));
-    assertEquals(complaints.length, 2, "each is told once");
-    assertStringIncludes(complaints.join("\n"), "gh is too old");
-  }));
+      await looks(6);
+      for (const [at, { title, comes_to, says, calls }] of CASES.entries()) {
+        const { stage, outcome, ci, reason } = bench.engine.tasks.read(ids[at]!);
+        assertEquals([stage, outcome, ci?.state], ["done", "pushed", comes_to], title);
+        assertStringIncludes(`${reason} ${ci?.detail}`, says, title);
+        const made = await host.calls("pr", "view", String(at + 1));
+        assertEquals(made.length, calls, title);
+        for (const { args, env, cwd } of made) {
+          assertEquals(args, [
+            "pr",
+            "view",
+            `--repo=${host.name}/acme/app`,
+            String(at + 1),
+            "--json=headRefOid,state,statusCheckRollup",
+          ]);
+          assertEquals([env.GH_HOST, env.GH_REPO, cwd], [undefined, undefined, []]);
+        }
+      }
+      assertEquals(bench.engine.tasks.size, CASES.length, "nothing is tried again without max_attempts");
+      const complaints = bench.lines.filter((line) => line.includes("ci_look_failed"));
+      assertEquals(complaints.length, 2, "each is told once");
+      assertStringIncludes(complaints.join("\n"), "gh is too old");
+    }),
+);
 
 Deno.test("the deadline is anchored at the push: time without a broker counts, and a restart gives no look more", () =>
   withWatch(async ({ bench, host, clock, through, looks, settled }) => {

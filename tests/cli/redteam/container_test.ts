@@ -6,6 +6,7 @@ import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { PODMAN, podman, podmanTest, testImages } from "../../support/podman.ts";
 import { allReported, OPTIONS, tryThem, unheld } from "./_context.ts";
 import { naiveContainers } from "./_naive_containers.ts";
+import { longTest } from "../../support/long.ts";
 
 podmanTest("containers of podman hold every promise, and nothing of them is left", async () => {
   const home = await Deno.makeTempDir();
@@ -25,7 +26,7 @@ podmanTest("containers of podman hold every promise, and nothing of them is left
   } finally {
     await Deno.remove(home, { recursive: true });
   }
-});
+}, longTest);
 
 Deno.test("every promise about containers is told as a hole of some that hold nothing", async () => {
   const tried = await tryThem(["container"], { containers: naiveContainers });

@@ -3,8 +3,9 @@ import type { DiffFacts } from "../../../broker/git/facts.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
 import { GIT_PROMISES } from "../../../cli/redteam/git.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
+import { longTest } from "../../support/long.ts";
 
-Deno.test("git holds every promise", async () => {
+longTest("git holds every promise", async () => {
   assertEquals(unheld(await tryThem(["git"])), []);
 });
 
@@ -44,7 +45,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
   };
 }
 
-Deno.test("every promise about git is told as a hole of a git that believes the tree", async () => {
+longTest("every promise about git is told as a hole of a git that believes the tree", async () => {
   const surfaces: Partial<Surfaces> = {
     collectFacts: naiveFacts,
     parseRepo: (text) => ({ transport: "https", host: "", owner: "", repo: "", clone_url: text, canonical: text }),

@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { longTest } from "../../../support/long.ts";
 import { podmanTest } from "../../../support/podman.ts";
 import { type ContainerWorld, startContainers } from "./_containers.ts";
 import { REGISTRY_HOST } from "./_registries.ts";
@@ -153,4 +154,4 @@ promise("a program that is not in the image has failed, and a command over its t
 podmanTest("a setup phase in containers", async (test) => {
   await using world = await startContainers();
   for (const { name, body } of promises) await test.step(name, () => body(world));
-});
+}, longTest);
