@@ -1,8 +1,8 @@
 /**
- * Where a unix socket is made before it is put in its place: a directory beside it that is there for an instant, that
- * only its owner can enter, and that one process at a time has.
+ * The staging directory in which a unix socket is bound before it is linked to its path. It exists for an instant, only
+ * its owner can enter it, and one process at a time holds its lock.
  *
- * Its lock is the kernel's, so what a killed process has left is nobody's, and the next one removes it.
+ * The lock is the kernel's: a killed process releases it, and the next process removes what is left.
  *
  * @module
  */
@@ -11,18 +11,18 @@ import { isStillAt, unlockAndClose } from "./fs.ts";
 
 /** The name of the socket in it. */
 const SOCKET_NAME = "/s";
-/** How much longer the path of the socket in its staging is than that in its place, in bytes. */
+/** How much longer the staging path of a socket is than its own, in bytes. */
 export const STAGING_BYTES = "~".length + SOCKET_NAME.length;
-/** Somebody else has to come between each time. */
+/** Another process has to interfere each time. */
 const ATTEMPTS = 20;
 
-/** The directory of the socket `path`, and what is ever made in it. */
+/** The staging directory of the socket `path`, and the one file that is created in it. */
 export function socketStagingOf(path: string): { directory: string; socket: string } {
   const directory = `${path}~`;
   return { directory, socket: `${directory}${SOCKET_NAME}` };
 }
 
-/** A staging that this process has until it is disposed of. */
+/** A staging directory that this process has locked until it is disposed of. */
 export class SocketStaging implements Disposable {
   /** Where the socket is to be made. */
   readonly socket: string;
@@ -36,10 +36,10 @@ export class SocketStaging implements Disposable {
   }
 
   /**
-   * Makes the staging of the socket `path`.
+   * Creates and locks the staging directory of the socket `path`.
    *
-   * @throws {Deno.errors.AddrInUse} When another has it: it binds the same socket at the same time.
-   * @throws {Deno.errors.AlreadyExists} When something else is in its place.
+   * @throws {Deno.errors.AddrInUse} When another process is binding the same socket.
+   * @throws {Deno.errors.AlreadyExists} When something else is at its path.
    */
   static lock(path: string): SocketStaging {
     const { directory, socket } = socketStagingOf(path);
@@ -49,7 +49,7 @@ export class SocketStaging implements Disposable {
       if (lock === undefined) continue;
       if (!lock.tryLockSync(true)) {
         lock.close();
-        // It may be one that takes the directory of a moment ago for a dead process's, and goes on as this does.
+        // The other process may have taken a directory of a moment ago for a dead process's, and retries as well.
         if (made) continue;
         break;
       }
@@ -61,7 +61,7 @@ export class SocketStaging implements Disposable {
     throw new Deno.errors.AddrInUse(`${path} is being bound`);
   }
 
-  /** Removes one that was found: whose it was is not known, so neither is who can enter it. */
+  /** Removes one that was found: its owner and mode are not known. */
   #clearAway(): void {
     try {
       this[Symbol.dispose]();
@@ -70,7 +70,7 @@ export class SocketStaging implements Disposable {
     }
   }
 
-  /** Removes the directory with the one thing that is ever made in it. With anything else in it it stays: an error. */
+  /** Removes the socket and the directory; throws if anything else is in it. */
   [Symbol.dispose](): void {
     try {
       for (const path of [this.socket, this.#directory]) {

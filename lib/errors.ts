@@ -48,7 +48,7 @@ export const ERROR_CODES = {
   stopping: "the daemon is shutting down",
   auth_failed: "credentials for a code host or a model are missing or were refused",
   push_rejected: "the code host refused the push",
-  git_failed: "git failed in a way that is not told apart further",
+  git_failed: "git failed for a reason without a code of its own",
   timed_out: "a program took longer than its deadline",
   sandbox_failed: "a sandbox or its runtime does not work",
   at_capacity: "as many tasks run as may; try again later",

@@ -12,7 +12,7 @@
 import { randomHex, systemRandom } from "./clock.ts";
 import { type ErrorCode, messageOf, TaskdError } from "./errors.ts";
 
-/** What a failed file call comes to; each is an error code of the product. */
+/** Error codes of failed file calls. */
 export type FileErrorCode = Extract<
   ErrorCode,
   "not_found" | "already_exists" | "denied" | "no_space" | "unavailable"
@@ -44,7 +44,7 @@ const HINTS: Readonly<Partial<Record<FileErrorCode, string>>> = {
   no_space: "Free space on the disk, then try again",
 };
 
-/** `error`, thrown by a file call, as an error for people; `attempted` says what was tried: `Cannot write /a/b`. */
+/** `error`, thrown by a file call, as an error for people; `attempted` begins its message: `Cannot write /a/b`. */
 export function fileError(error: unknown, attempted: string): TaskdError {
   if (error instanceof TaskdError) return error;
   const code = fileErrorCode(error);
@@ -91,17 +91,17 @@ export function removeIfPresent(path: string): void {
   }
 }
 
-/** Removes a temporary file, if it can: the answer is what came of the work, and a sweep will find the file. */
+/** Removes a temporary file if possible. A failure is ignored: a sweep finds the file later. */
 export function discard(path: string): void {
   try {
     removeIfPresent(path);
   } catch {
-    // Said above.
+    // A sweep finds it.
   }
 }
 
 /**
- * Gives up the lock on `file` and closes it. To close it is not enough: a process that is being started at that very
+ * Releases the lock on `file` and closes it. Closing is not enough: a process that is being started at that very
  * moment has a copy of every descriptor until it runs its program, and with the copy the lock.
  */
 export function unlockAndClose(file: Deno.FsFile): void {
@@ -124,7 +124,7 @@ export function isStillAt(file: Deno.FsFile, path: string): boolean {
 }
 
 /**
- * Whether there is anything of that name, a link that leads nowhere included. What cannot be looked at counts as not
+ * Whether anything has that name, a dangling link included. What cannot be inspected counts as not
  * there: for callers whose next step fails with the reason.
  */
 export function isThere(path: string): boolean {
@@ -137,7 +137,7 @@ export function isThere(path: string): boolean {
 }
 
 /**
- * Whether there is anything of that name, a link that leads nowhere included: unlike `exists` of `@std/fs`, which
+ * Whether anything has that name, a dangling link included: unlike `exists` of `@std/fs`, which
  * follows links.
  *
  * @throws {TaskdError} When the path cannot be inspected.
@@ -148,11 +148,11 @@ export function exists(path: string): boolean {
     return true;
   } catch (error) {
     if (fileErrorCode(error) === "not_found") return false;
-    throw fileError(error, `Cannot look at ${path}`);
+    throw fileError(error, `Cannot inspect ${path}`);
   }
 }
 
-/** Makes the new, empty file `path` (0600), for SQLite to fill: of a directory that cannot be written it says less. */
+/** Makes the new, empty file `path` (0600), for SQLite to fill: its own errors name no reason. */
 export function createEmptyFile(path: string): void {
   try {
     Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
@@ -192,7 +192,7 @@ const UNFINISHED = /\.[0-9a-f]{16}\.tmp$/;
 
 /**
  * Removes what calls of {@linkcode writeFileAtomic} have left in `directory` whose process was killed. Only for a directory
- * that nobody writes to now; nothing happens when there is none.
+ * that no process writes to now; a missing directory is no error.
  *
  * @returns The names of what was removed.
  * @throws {TaskdError} `denied` or `unavailable`.

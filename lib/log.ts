@@ -1,8 +1,8 @@
 /**
  * The broker's log: one entry for each thing that happened, as JSON for programs or as a line for people.
  *
- * An entry is one line of bounded length that cannot repaint a terminal. Texts that were declared secret stand in no
- * entry, whoever wrote them into a message.
+ * An entry is one line of bounded length that cannot repaint a terminal. Texts that were declared secret appear in no
+ * entry, in whatever message they are.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { escapeJson, sanitizeLine } from "./text/sanitize.ts";
 /** How much an entry matters. */
 export type Level = "info" | "warn" | "error";
 
-/** What an entry says beside its words. */
+/** Named values of an entry. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /**
@@ -30,7 +30,7 @@ export interface LogOptions {
   write: (line: string) => void;
 }
 
-/** A log, and what it must not say. */
+/** A log and the secrets that it hides. */
 export interface BrokerLog {
   log: Log;
   /** Keeps a text out of every entry from now on. */

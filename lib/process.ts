@@ -62,7 +62,7 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   const end = (why: typeof ended) => {
     ended ??= why;
     killGroup(child);
-    // Whoever outlives it may hold the pipes open; nobody waits for that.
+    // A descendant that outlives it may hold the pipes open: do not wait for it.
     void out.cancel();
     void err.cancel();
   };
@@ -168,6 +168,6 @@ async function feed(stdin: WritableStream<Uint8Array>, bytes: Uint8Array | undef
     if (bytes !== undefined) await writer.write(bytes);
     await writer.close();
   } catch {
-    // It ended without reading everything; its exit code says why.
+    // It ended without reading everything; its exit code is the result.
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Removing what a sandbox has left: whatever its permissions and names are, and however deep it is.
+ * Removing what a sandbox has left, of any depth, with any names and permissions.
  *
  * `rm` does it. The runtime's own recursive removal goes down by recursion: a tree of some ten thousand levels, which a
  * program makes in a second, overflows its stack and takes the whole process with it.
@@ -20,7 +20,7 @@ const CHMOD_PATH = "/bin/chmod";
 const DEADLINE_MS = 30 * 60_000;
 const MAX_OUTPUT_BYTES = 64 << 10;
 
-/** What `rm` says; else it is `unavailable`. */
+/** Complaints of `rm` that mean `denied`; others mean `unavailable`. */
 const DENIED = /Permission denied|Operation not permitted|Read-only file system/;
 
 /**
@@ -38,7 +38,7 @@ export async function removeTree(path: string, clock: Clock = systemClock): Prom
     throw fileError(error, attempted);
   }
   if (await run(RM_PATH, ["-rf"]) === "") return;
-  // Whoever wrote it may have taken away the right to remove it.
+  // Its writer may have removed the permission to delete it.
   await run(CHMOD_PATH, ["-R", "u+rwX"]);
   const complaint = await run(RM_PATH, ["-rf"]);
   if (complaint === "") return;

@@ -1,5 +1,5 @@
 /**
- * A daemon's unix socket: made so that only its owner can connect, told apart from
+ * A daemon's unix socket: bound so that only its owner can connect, distinguished from
  * a stale one, and removed at the end.
  *
  * @module
@@ -15,9 +15,9 @@ const SUN_PATH_BYTES = Deno.build.os === "darwin" ? 103 : 107;
 /** How long the path of a socket may be, in bytes: it is made under a longer one. */
 export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - STAGING_BYTES;
 
-/** How the errors speak of who listens. */
+/** How errors name the program that listens. */
 export interface SocketOwner {
-  /** The error that says that one listens already. */
+  /** The code when one is listening already. */
   running: ErrorCode;
   name: string;
   /** How to listen somewhere else: `choose another path with -socket`. */
@@ -41,7 +41,7 @@ export interface BoundSocket {
 }
 
 /**
- * Listens on `path` with mode 0600. A socket that nobody answers is replaced.
+ * Listens on `path` with mode 0600. A socket that no process answers is replaced.
  *
  * @throws {TaskdError} `owner.running` when a daemon answers there, `already_exists` when something other than a
  * socket is there, `usage` when the path cannot be a socket's, `denied` or `not_found` when its folder does not do.
@@ -58,7 +58,7 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
     );
   }
   try {
-    // Whoever binds the same socket meanwhile is told that this one does.
+    // A process that binds the same socket meanwhile gets AddrInUse.
     using staging = SocketStaging.lock(path);
     await removeStale(path, owner);
     return listen(path, staging);
@@ -78,7 +78,7 @@ async function removeStale(path: string, owner: SocketOwner): Promise<void> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();
   } catch (error) {
-    // Refused means that no process listens any more; whatever else goes wrong says nothing about that.
+    // Refused means that no process listens any more; no other error proves that.
     if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
     Deno.removeSync(path);
     return;
@@ -95,7 +95,7 @@ function listen(path: string, staging: SocketStaging): BoundSocket {
   return {
     listener,
     close: () => {
-      // Closing the listener unlinks whatever stands at its path, but only once no accept() waits any more. So it must
+      // Closing the listener unlinks what is at its path, but only once no accept() waits any more. So it must
       // not happen when that is another's by now, and cannot be relied on otherwise.
       if (closed) return true;
       if (inodeOf(path) !== mine) {
@@ -111,9 +111,9 @@ function listen(path: string, staging: SocketStaging): BoundSocket {
 }
 
 /**
- * A socket is born with the mode that the umask leaves of 0777. Narrowing it at its place would leave a moment in which
+ * A new socket has the mode that the umask leaves of 0777. Narrowing it at its path would leave a moment in which
  * anyone may connect, and the umask belongs to all threads of the process, whose files it would make unusable. So it is
- * born where only its owner can go, narrowed there, and linked to its place, which fails if something is there by now.
+ * bound where only its owner can enter, narrowed there, and linked to its path, which fails if something is there by now.
  */
 function bindInPrivateDirectory(staging: SocketStaging, path: string): Deno.UnixListener {
   const listener = Deno.listen({ transport: "unix", path: staging.socket });

@@ -83,7 +83,7 @@ export class S3Objects {
   }
 
   /** Looks at an object; undefined when there is none. */
-  async look(key: string): Promise<S3Head | undefined> {
+  async inspect(key: string): Promise<S3Head | undefined> {
     // The answer's date, because how long ago something was written is asked of one clock only, the server's.
     const command = new this.sdk.HeadObjectCommand(this.#at(key));
     let date = "";

@@ -87,7 +87,7 @@ class Probe {
     const objects = this.#objects;
     const mark = randomHex(this.#random, 16);
     const created = await this.#write(key, "one", "new", mark);
-    const before = await this.#look(key);
+    const before = await this.#inspect(key);
     this.#require(before !== undefined, "a new object cannot be seen at once");
     this.#require(before!.etag === created, "PUT and HEAD tell different etags of one object");
     this.#require(before!.mark === mark, "it does not keep an object's metadata");
@@ -96,7 +96,7 @@ class Probe {
       this.#refuses(key, { if_match: this.#wrong }, "a write with a wrong etag (If-Match) replaced an object"),
     ]);
     const [after, listed] = await Promise.all([
-      this.#look(key),
+      this.#inspect(key),
       objects.calls.repeated(() => objects.page(prefix)),
     ]);
     this.#require(after?.etag === created, "a write that it refused changed the object");
@@ -125,7 +125,7 @@ class Probe {
     const winners = marks.filter((_, i) => outcomes[i]!.status === "fulfilled");
     const enough = winners.length === 1 || unsure && winners.length === 0;
     this.#require(enough, `${winners.length} of ${RIVALS} parallel creates of one object succeeded`);
-    const stands = (await this.#look(key))?.mark;
+    const stands = (await this.#inspect(key))?.mark;
     this.#require(winners.length === 0 || stands === winners[0], "a create that succeeded was lost to a rival");
   }
 
@@ -138,11 +138,11 @@ class Probe {
       if (error.status !== 412) return false;
     }
     await this.#objects.calls.repeated(() => this.#objects.remove(key, etag)).catch(() => {});
-    return await this.#look(key) === undefined;
+    return await this.#inspect(key) === undefined;
   }
 
-  #look(key: string) {
-    return this.#objects.calls.repeated(() => this.#objects.look(key));
+  #inspect(key: string) {
+    return this.#objects.calls.repeated(() => this.#objects.inspect(key));
   }
 
   #write(key: string, body: string, condition: Condition, mark: string): Promise<string> {

@@ -56,7 +56,7 @@ export async function decide(
     }
     unsure ||= failure.unsure;
     if (failure.unsure || isRefusal(failure)) {
-      const found = await look(objects, key, failure);
+      const found = await inspect(objects, key, failure);
       if (found?.mark === mark) return found.etag;
       if (condition === "new" && found?.gone) {
         condition = overGone(key, found, found.gone);
@@ -77,9 +77,9 @@ function isRefusal({ status, reason }: S3Failure): boolean {
   return status === 412 || status === 409 || (status === 404 && reason !== "NoSuchBucket");
 }
 
-async function look(objects: S3Objects, key: string, failure: S3Failure): Promise<S3Head | undefined> {
+async function inspect(objects: S3Objects, key: string, failure: S3Failure): Promise<S3Head | undefined> {
   try {
-    return await objects.calls.repeated(() => objects.look(key));
+    return await objects.calls.repeated(() => objects.inspect(key));
   } catch (error) {
     if (!(error instanceof S3Failure)) throw error;
     const message = `Cannot write ${key}: ${failure.message}; and what came of it cannot be seen: ${error.message}`;
@@ -106,7 +106,7 @@ export async function removeIfMatch(objects: S3Objects, key: string, etag: strin
   const failed = (failure: S3Failure) => failureError(failure, key, "delete", unsure ? "ambiguous" : codeOf(failure));
   for (let count = 1;; count++) {
     try {
-      const found = await objects.calls.repeated(() => objects.look(key));
+      const found = await objects.calls.repeated(() => objects.inspect(key));
       if (found === undefined || found.gone) {
         if (unsure) return;
         throw missing(key);
@@ -135,7 +135,7 @@ export async function removeIfMatch(objects: S3Objects, key: string, etag: strin
  */
 export async function removeInTwoSteps(objects: S3Objects, write: Write & { condition: { if_match: string } }) {
   const { key, mark, condition } = write;
-  const found = await objects.calls.repeated(() => objects.look(key));
+  const found = await objects.calls.repeated(() => objects.inspect(key));
   if (found === undefined || found.gone) throw missing(key);
   if (found.etag !== condition.if_match) {
     throw new BackendError("precondition_failed", key, `${key} has another etag`);

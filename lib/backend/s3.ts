@@ -155,7 +155,7 @@ export class S3Backend implements Backend {
 
   /** See {@linkcode Backend.head}. */
   async head(key: string): Promise<ObjectInfo> {
-    const found = await this.#look(key);
+    const found = await this.#inspect(key);
     return { key, size: found.size };
   }
 
@@ -181,7 +181,7 @@ export class S3Backend implements Backend {
     let unsure = false;
     try {
       if (if_match === undefined) {
-        await this.#look(key);
+        await this.#inspect(key);
         return await this.#objects.calls.repeated(() => this.#objects.remove(key), (failure) => {
           unsure ||= failure.unsure;
         });
@@ -197,7 +197,7 @@ export class S3Backend implements Backend {
   /** See {@linkcode Backend.copy}. The server copies; nothing passes through this process. */
   async copy(from: string, to: string): Promise<void> {
     parseKey(to);
-    const { size, etag } = await this.#look(from);
+    const { size, etag } = await this.#inspect(from);
     const objects = this.#objects;
     const most = this.#single_copy_bytes;
     let unsure = false;
@@ -268,14 +268,14 @@ export class S3Backend implements Backend {
       this.#multipart_create = undefined;
       throw error;
     }
-    if (!able && await this.#objects.calls.repeated(() => this.#objects.look(key)) !== undefined) {
+    if (!able && await this.#objects.calls.repeated(() => this.#objects.inspect(key)) !== undefined) {
       throw new BackendError("precondition_failed", key, `${key} exists already`);
     }
   }
 
-  async #look(key: string): Promise<{ size: number; etag: string }> {
+  async #inspect(key: string): Promise<{ size: number; etag: string }> {
     parseKey(key);
-    const found = await this.#repeated(key, "read", () => this.#objects.look(key));
+    const found = await this.#repeated(key, "read", () => this.#objects.inspect(key));
     if (found === undefined || found.gone) throw missing(key);
     return found;
   }

@@ -1,7 +1,7 @@
 /**
- * Where a session's branch durably ends, and how that end is moved: an object is stored, the record beside the
- * checkout names both ends, and only then the ref is swapped. So after a crash at any point one of the recorded
- * ends is the branch's, together with the place in the log that it reaches.
+ * The durable head of a session's branch, and how it moves: an object is stored, the record beside the
+ * checkout names both heads, and only then the ref is swapped. So after a crash at any point one of the recorded
+ * heads is the branch's, together with the place in the log that it reaches.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { assertGrowth } from "../store/object_file.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
 import { PageChecksums } from "../store/page_checksums.ts";
 
-/** What a durable end is made with. */
+/** Options of a {@linkcode DurableHead}. */
 export interface DurableHeadOptions {
   context: StoreContext;
   lease: Lease;
@@ -28,7 +28,7 @@ export interface DurableHeadOptions {
   chain: Chain;
 }
 
-/** The durable end of one session's branch. */
+/** The durable head of one session's branch. */
 export class DurableHead {
   readonly #context: StoreContext;
   readonly #lease: Lease;
@@ -98,15 +98,15 @@ export class DurableHead {
       this.#unread = undefined;
     }
     const folded = whole && backend.clone !== undefined && await clonable(workspace.root) && this.#tail.takeover();
-    // Nothing may come between this and the taking: what is read later is not confirmed.
+    // No await between this and take(): what is read later is not confirmed.
     this.#tail.confirm();
     // A file that is all of the image, and stays so while our pin is on it, can be cloned instead of read. A commit that
     // came between the two steps above is in the log alone.
     const cloned = folded && this.#tail.main_is_whole;
     const mark = this.#tail.mark;
     const changes = this.#tail.take();
-    // Never one that a failed attempt used: within an epoch an object's txid must say which object is meant, and after a
-    // rebase the commits are not known, so the count alone could come to the same txid for other content.
+    // Never one that a failed attempt used: within an epoch a txid identifies one object, and after a
+    // rebase the commits are not known, so the count alone could give other content the same txid.
     const txid = Math.max(this.#head.txid + Math.max(1, changes.commits), attempted + 1);
     this.#attempted = txid;
     const image = this.#tail.image();

@@ -2,7 +2,7 @@
  * The flushes of a session, and their timer.
  *
  * A flush answers once all that was committed before it is in the store, and waits a while for other processes' locks.
- * Each that stored something is told of, and each that failed.
+ * It emits an event when it stored something or failed.
  *
  * @module
  */
@@ -14,53 +14,53 @@ import { retryWhileBusy } from "./_retry_while_busy.ts";
 import type { Pending } from "./_pending.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
 
-/** What a session's flushes are made with. */
-export interface FlusherParts {
+/** Options of a {@linkcode Flusher}. */
+export interface FlusherOptions {
   clock: Clock;
   pending: Pending;
   durable: DurableHead;
   /** Milliseconds between flushes of the timer; 0 for none. */
   every_ms: number;
-  /** Told of each flush, at its end. */
+  /** Receives an event at the end of each flush. */
   onEvent: (event: SessionEvent) => void;
 }
 
-/** Flushes one session; never two at once, which its caller sees to. */
+/** Flushes one session. The caller never runs two flushes at once. */
 export class Flusher {
-  readonly #parts: FlusherParts;
+  readonly #options: FlusherOptions;
   #durable_at_ms: number;
   #next_ms: number;
 
   /** Begins where all is durable; the timer starts. */
-  constructor(parts: FlusherParts) {
-    this.#parts = parts;
-    this.#durable_at_ms = parts.clock.monotonic();
-    this.#next_ms = this.#durable_at_ms + parts.every_ms;
+  constructor(options: FlusherOptions) {
+    this.#options = options;
+    this.#durable_at_ms = options.clock.monotonic();
+    this.#next_ms = this.#durable_at_ms + options.every_ms;
   }
 
   /** Seconds since the last flush that succeeded. */
   get durable_age_seconds(): number {
-    return (this.#parts.clock.monotonic() - this.#durable_at_ms) / 1000;
+    return (this.#options.clock.monotonic() - this.#durable_at_ms) / 1000;
   }
 
   /** Whether the timer asks for a flush. */
   get due(): boolean {
-    return this.#parts.every_ms > 0 && this.#parts.clock.monotonic() >= this.#next_ms;
+    return this.#options.every_ms > 0 && this.#options.clock.monotonic() >= this.#next_ms;
   }
 
   /** Starts the timer anew. */
   restartTimer(): void {
-    this.#next_ms = this.#parts.clock.monotonic() + this.#parts.every_ms;
+    this.#next_ms = this.#options.clock.monotonic() + this.#options.every_ms;
   }
 
-  /** Has the timer ask at once, if there is a timer at all. */
-  hasten(): void {
-    this.#next_ms = this.#parts.clock.monotonic();
+  /** Makes the timer due now; without a timer nothing changes. */
+  makeDue(): void {
+    this.#next_ms = this.#options.clock.monotonic();
   }
 
-  /** Stores what is pending; told of also when that is nothing, if it is `explicit`. */
+  /** Stores what is pending. An `explicit` flush emits its event also when nothing was pending. */
   async flush(kind: FlushKind, explicit: boolean): Promise<FlushResult> {
-    const { clock, pending, durable, onEvent } = this.#parts;
+    const { clock, pending, durable, onEvent } = this.#options;
     const started = clock.monotonic();
     const seconds = () => (clock.monotonic() - started) / 1000;
     try {

@@ -1,26 +1,26 @@
 /**
- * How often a session looks, and when it folds the log: quick while there is traffic, so that the lag
- * ends within 100 ms of a burst; rare while there is none, so that hundreds of idle sessions cost next to
- * nothing; and never so often that looking is most of what it does.
+ * How often a session polls the log, and when it folds it: often while there is traffic, so that the lag
+ * ends within 100 ms of a burst; rarely while there is none, so that hundreds of idle sessions cost next to
+ * nothing; and never so often that polling takes most of the time.
  *
  * @module
  */
 
 import type { Clock } from "../clock.ts";
 
-/** Between looks while transactions come in. */
+/** Between polls while transactions arrive. */
 const BUSY_DELAY_MS = 15;
-/** Between looks at an idle log: what hundreds of idle sessions cost is nearly all these looks. */
+/** Between polls of an idle log, which are nearly the whole cost of an idle session. */
 const IDLE_DELAY_MS = 400;
 /** Traffic counts as over after this long without a commit. */
 const QUIET_MS = 1_000;
-/** A look may take at most one part in this many of the time. */
+/** Polls may take at most one part in this many of the time. */
 const DUTY = 4;
 /** The log is folded when it has this many bytes: large enough that writers are held off rarely, small enough to stay in cache. */
 const TAKEOVER_BYTES = 16 << 20;
-/** First and longest pause after a takeover that something stood in the way of. */
+/** First and longest pause after a blocked takeover. */
 const BACKOFF_MS = { first: 100, longest: 10_000 };
-/** Between looks at whether the checkout is still where it was. */
+/** Between checks that the checkout is still at its path. */
 const IN_PLACE_MS = 2_000;
 
 /** When a session polls. */
@@ -40,17 +40,17 @@ export class PollSchedule {
     this.#last_commit_ms = clock.monotonic();
   }
 
-  /** Until the next look. */
+  /** Until the next poll. */
   get delay_ms(): number {
     return this.#delay_ms;
   }
 
-  /** After a look that took `took_ms` and saw a commit or not. */
+  /** Records a poll that took `took_ms` and saw a commit or not. */
   polled(saw: boolean, took_ms: number): void {
     const now = this.#clock.monotonic();
     if (saw) this.#last_commit_ms = now;
-    const wanted = now - this.#last_commit_ms < QUIET_MS ? BUSY_DELAY_MS : idleDelay(this.#delay_ms * 1.5, now);
-    this.#delay_ms = Math.max(wanted, took_ms * DUTY);
+    const due_ms = now - this.#last_commit_ms < QUIET_MS ? BUSY_DELAY_MS : idleDelay(this.#delay_ms * 1.5, now);
+    this.#delay_ms = Math.max(due_ms, took_ms * DUTY);
   }
 
   /** Whether to fold a log of `log_bytes` now: it is large, or traffic is over. */
@@ -60,31 +60,31 @@ export class PollSchedule {
     return log_bytes >= TAKEOVER_BYTES || now - this.#last_commit_ms >= QUIET_MS;
   }
 
-  /** After a takeover. */
+  /** Records a takeover. */
   tookOver(done: boolean): void {
     this.blocked = done ? 0 : this.blocked + 1;
     this.#backoff_ms = done ? BACKOFF_MS.first : Math.min(BACKOFF_MS.longest, this.#backoff_ms * 2);
     this.#not_before_ms = done ? 0 : this.#clock.monotonic() + this.#backoff_ms;
   }
 
-  /** Whether it is time to see that the checkout is still in its place. */
+  /** Whether to check that the checkout is still at its path. */
   inPlaceDue(): boolean {
     return this.#clock.monotonic() >= this.#in_place_ms;
   }
 
-  /** After that look. */
+  /** Records that check. */
   checkedInPlace(): void {
     this.#in_place_ms = this.#clock.monotonic() + IN_PLACE_MS;
   }
 }
 
 /**
- * The wait of an idle session that has grown to `grown_ms`. In the end all idle sessions of a thread look at the same
- * moments: to wake the thread costs more than a look.
+ * The wait of an idle session that has grown to `grown_ms`. All idle sessions of a thread end up polling at the same
+ * moments: waking the thread costs more than a poll.
  */
 function idleDelay(grown_ms: number, now_ms: number): number {
   if (grown_ms < IDLE_DELAY_MS / 2) return grown_ms;
   const left_ms = IDLE_DELAY_MS - now_ms % IDLE_DELAY_MS;
-  // Not a moment that is all but here: a timer may end a little early, and would then be set twice.
+  // Not a moment that is almost here: a timer may end a little early, and would then be set twice.
   return left_ms < IDLE_DELAY_MS / 2 ? left_ms + IDLE_DELAY_MS : left_ms;
 }

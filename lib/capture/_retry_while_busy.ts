@@ -1,6 +1,6 @@
 /**
- * Patience with other processes' locks. SQLite's own wait stands the event loop still, so it is short; writers that
- * follow one another closely, or sync to a slow disk, are waited for here, with a turn for everybody else in between.
+ * Waiting for other processes' locks. SQLite's own wait blocks the event loop, so it is short; writers that
+ * follow one another closely, or sync to a slow disk, are waited for here, and other work runs in between.
  *
  * @module
  */
@@ -8,12 +8,12 @@
 import type { Clock } from "../clock.ts";
 import { hasCode } from "../errors.ts";
 
-/** How long in all. */
+/** Total wait. */
 export const BUSY_TIMEOUT_MS = 10_000;
 /** Between two tries. */
 const PAUSE_MS = 20;
 
-/** Does `work`, again while it throws `busy` and {@linkcode BUSY_TIMEOUT_MS} have not passed. */
+/** Runs `work`, again while it throws `busy` and {@linkcode BUSY_TIMEOUT_MS} have not passed. */
 export async function retryWhileBusy<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
   const until_ms = clock.monotonic() + BUSY_TIMEOUT_MS;
   for (;;) {

@@ -14,7 +14,7 @@ export class Serial {
     return this.#waiting > 0;
   }
 
-  /** Runs `job` after all earlier ones, whatever became of them. */
+  /** Runs `job` after all earlier ones, failed ones included. */
   run<T>(job: () => Promise<T>): Promise<T> {
     this.#waiting++;
     const done = this.#last.then(job).finally(() => this.#waiting--);

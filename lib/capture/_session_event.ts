@@ -1,15 +1,15 @@
 /**
- * What a session tells of itself.
+ * Events of a session.
  *
  * @module
  */
 
 import type { Txid } from "../store/names.ts";
 
-/** Which flush: of the timer, or asked for. */
+/** Whether the timer or a caller asked for a flush. */
 export type FlushKind = "auto" | "manual";
 
-/** What a session tells, in order. The daemon publishes them as events. */
+/** An event of a session, in order. The daemon publishes them. */
 export type SessionEvent =
   | { type: "session_opened"; detail: { holder: string; epoch: number } }
   | { type: "flushed"; detail: { kind: FlushKind; txid: Txid; duration_seconds: number } }

@@ -1,6 +1,6 @@
 /**
- * What a session finds when it opens: brings a branch's checkout into a state from which
- * capturing can go on without a doubt, or refuses. Edits that no store object has are
+ * Opening a session: brings a branch's checkout into a state from which
+ * capturing can go on, or refuses. Edits that no store object has are
  * adopted if they continue the branch's head, and never dropped.
  *
  * @module
@@ -14,7 +14,7 @@ import type { CheckoutView } from "../store/checkouts.ts";
 import { type Point, type StoreContext, targetOf } from "../store/context.ts";
 import type { LongOptions } from "../store/results.ts";
 
-/** How long a session waits for a lock that another process holds; its event loop stands still meanwhile. */
+/** How long a session waits for a lock that another process holds; its event loop is blocked meanwhile. */
 const SESSION_BUSY_TIMEOUT_MS = 1_000;
 
 /** A checkout that is ready to be captured. */
@@ -37,7 +37,7 @@ export async function prepareCheckout(
   const path = context.workspace.checkout(target.db, target.branch);
   let fileStamp = context.checkouts.fileStamp(path);
   let stamp = stampFile(path);
-  let view = context.checkouts.look(target);
+  let view = context.checkouts.inspect(target);
   if (
     view && view.identity !== "current" && !view.stat_clean
   ) {
@@ -55,7 +55,7 @@ export async function prepareCheckout(
   if (!view || view.identity !== "current") {
     await context.checkouts.restore(target, { ...options, fileStamp });
     stamp = stampFile(path);
-    view = context.checkouts.look(target)!;
+    view = context.checkouts.inspect(target)!;
     known_clean = view.stat_clean;
   }
   const file = CheckoutFile.open(view.path, { busy_timeout_ms: SESSION_BUSY_TIMEOUT_MS });
@@ -78,7 +78,7 @@ async function attach(
   const { tail, resumed } = WalTail.attach(file, mark);
   if (tail.converted) return { file, tail, rebase: "the journal mode was not WAL" };
   if (mark && resumed) return { file, tail, resumed: mark };
-  // Proved clean a moment ago: still so, if nobody has committed or folded a log before our pin was on it.
+  // Proved clean just now: still true if no process committed or folded a log before our pin was on it.
   const now = stampFile(file.path);
   const untouched = clean_stamp?.size === now?.size && clean_stamp?.mtime_ns === now?.mtime_ns;
   if (clean_stamp && untouched && tail.log_frames === 0) return { file, tail };

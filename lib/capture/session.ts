@@ -2,7 +2,7 @@
  * A session: captures what any stock SQLite client commits to a branch's checkout and makes
  * it durable in the store, flush by flush.
  *
- * Guarantees: what a flush has answered for is in the store, and a commit that was not seen
+ * Guarantees: what a flush has acknowledged is in the store, and a commit that was not seen
  * whole is never stored. A session that can no longer prove either ends in the error state, or
  * starts over from a full copy (a rebase), counts it and logs it.
  *
@@ -27,7 +27,7 @@ import { retryWhileBusy } from "./_retry_while_busy.ts";
 import { Pending } from "./_pending.ts";
 import { Serial } from "./_serial.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
-import { brokenError, closedError, endingError } from "./_trouble.ts";
+import { brokenError, closedError, endingError } from "./_session_error.ts";
 import { prepareCheckout, type Prepared } from "./prepare.ts";
 
 export type { FlushKind, SessionEvent } from "./_session_event.ts";
@@ -38,9 +38,9 @@ export interface SessionOptions {
   flush_every_ms: number;
   /** Segments past the last snapshot before the next one; at least 1. */
   snapshot_every: number;
-  /** Told of each event, synchronously and in order. */
+  /** Receives each event, synchronously and in order. */
   onEvent?: (event: SessionEvent) => void;
-  /** Told what is worth a line in a log. */
+  /** Receives lines for a log. */
   log?: (line: string) => void;
 }
 
@@ -52,7 +52,7 @@ interface Begin {
   chain: Chain;
 }
 
-/** An open session. It works by itself until it is closed; {@linkcode status} tells how it is. */
+/** An open session. It captures in the background until it is closed. */
 export class CaptureSession {
   readonly address: Address;
   /** Path of the checkout, for any SQLite client. */
@@ -93,7 +93,7 @@ export class CaptureSession {
       lease,
       durable: this.#durable,
       snapshot_every: begin.options.snapshot_every,
-      onRebase: (reason) => this.#requestRebase(reason),
+      onRebase: (reason) => this.#onRebase(reason),
     });
     this.#flusher = new Flusher({
       clock: context.clock,
@@ -102,12 +102,12 @@ export class CaptureSession {
       every_ms: begin.options.flush_every_ms,
       onEvent: (event) => begin.options.onEvent?.(event),
     });
-    if (prepared.rebase !== undefined) this.#pending.wantRebase(prepared.rebase);
+    if (prepared.rebase !== undefined) this.#pending.requestRebase(prepared.rebase);
     if (prepared.resumed) {
       this.#durable.resume(prepared.resumed);
-      this.#say("resumed where a former session was cut off");
+      this.#log("resumed where a former session was cut off");
     } else {
-      this.#durable.record(this.#pending.wants_rebase ? undefined : this.#tail.mark);
+      this.#durable.record(this.#pending.needs_rebase ? undefined : this.#tail.mark);
     }
     this.#running = this.#run();
   }
@@ -123,9 +123,9 @@ export class CaptureSession {
     const lease = await Lease.acquire(context, branch);
     let lost: unknown;
     let session: CaptureSession | undefined;
-    // By itself, not among the session's jobs: a flush may take longer than a lease lasts.
+    // Outside the session's queue of jobs: a flush may take longer than a lease lasts.
     const renewal = keepRenewed(context, lease, {
-      onLost: (error) => session ? session.#trouble(error) : lost = error,
+      onLost: (error) => session ? session.#handleError(error) : lost = error,
       onFault: (error) => options.log?.(`session ${branch.db}@${branch.branch}: lease not renewed: ${error.message}`),
     });
     try {
@@ -138,11 +138,11 @@ export class CaptureSession {
         chain: point.chain,
       });
       options.onEvent?.({ type: "session_opened", detail: { holder: lease.holder, epoch: lease.epoch } });
-      if (lost !== undefined) session.#trouble(lost);
+      if (lost !== undefined) session.#handleError(lost);
       return session;
     } catch (error) {
       await renewal.stop();
-      // What went wrong first is the error to report; a lease that could not be given back runs out.
+      // The first failure is the error to report; a lease that could not be released expires.
       await lease.release().catch(() => {});
       throw error;
     }
@@ -173,14 +173,14 @@ export class CaptureSession {
   }
 
   /**
-   * Stores everything committed so far; the answer names what is durable then. An explicit flush is told of also when
+   * Stores everything committed so far and returns what is durable then. Emits its event also when
    * there was nothing to store.
    */
   flush(): Promise<FlushResult> {
     return this.#serial.run(() => this.#flush("manual", true));
   }
 
-  /** The same on behalf of another operation, which wants everything stored: told of only if there was something. */
+  /** {@linkcode flush} on behalf of another operation: emits its event only if there was something to store. */
   flushPending(): Promise<FlushResult> {
     return this.#serial.run(() => this.#flush("manual"));
   }
@@ -204,14 +204,14 @@ export class CaptureSession {
     });
   }
 
-  /** How the session is. Reads the log to its end, so the lag is that of this moment. */
+  /** The session's state. Reads the log to its end, so the lag is current. */
   status(): SessionStatus {
     let lag_bytes = 0;
     if (!this.#error && !this.#closing) {
       try {
         lag_bytes = this.#observe(() => this.#tail.lagBytes());
       } catch (error) {
-        this.#trouble(error);
+        this.#handleError(error);
       }
     }
     return {
@@ -245,10 +245,10 @@ export class CaptureSession {
       if (this.#stop.signal.aborted || this.#error) return;
       try {
         this.#poll();
-        // An idle session is looked at thousands of times for each chore.
+        // An idle session polls thousands of times for each chore.
         if (!this.#serial.busy && this.#choreDue()) await this.#serial.run(() => this.#chores());
       } catch (error) {
-        this.#trouble(error);
+        this.#handleError(error);
       }
     }
   }
@@ -261,8 +261,8 @@ export class CaptureSession {
   }
 
   /**
-   * Reads the log. One that was started over while nothing was pending holds all that is new from its start: that
-   * is written down as a place to resume from.
+   * Reads the log. A log that was restarted while nothing was pending holds all that is new from its start, which
+   * is recorded as a place to resume from.
    */
   #observe<T>(read: () => T): T {
     const clean = !this.#pending.any && !this.#serial.busy;
@@ -279,10 +279,10 @@ export class CaptureSession {
   }
 
   #takeoverDue(): boolean {
-    return !this.#pending.wants_rebase && this.#schedule.takeoverDue(this.#tail.log_bytes);
+    return !this.#pending.needs_rebase && this.#schedule.takeoverDue(this.#tail.log_bytes);
   }
 
-  /** What is due: a look at the file's place, the flush of the timer, folding the log. */
+  /** Runs what is due: checking the file's path, the flush of the timer, folding the log. */
   async #chores(): Promise<void> {
     if (this.#schedule.inPlaceDue()) {
       this.#schedule.checkedInPlace();
@@ -307,7 +307,7 @@ export class CaptureSession {
     } finally {
       this.#schedule.tookOver(done);
       if (!done && this.#schedule.blocked === 1) {
-        this.#say(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes${why}`);
+        this.#log(`the log cannot be folded yet, it has ${this.#file.walSize()} bytes${why}`);
       }
     }
   }
@@ -318,7 +318,7 @@ export class CaptureSession {
     try {
       return await this.#flusher.flush(kind, explicit);
     } catch (error) {
-      this.#trouble(error);
+      this.#handleError(error);
       throw error;
     }
   }
@@ -365,28 +365,28 @@ export class CaptureSession {
     }
   }
 
-  #requestRebase(reason: string): void {
-    this.#say(`starting over from a full copy: ${reason}`);
-    // At once, if there is a timer at all: until then the log cannot be folded.
-    this.#flusher.hasten();
+  #onRebase(reason: string): void {
+    this.#log(`starting over from a full copy: ${reason}`);
+    // At once where there is a timer: until then the log cannot be folded.
+    this.#flusher.makeDue();
   }
 
-  /** Decides what an error means for the session: a rebase, its end, or nothing that a later try would not mend. */
-  #trouble(error: unknown): void {
-    if (error instanceof RebaseNeeded) return this.#pending.wantRebase(error.message);
+  /** Decides what an error means for the session: a rebase, its end, or nothing if a later try may succeed. */
+  #handleError(error: unknown): void {
+    if (error instanceof RebaseNeeded) return this.#pending.requestRebase(error.message);
     const ending = endingError(error);
     if (!ending || this.#error) return;
     this.#error = ending;
     this.#stop.abort();
     if (hasCode(error, "fenced")) this.#options.onEvent?.({ type: "fenced", detail: { cause: error.message } });
-    this.#say(`broken: ${ending.message}`);
+    this.#log(`broken: ${ending.message}`);
   }
 
   get #name(): string {
     return `${this.address.db}@${this.address.branch}`;
   }
 
-  #say(line: string): void {
+  #log(line: string): void {
     this.#options.log?.(`session ${this.#name}: ${line}`);
   }
 }

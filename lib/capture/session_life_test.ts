@@ -114,10 +114,10 @@ Deno.test("what is committed while a session opens is not taken for what was the
         sql(first.checkout, "CREATE TABLE t(v)");
         await first.close();
         const { checkouts } = scene.store.context;
-        const look = checkouts.look.bind(checkouts);
+        const inspect = checkouts.inspect.bind(checkouts);
         let application: DatabaseSync | undefined;
-        checkouts.look = (target) => {
-          const view = look(target);
+        checkouts.inspect = (target) => {
+          const view = inspect(target);
           application ??= new DatabaseSync(first.checkout);
           if (application.isOpen) application.exec("INSERT INTO t VALUES('just now')");
           if (!attached && application.isOpen) application.close();

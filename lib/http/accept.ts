@@ -5,10 +5,10 @@
  */
 
 /**
- * Whether `error`, thrown by accept(), is about one client that was gone before its turn came: the next one can have
- * its turn at once. Anything else, such as a lack of descriptors, is there still a moment later.
+ * Whether `error`, thrown by accept(), is about one client that left before it was accepted: the next one can be
+ * accepted at once. Anything else, such as a lack of descriptors, persists.
  *
- * Who resets connections as fast as it makes them would otherwise keep everybody else out.
+ * Without this, a client that resets connections as fast as it makes them would keep all others out.
  */
 export function isClientGone(error: unknown): boolean {
   return error instanceof Deno.errors.NotConnected || error instanceof Deno.errors.ConnectionAborted ||

@@ -10,10 +10,10 @@ import { createHash, timingSafeEqual } from "node:crypto";
 /** Characters of a fingerprint; the contract's number. */
 export const FINGERPRINT_CHARS = 8;
 
-/** Tells the holder of a token from everybody else. */
+/** Checks a presented token against the one of this program. */
 export class BearerCheck {
   readonly #digest: Uint8Array;
-  /** Stands for the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
+  /** Identifies the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
   readonly fingerprint: string;
 
   /** Takes the token's digest; the token itself is not kept. */

@@ -1,5 +1,5 @@
 /**
- * Reading a request's body within bounds, and getting rid of one that is not wanted so
+ * Reading a request's body within bounds, and draining one that is refused so
  * that its connection can be used again.
  *
  * @module

@@ -1,11 +1,11 @@
 /**
- * The connection guard: stands between strangers and Deno.serve, which has no timeouts of its own
- * and cannot throw a stalled reader off. It accepts on the public address, pipes each connection to the
+ * The connection guard: sits between clients and Deno.serve, which has no timeouts of its own
+ * and cannot disconnect a stalled reader. It accepts on the public address, pipes each connection to the
  * server's internal one, and ends it when a deadline passes: the peer gets a reset, and all memory
  * that was held for it is free.
  *
- * The guard does not read HTTP. It tells where a request stands from what the server says of it
- * (the internal connection's local port pairs the two) and from whether bytes have arrived.
+ * The guard does not read HTTP. It learns the state of a request from the server
+ * (the internal connection's local port pairs the two) and from arriving bytes.
  *
  * @module
  */
@@ -38,24 +38,24 @@ const CHUNK_BYTES = 16 << 10;
  * at once would reset the connection before the answer has been read. */
 const LINGER_MS = 1_000;
 const LINGER_BYTES = 16 << 20;
-/** How often deadlines are looked at. */
+/** How often deadlines are checked. */
 const TICK_MS = 250;
 
 /** What a guard accepts on. */
 export interface GuardedListener {
   readonly addr: Deno.Addr;
   accept(): Promise<Deno.Conn>;
-  /** Ends the listener; may be called twice. False when it stays open and goes on to wait, though for nobody. */
+  /** Ends the listener; may be called twice. False when it stays open without serving. */
   close(): unknown;
 }
 
 /** What the server knows of the request that a connection is in. */
 export interface GuardedRequest {
-  /** The whole body was read, or given up. */
+  /** The whole body was read or abandoned. */
   bodyDone(): void;
-  /** The response is a stream that may go on for ever. */
+  /** The response is a stream without an end. */
   streaming(): void;
-  /** The connection ends with this response: the rest of the request is not worth reading. */
+  /** The connection ends with this response: the rest of the request is not read. */
   last(): void;
   /** The response has been handed over whole. */
   responseDone(): void;
@@ -190,13 +190,13 @@ class Connection {
     this.#phase_at_ms = this.#clock.monotonic();
   }
 
-  async #pipe(from: Deno.Conn, to: Deno.Conn, wanted: (count: number) => boolean): Promise<void> {
+  async #pipe(from: Deno.Conn, to: Deno.Conn, onBytes: (count: number) => boolean): Promise<void> {
     const buffer = new Uint8Array(CHUNK_BYTES);
     try {
       for (;;) {
         const count = await from.read(buffer);
         if (count === null) break;
-        if (!wanted(count)) continue;
+        if (!onBytes(count)) continue;
         for (let done = 0; done < count;) {
           if (to === this.#client) this.#writing_since_ms = this.#clock.monotonic();
           done += await to.write(buffer.subarray(done, count));
@@ -206,7 +206,7 @@ class Connection {
       if (from === this.#client) this.#gone.abort();
       if (!this.#dropping || to === this.#client) await to.closeWrite();
     } catch {
-      // A side that is gone ends both: there is nobody to tell.
+      // A side that is gone ends both.
       this.close();
     }
   }
@@ -235,7 +235,7 @@ export class ConnectionGuard {
     this.#ticking = this.#tick();
   }
 
-  /** Listens; throws what the system says of the address. */
+  /** Listens; throws the system's error for the address. */
   static listen(address: { hostname: string; port: number }, options: GuardOptions): ConnectionGuard {
     return new ConnectionGuard(Deno.listen({ ...address, transport: "tcp" }), options);
   }
@@ -256,7 +256,7 @@ export class ConnectionGuard {
   }
 
   /**
-   * Tells the guard that the server has read the head of a request that came from `port`.
+   * Records that the server has read the head of a request that came from `port`.
    *
    * @returns Undefined for a connection that did not come through the guard: it must be refused.
    */

@@ -92,7 +92,7 @@ export class Checkouts {
   }
 
   /** Looks at a branch's checkout without opening it; undefined when there is none. */
-  look({ db, branch, ref, chain }: Target): CheckoutView | undefined {
+  inspect({ db, branch, ref, chain }: Target): CheckoutView | undefined {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
     workspace.requireInside(path);

@@ -11,7 +11,7 @@ import type { Sidecar } from "./workspace.ts";
 async function look({ store }: TestStore) {
   const { ref } = await store.context.refs.read("app", "main");
   const chain = await store.context.chains.resolve(ref.lineage, ref.txid);
-  return store.context.checkouts.look({ db: "app", branch: "main", ref, chain });
+  return store.context.checkouts.inspect({ db: "app", branch: "main", ref, chain });
 }
 
 function restamp(path: string, change: Partial<Sidecar>): void {

@@ -1,7 +1,7 @@
 /**
  * Makes text of unknown origin safe to show on a terminal.
  *
- * Names in error messages, rows of somebody's database and notes of a checkpoint
+ * Names in error messages, rows of a database and notes of a checkpoint
  * may hold escape sequences that repaint the screen, rewrite the title or answer
  * as if typed, and direction overrides that reorder what is read. Each such
  * character is replaced by a visible escape, so that nothing is hidden either.

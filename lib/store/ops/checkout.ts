@@ -41,7 +41,7 @@ async function keptCheckout(
   const point = await pointAt(context, address);
   refuseClaimed(point.ref);
   if (isLeased(point.ref, context)) return undefined;
-  const view = context.checkouts.look(targetOf(point));
+  const view = context.checkouts.inspect(targetOf(point));
   if (view?.identity !== "current" || !view.stat_clean) return undefined;
   const { db, branch } = address;
   return { db, branch, path: view.path, txid: point.head.txid, read_only: false, source: "kept" };
@@ -57,7 +57,7 @@ async function refreshCheckout(
   const answer = { db, branch, txid: point.head.txid, read_only: false };
   const target = targetOf(point);
   const fileStamp = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
-  const view = context.checkouts.look(target);
+  const view = context.checkouts.inspect(target);
   if (view && !options.force) {
     if (view.identity === "current" && view.stat_clean) {
       return { ...answer, path: view.path, source: "kept" };

@@ -137,7 +137,7 @@ async function storeEdits(
 ): Promise<{ object: StoredObject; quiet: QuietCheckout } | undefined> {
   const { checkouts, backend } = context;
   const target = targetOf(before);
-  const view = checkouts.look(target);
+  const view = checkouts.inspect(target);
   if (!view || view.stat_clean && view.identity === "current") return undefined;
   if (view.identity !== "current") {
     if (view.stat_clean || await checkouts.hasContentOf(view.path, target)) {

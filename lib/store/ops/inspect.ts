@@ -188,7 +188,7 @@ async function stateAtRest(
   ref: Ref,
 ): Promise<BranchState> {
   const target = targetOf(await pointIn(context, address, ref));
-  const view = context.checkouts.look(target);
+  const view = context.checkouts.inspect(target);
   if (!view || await context.checkouts.hasContentOf(view.path, target)) {
     return "idle";
   }

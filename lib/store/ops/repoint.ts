@@ -109,7 +109,7 @@ async function repoint(
   const before = await pointIn(context, { db, branch }, lease.ref);
   const target = targetOf(before);
   const seen = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
-  const view = context.checkouts.look(target);
+  const view = context.checkouts.inspect(target);
   // Of what is known to be stored: an edit that comes later shows, and is left alone.
   const fileStamp = view?.stat_clean ? seen : view && await context.checkouts.unchangedStamp(view.path, target);
 

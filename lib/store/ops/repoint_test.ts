@@ -264,12 +264,12 @@ Deno.test("a shared branch that is given a full copy is materialized, and says s
 
 /** Has an application commit right after a checkout was looked at by size and time, or compared whole. */
 async function withEditAfter(step: "look" | "comparison", work: () => Promise<void>): Promise<void> {
-  const { look, open } = Checkouts.prototype;
+  const { inspect, open } = Checkouts.prototype;
   const edit = (path: string) => sql(path, "INSERT INTO t VALUES('edit')");
   if (step === "look") {
-    Checkouts.prototype.look = function (target) {
-      const view = look.call(this, target);
-      Checkouts.prototype.look = look;
+    Checkouts.prototype.inspect = function (target) {
+      const view = inspect.call(this, target);
+      Checkouts.prototype.inspect = inspect;
       edit(view!.path);
       return view;
     };
@@ -287,7 +287,7 @@ async function withEditAfter(step: "look" | "comparison", work: () => Promise<vo
   try {
     await work();
   } finally {
-    Object.assign(Checkouts.prototype, { look, open });
+    Object.assign(Checkouts.prototype, { inspect, open });
   }
 }
 

@@ -6,7 +6,7 @@
 
 import { hasCode, TaskdError } from "../errors.ts";
 
-/** The error that a session ends with, if `error` ends it; undefined for what a later try may mend. */
+/** The error that a session ends with, if `error` ends it; undefined if a later try may succeed. */
 export function endingError(error: unknown): TaskdError | undefined {
   if (!(error instanceof TaskdError)) {
     return new TaskdError("internal", `A defect ended the session: ${(error as Error).message}`, { cause: error });
@@ -14,12 +14,12 @@ export function endingError(error: unknown): TaskdError | undefined {
   return hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") ? error : undefined;
 }
 
-/** The answer of a session that was closed. */
+/** The error of calls on a closed session. */
 export function closedError(name: string): TaskdError {
   return new TaskdError("no_session", `The session of ${name} is closed`, { hint: "Open a new one" });
 }
 
-/** The answer of a session that `error` has ended. */
+/** The error of calls on a session that `error` has ended. */
 export function brokenError(name: string, error: TaskdError): TaskdError {
   return new TaskdError("session_failed", `The session of ${name} is broken: ${error.message}`, {
     cause: error,
