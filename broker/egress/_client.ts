@@ -70,21 +70,21 @@ function outcomeOf(session: Session, error: unknown): Refused {
 }
 
 /** Ends a connection whose client may still have to read its answer. */
-async function closeGracefully({ client, deadline, parts }: Session): Promise<void> {
-  deadline.within(parts.timeouts.linger_ms, () => client.close());
+async function closeGracefully({ client, deadline, deps }: Session): Promise<void> {
+  deadline.set(deps.timeouts.linger_ms, () => client.close());
   await client.linger(LINGER_BYTES);
 }
 
 /** The next head; undefined when there is none, and a refusal where one cannot be read. */
 async function readHead(session: Session): Promise<Uint8Array | Refused | undefined> {
-  const { client, deadline, parts } = session;
+  const { client, deadline, deps } = session;
   let late = false;
   try {
     if (client.buffered.length === 0) {
-      deadline.within(parts.timeouts.keep_alive_ms, () => client.close());
+      deadline.set(deps.timeouts.keep_alive_ms, () => client.close());
       if (!await client.fill()) return undefined;
     }
-    deadline.within(parts.timeouts.head_ms, () => {
+    deadline.set(deps.timeouts.head_ms, () => {
       late = true;
       client.close();
     });
@@ -106,7 +106,7 @@ async function refuse(
   const decision = session.record(attempt, refused);
   const keep = head !== undefined && !attempt.established && hasNoBody(head) && !wantsClose(head) &&
     refused.reason !== "too_many_connections";
-  session.deadline.within(session.parts.timeouts.linger_ms, () => client.close());
+  session.deadline.set(session.deps.timeouts.linger_ms, () => client.close());
   try {
     if (!attempt.established) await client.write(refusalResponse(refused, attempt.target, !keep));
     else if (refused.reason !== "tls_expected") await client.write(TLS_ALERT);

@@ -43,7 +43,7 @@ export async function serveConnect(
   const addresses = await session.resolve(target);
   if (target.port === 80) return await servePlainTunnel(session, attempt, target, addresses, serveRequests);
   const upstream = await session.dial(attempt, target, addresses);
-  session.deadline.idle(session.parts.timeouts.hello_ms, () => session.close());
+  session.deadline.setIdle(session.deps.timeouts.hello_ms, () => session.close());
   await session.client.write(ESTABLISHED);
   attempt.established = true;
   if (target.port === 443) {
@@ -84,10 +84,10 @@ async function servePlainTunnel(
  * @param required Whether they must be TLS.
  */
 async function checkHello(session: Session, target: EgressTarget, required: boolean): Promise<void> {
-  const { client, deadline, parts } = session;
+  const { client, deadline, deps } = session;
   let late = false;
   const bound = () =>
-    deadline.within(parts.timeouts.hello_ms, () => {
+    deadline.set(deps.timeouts.hello_ms, () => {
       late = true;
       client.close();
     });
@@ -126,9 +126,9 @@ async function checkHello(session: Session, target: EgressTarget, required: bool
  * @param check Runs before the client's bytes pass, while the host's pass already.
  */
 async function tunnel(session: Session, attempt: Attempt, upstream: Wire, check?: () => Promise<void>): Promise<void> {
-  const { client, deadline, parts } = session;
+  const { client, deadline, deps } = session;
   let decision = session.record(attempt, 200);
-  const wait = () => deadline.idle(parts.timeouts.tunnel_ms, () => session.close());
+  const wait = () => deadline.setIdle(deps.timeouts.tunnel_ms, () => session.close());
   const up = async () => {
     await check?.();
     wait();

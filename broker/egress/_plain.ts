@@ -111,9 +111,9 @@ interface Request {
 }
 
 async function exchange(session: Session, attempt: Attempt, request: Request, upstream: Wire): Promise<boolean> {
-  const { client, deadline, parts } = session;
+  const { client, deadline, deps } = session;
   const { head, framing } = request;
-  deadline.idle(parts.timeouts.exchange_ms, () => session.close());
+  deadline.setIdle(deps.timeouts.exchange_ms, () => session.close());
   await upstream.write(requestHead(request)).catch(() => {
     throw new Refused("upstream_incomplete");
   });

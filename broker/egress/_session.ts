@@ -6,8 +6,8 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import type { MovingDeadline, MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import type { Bulk } from "./_bulk.ts";
-import { Deadline } from "./_deadline.ts";
 import { type Stream, Wire } from "./_wire.ts";
 import type { AccessLog } from "./access_log.ts";
 import type { EgressAdmission, EgressAdmissions } from "./admissions.ts";
@@ -60,6 +60,7 @@ export interface SessionDeps {
   dialer: Dialer;
   log: AccessLog;
   bulk: Bulk;
+  deadlines: MovingDeadlines;
   timeouts: EgressTimeouts;
   limits: EgressLimits;
   onDecision: (decision: EgressDecision) => void;
@@ -83,8 +84,8 @@ export interface Attempt {
 /** One client connection. */
 export class Session {
   readonly client: Wire;
-  readonly deadline: Deadline;
-  readonly parts: SessionDeps;
+  readonly deadline: MovingDeadline;
+  readonly deps: SessionDeps;
   readonly peer: string;
   #admission: EgressAdmission | undefined;
   #upstream: Wire | undefined;
@@ -92,11 +93,11 @@ export class Session {
   #waiting: AbortController | undefined;
 
   /** Serves `stream`, which came from the address `peer`. */
-  constructor(stream: Stream, peer: string, parts: SessionDeps) {
-    this.parts = parts;
+  constructor(stream: Stream, peer: string, deps: SessionDeps) {
+    this.deps = deps;
     this.peer = peer;
-    this.deadline = new Deadline(parts.clock);
-    this.client = new Wire(stream, () => this.deadline.progress(), parts.bulk);
+    this.deadline = deps.deadlines.create();
+    this.client = new Wire(stream, () => this.deadline.progress(), deps.bulk);
   }
 
   /** The task whose connection it is, once that is proved. */
@@ -114,43 +115,44 @@ export class Session {
   /** Ends both sides and leaves the task's count. */
   end(): void {
     this.close();
+    this.deadline.clear();
     this.#admission?.release(this);
   }
 
   /** A request whose head has come. */
   begin(method: string): Attempt {
-    const { clock } = this.parts;
+    const { clock } = this.deps;
     const sent_before = this.client.sent_bytes;
     return { at_ms: clock.now(), started_ms: clock.monotonic(), sent_before, method, established: false };
   }
 
   /** Whose request it is. Throws {@linkcode Refused}; a connection is one task's for good. */
   authenticate(head: RequestHead): void {
-    const admission = this.parts.admissions.authenticate(valuesOf(head.fields, "proxy-authorization"));
+    const admission = this.deps.admissions.authenticate(valuesOf(head.fields, "proxy-authorization"));
     if (this.#admission === admission) return;
     if (this.#admission !== undefined) throw new Refused("credentials_wrong");
     this.#admission = admission;
-    if (!admission.take(this, this.parts.limits.connections_per_task)) throw new Refused("too_many_connections");
+    if (!admission.take(this, this.deps.limits.connections_per_task)) throw new Refused("too_many_connections");
   }
 
   /** Throws {@linkcode Refused} unless the task may reach the attempt's target. */
   authorise(target: EgressTarget): void {
     if (this.#admission === undefined || this.#admission.ended) throw new Refused("credentials_wrong");
     this.#admission.authorise(target);
-    if (!this.parts.log.healthy) throw new Refused("log_unavailable");
+    if (!this.deps.log.healthy) throw new Refused("log_unavailable");
   }
 
   /** The addresses of a target that was authorised. Throws {@linkcode Refused}. */
   async resolve(target: EgressTarget): Promise<string[]> {
-    return await this.parts.dialer.addresses(target.host, this.#bounded("resolve_timeout", "resolve_ms"));
+    return await this.deps.dialer.addresses(target.host, this.#bounded("resolve_timeout", "resolve_ms"));
   }
 
   /** Connects to one of `addresses`, which {@linkcode resolve} gave. Throws {@linkcode Refused}. */
   async dial(attempt: Attempt, target: EgressTarget, addresses: string[]): Promise<Wire> {
     const bounded = () => this.#bounded("connect_timeout", "connect_ms");
-    const { stream, address } = await this.parts.dialer.dial(addresses, target.port, bounded);
+    const { stream, address } = await this.deps.dialer.dial(addresses, target.port, bounded);
     attempt.address = address;
-    this.#upstream = new Wire(stream, () => this.deadline.progress(), this.parts.bulk);
+    this.#upstream = new Wire(stream, () => this.deadline.progress(), this.deps.bulk);
     // The client, or the task, may have gone in the meantime: nobody else would close it.
     if (this.client.closed) this.#upstream.close();
     return this.#upstream;
@@ -160,14 +162,14 @@ export class Session {
   record(attempt: Attempt, outcome: Refused | number): EgressDecision {
     const decision = this.#decision(attempt, outcome);
     this.#admission?.note(decision);
-    this.parts.onDecision(decision);
+    this.deps.onDecision(decision);
     return decision;
   }
 
   /** Writes the line of an attempt that is over. */
   log(attempt: Attempt, decision: EgressDecision): void {
-    this.parts.log.write(decision, {
-      elapsed_ms: this.parts.clock.monotonic() - attempt.started_ms,
+    this.deps.log.write(decision, {
+      elapsed_ms: this.deps.clock.monotonic() - attempt.started_ms,
       sent_bytes: this.client.sent_bytes - attempt.sent_before,
     });
   }
@@ -194,7 +196,7 @@ export class Session {
 
   #bounded(reason: "resolve_timeout" | "connect_timeout", time: "resolve_ms" | "connect_ms"): AbortSignal {
     const abort = this.#waiting = new AbortController();
-    this.deadline.within(this.parts.timeouts[time], () => abort.abort(new Refused(reason)));
+    this.deadline.set(this.deps.timeouts[time], () => abort.abort(new Refused(reason)));
     if (this.client.closed) abort.abort(new Refused("client_gone"));
     return abort.signal;
   }

@@ -11,6 +11,7 @@
 
 import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { isClientGone } from "../../lib/http/accept.ts";
 import { Bulk } from "./_bulk.ts";
 import { serveClient } from "./_client.ts";
@@ -37,8 +38,8 @@ export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts 
 
 /** The proxy's port; the sandbox image knows it too. */
 export const EGRESS_PORT = 3128;
-/** How often deadlines are looked at. */
-const TICK_MS = 250;
+/** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
+const ACCEPT_RETRY_MS = 250;
 
 /** Options of a proxy. */
 export interface EgressProxyOptions extends DialerOptions {
@@ -73,29 +74,28 @@ export interface TaskEgress {
 /** A running proxy. */
 export class EgressProxy {
   readonly #listener: Deno.TcpListener;
-  readonly #parts: SessionDeps;
+  readonly #deps: SessionDeps;
   readonly #egress: EgressList;
   readonly #sessions = new Set<Session>();
   readonly #serving = new Set<Promise<void>>();
   readonly #stop = new AbortController();
   readonly #accepting: Promise<void>;
-  readonly #ticking: Promise<void>;
 
   private constructor(listener: Deno.TcpListener, log: AccessLog, options: EgressProxyOptions) {
     this.#listener = listener;
     this.#egress = options.egress;
-    this.#parts = {
+    this.#deps = {
       clock: options.clock,
       admissions: new EgressAdmissions(options.random),
       dialer: new Dialer(options),
       log,
       bulk: new Bulk(),
+      deadlines: new MovingDeadlines(options.clock),
       timeouts: { ...EGRESS_TIMEOUTS, ...options.timeouts },
       limits: { ...EGRESS_LIMITS, ...options.limits },
       onDecision: options.onDecision ?? (() => {}),
     };
     this.#accepting = this.#accept();
-    this.#ticking = this.#tick();
   }
 
   /**
@@ -134,7 +134,7 @@ export class EgressProxy {
    * @throws {TaskdError} `invalid_request` for a bad id or list entry; `already_exists` for a task that is admitted.
    */
   admit({ task_id, extra }: { task_id: string; extra?: EgressList }): TaskEgress {
-    const { admissions } = this.#parts;
+    const { admissions } = this.#deps;
     const { admission, password } = admissions.admit(task_id, this.#egress, extra ?? { entries: [] });
     const { hostname, port } = this.address;
     return {
@@ -153,8 +153,9 @@ export class EgressProxy {
     this.#stop.abort();
     this.#listener.close();
     for (const session of this.#sessions) session.close();
-    await Promise.all([this.#accepting, this.#ticking, ...this.#serving]);
-    this.#parts.log.close();
+    await Promise.all([this.#accepting, ...this.#serving]);
+    this.#deps.deadlines.close();
+    this.#deps.log.close();
   }
 
   async #accept(): Promise<void> {
@@ -165,7 +166,7 @@ export class EgressProxy {
       } catch (error) {
         if (isClientGone(error)) continue;
         // Out of descriptors: wait a moment, go on.
-        await this.#parts.clock.sleep(TICK_MS, this.#stop.signal).catch(() => {});
+        await this.#deps.clock.sleep(ACCEPT_RETRY_MS, this.#stop.signal).catch(() => {});
         continue;
       }
       const serving = this.#serve(client);
@@ -176,7 +177,7 @@ export class EgressProxy {
 
   async #serve(client: Deno.TcpConn): Promise<void> {
     const peer = (client.remoteAddr as Deno.NetAddr).hostname;
-    const session = new Session(client, peer, this.#parts);
+    const session = new Session(client, peer, this.#deps);
     if (this.#isFull(peer)) return rejectOverloaded(session);
     this.#sessions.add(session);
     try {
@@ -189,20 +190,12 @@ export class EgressProxy {
   }
 
   #isFull(peer: string): boolean {
-    const { connections, pending_per_peer } = this.#parts.limits;
+    const { connections, pending_per_peer } = this.#deps.limits;
     if (this.#sessions.size >= connections) return true;
     if (this.#sessions.size < pending_per_peer) return false;
     let pending = 0;
     for (const session of this.#sessions) if (session.admission === undefined && session.peer === peer) pending++;
     return pending >= pending_per_peer;
-  }
-
-  async #tick(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await this.#parts.clock.sleep(TICK_MS, this.#stop.signal).catch(() => {});
-      const now_ms = this.#parts.clock.monotonic();
-      for (const session of this.#sessions) session.deadline.check(now_ms);
-    }
   }
 }
 

@@ -12,7 +12,7 @@
 
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { type Clock, nextTurn } from "../../lib/clock.ts";
-import type { Deadline } from "./deadlines.ts";
+import type { MovingDeadline } from "../../lib/moving_deadlines.ts";
 import { answerHeaders } from "./headers.ts";
 import type { Claim, Ending, Settlement, TaskLease } from "./lease.ts";
 import { Meter } from "./metering/meter.ts";
@@ -55,7 +55,7 @@ export interface ExchangeOptions {
   upstream: Upstream;
   prices: PriceBook;
   clock: Clock;
-  deadline: Deadline;
+  deadline: MovingDeadline;
   limits: ExchangeLimits;
   route: MatchedRoute;
   /** The model asked for; undefined for routes that have none. */

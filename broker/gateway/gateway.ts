@@ -11,10 +11,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
+import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
 import { BodyRoom, ClientGone, drainBody, readJsonBody } from "./body.ts";
-import { Deadlines } from "./deadlines.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
@@ -73,7 +73,7 @@ export class Gateway {
   readonly #server: Server;
   readonly #upstreams = new Map<Lane, Upstream>();
   readonly #leases = new Map<string, Entry>();
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: MovingDeadlines;
   readonly #room = new BodyRoom();
   /** Connections by the address of their client. */
   readonly #peers = new Map<string, number>();
@@ -85,7 +85,7 @@ export class Gateway {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#limits = { ...EXCHANGE_LIMITS, ...options.limits };
-    this.#deadlines = new Deadlines(this.#clock);
+    this.#deadlines = new MovingDeadlines(this.#clock);
     for (const lane of LANES) {
       const upstream = options.upstreams[lane];
       if (upstream) this.#upstreams.set(lane, new Upstream(lane, upstream));

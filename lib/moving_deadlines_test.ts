@@ -1,11 +1,11 @@
 import { assertEquals } from "@std/assert";
-import { VirtualClock } from "../../tests/support/clock.ts";
-import { nextTurn } from "../../lib/clock.ts";
-import { Deadlines, TICK_MS } from "./deadlines.ts";
+import { VirtualClock } from "../tests/support/clock.ts";
+import { nextTurn } from "./clock.ts";
+import { MovingDeadlines, TICK_MS } from "./moving_deadlines.ts";
 
 Deno.test("a deadline fires once, at its time, unless it is moved or cleared", async () => {
   const clock = new VirtualClock();
-  const deadlines = new Deadlines(clock);
+  const deadlines = new MovingDeadlines(clock);
   const fired: string[] = [];
   const [moved, cleared, kept] = [deadlines.create(), deadlines.create(), deadlines.create()];
   moved.set(1000, () => fired.push("never"));
