@@ -8,12 +8,12 @@
  * @module
  */
 
-import { servePlain } from "./_plain.ts";
+import { checkHost, servePlain } from "./_plain.ts";
 import type { Attempt, Session } from "./_session.ts";
 import type { Wire } from "./_wire.ts";
 import { readClientHello } from "./client_hello.ts";
 import { canonicalHost, type EgressTarget, parseAuthority } from "./host_name.ts";
-import { requestFraming, type RequestHead, valuesOf } from "./http_head.ts";
+import { requestFraming, type RequestHead } from "./http_head.ts";
 import { Refused } from "./reasons.ts";
 
 const ESTABLISHED = new TextEncoder().encode("HTTP/1.1 200 Connection established\r\n\r\n");
@@ -38,7 +38,8 @@ export async function serveConnect(
   if (typeof target === "string") throw new Refused(target);
   const framing = requestFraming(head);
   if (framing.by === "chunks" || framing.by === "length" && framing.bytes > 0) throw new Refused("smuggling");
-  checkHost(head, target);
+  // Some clients leave the port out of a CONNECT's Host: it counts as the target's.
+  checkHost(head, target, target.port);
   session.authorise(target);
   const addresses = await session.resolve(target);
   if (target.port === 80) return await servePlainTunnel(session, attempt, target, addresses, serveRequests);
@@ -51,17 +52,6 @@ export async function serveConnect(
     await tunnel(session, attempt, upstream);
   } else {
     await tunnel(session, attempt, upstream, () => checkHello(session, target, false));
-  }
-}
-
-/** Some clients leave the port out of a CONNECT's Host: it counts as the target's. */
-function checkHost(head: RequestHead, target: EgressTarget): void {
-  const hosts = valuesOf(head.fields, "host");
-  if (hosts.length > 1) throw new Refused("malformed");
-  if (hosts.length === 0) return;
-  const host = parseAuthority(hosts[0]!, target.port);
-  if (typeof host === "string" || host.host !== target.host || host.port !== target.port) {
-    throw new Refused("host_mismatch");
   }
 }
 

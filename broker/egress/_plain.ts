@@ -60,7 +60,8 @@ export async function servePlain(
   if (form instanceof Refused) throw form;
   const { target, path } = form;
   const framing = requestFraming(head);
-  checkHost(head, target);
+  if (head.minor === 1 && valuesOf(head.fields, "host").length === 0) throw new Refused("malformed");
+  checkHost(head, target, 80);
   session.authorise(target);
   if (target.port === 443) throw new Refused("tls_expected");
   const addresses = through?.addresses ?? await session.resolve(target);
@@ -93,11 +94,12 @@ function originForm({ method, target: path }: RequestHead, target: EgressTarget)
   return fits && method !== "CONNECT" ? { target, path } : new Refused("not_proxy_form");
 }
 
-function checkHost({ fields, minor }: RequestHead, target: EgressTarget): void {
+/** Throws {@linkcode Refused} unless the Host field, without its port that of `default_port`, names `target`. */
+export function checkHost({ fields }: RequestHead, target: EgressTarget, default_port: number): void {
   const hosts = valuesOf(fields, "host");
-  if (hosts.length === 0 && minor === 0) return;
-  if (hosts.length !== 1) throw new Refused("malformed");
-  const host = parseAuthority(hosts[0]!, 80);
+  if (hosts.length === 0) return;
+  if (hosts.length > 1) throw new Refused("malformed");
+  const host = parseAuthority(hosts[0]!, default_port);
   if (typeof host === "string" || host.host !== target.host || host.port !== target.port) {
     throw new Refused("host_mismatch");
   }

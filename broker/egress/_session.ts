@@ -15,7 +15,7 @@ import type { EgressDecision } from "./decision.ts";
 import type { Dialer } from "./dialer.ts";
 import { type EgressTarget, formatTarget } from "./host_name.ts";
 import { type RequestHead, valuesOf } from "./http_head.ts";
-import { type Reason, reasonSpec, Refused } from "./reasons.ts";
+import { type Reason, REASONS, Refused } from "./reasons.ts";
 
 /** Times in milliseconds. */
 export const EGRESS_TIMEOUTS = {
@@ -178,7 +178,7 @@ export class Session {
     const { at_ms, method, target, path, address } = attempt;
     const refused = typeof outcome === "number" ? undefined : outcome;
     const reason: Reason = refused?.reason ?? "allowed";
-    const status = refused === undefined ? outcome as number : reasonSpec(refused.reason).status;
+    const status = refused === undefined ? outcome as number : REASONS[refused.reason].status;
     const failed = [0, 408, 500, 502, 504].includes(status);
     return {
       at_ms,

@@ -8,7 +8,7 @@
 import type { EgressTarget } from "./host_name.ts";
 
 /** What a client gets to see of an outcome. */
-interface ReasonSpec {
+export interface ReasonSpec {
   /** HTTP status; of an outcome inside a tunnel, the one in the access log alone. */
   status: number;
   /** Reason phrase: what `curl` and `git` print. */
@@ -27,210 +27,141 @@ const ADDRESS_HINT =
   "Sandboxes reach public addresses only; publish the service under one, or let the broker's operator " +
   "allow the address";
 
-/** The outcomes. */
-export const REASONS = {
-  allowed: { status: 200, phrase: "Connection established", error: "", text: "it was reached" },
+function spec(status: number, phrase: string, error: string, text: string, hint?: string): ReasonSpec {
+  return { status, phrase, error, text, ...hint === undefined ? {} : { hint } };
+}
 
-  credentials_missing: {
-    status: 407,
-    phrase: "Proxy credentials needed",
-    error: "http_request_denied",
-    text: "the request carries no proxy credentials",
-    hint: "Use the proxy URL of the task, with its user name and password",
-  },
-  credentials_wrong: {
-    status: 407,
-    phrase: "Proxy credentials are wrong",
-    error: "http_request_denied",
-    text: "the proxy credentials are of no running task",
-    hint: "Use the proxy URL of the task, with its user name and password",
-  },
-  malformed: {
-    status: 400,
-    phrase: "Malformed request",
-    error: "http_request_error",
-    text: "the request breaks the HTTP/1.1 grammar",
-  },
-  smuggling: {
-    status: 400,
-    phrase: "Ambiguous request",
-    error: "http_request_error",
-    text: "the request's framing could be read in two ways",
-    hint: "Send either one Content-Length or Transfer-Encoding: chunked",
-  },
-  head_too_large: {
-    status: 431,
-    phrase: "Request head too large",
-    error: "http_request_error",
-    text: "the request's head is over 64 KiB or 128 fields",
-  },
-  head_timeout: {
-    status: 408,
-    phrase: "Request timeout",
-    error: "http_request_error",
-    text: "the request's head did not arrive in time",
-  },
-  bad_target: {
-    status: 400,
-    phrase: "Not a host name",
-    error: "http_request_error",
-    text: "the target is no plain host name with a port",
-    hint: "Write CONNECT host:port, or an http:// URL without user name, escapes or spaces in the host",
-  },
-  not_proxy_form: {
-    status: 400,
-    phrase: "Not a proxy request",
-    error: "http_request_error",
-    text: "the proxy takes CONNECT and http:// URLs only",
-    hint: "Use CONNECT for https",
-  },
-  address_literal: {
-    status: 403,
-    phrase: "Addresses are not allowed",
-    error: "http_request_denied",
-    text: "the target is an IP address, and only names can be allowed",
-    hint: "Use the host's name, and list that in egress.yaml",
-  },
-  not_listed: {
-    status: 403,
-    phrase: "Host not in egress.yaml",
-    error: "http_request_denied",
-    text: "the host is not in the egress list",
-    hint: LIST_HINT,
-  },
-  port_not_listed: {
-    status: 403,
-    phrase: "Port not in egress.yaml",
-    error: "http_request_denied",
-    text: "the host is in the egress list with other ports",
-    hint: LIST_HINT,
-  },
-  too_many_names: {
-    status: 403,
-    phrase: "Too many names",
-    error: "http_request_denied",
-    text: "the task has used too many different names below wildcards of the egress list",
-    hint: "List the names that are needed one by one in egress.yaml",
-  },
-  host_mismatch: {
-    status: 403,
-    phrase: "Host differs from the target",
-    error: "http_request_denied",
-    text: "the Host field names another host than the target",
-  },
-  name_not_found: {
-    status: 502,
-    phrase: "Name not found",
-    error: "dns_error",
-    text: "the name has no address",
-    hint: "Look the name up on the broker's host",
-  },
-  resolve_timeout: {
-    status: 504,
-    phrase: "Name lookup timed out",
-    error: "dns_timeout",
-    text: "the name's lookup took too long",
-    hint: "Look the name up on the broker's host",
-  },
-  address_refused: {
-    status: 403,
-    phrase: "Address is not public",
-    error: "destination_ip_prohibited",
-    text: "the name resolves to an address that sandboxes may not reach",
-    hint: ADDRESS_HINT,
-  },
-  connect_failed: {
-    status: 502,
-    phrase: "Connection failed",
-    error: "connection_refused",
-    text: "no address of the host takes the connection",
-  },
-  connect_timeout: {
-    status: 504,
-    phrase: "Connection timed out",
-    error: "connection_timeout",
-    text: "no address of the host answers",
-  },
-  upstream_malformed: {
-    status: 502,
-    phrase: "Malformed response",
-    error: "http_protocol_error",
-    text: "the host's response breaks the HTTP/1.1 grammar or cannot be framed",
-  },
-  upstream_incomplete: {
-    status: 502,
-    phrase: "Incomplete response",
-    error: "http_response_incomplete",
-    text: "the host ended the connection before its response was complete",
-  },
-  tls_expected: {
-    status: 403,
-    phrase: "TLS expected",
-    error: "http_request_denied",
-    text: "what was sent to port 443 is not TLS",
-  },
-  hello_malformed: {
-    status: 403,
-    phrase: "Malformed ClientHello",
-    error: "http_request_denied",
-    text: "the TLS ClientHello is malformed, ambiguous or too long",
-  },
-  hello_timeout: {
-    status: 408,
-    phrase: "ClientHello timeout",
-    error: "http_request_error",
-    text: "the first bytes did not arrive whole in time",
-  },
-  sni_absent: {
-    status: 403,
-    phrase: "No server name",
-    error: "http_request_denied",
-    text: "the TLS ClientHello names no server",
-    hint: "Use a client that sends SNI",
-  },
-  sni_mismatch: {
-    status: 403,
-    phrase: "Server name differs",
-    error: "http_request_denied",
-    text: "the TLS ClientHello names another server than the CONNECT target",
-  },
-  too_many_connections: {
-    status: 429,
-    phrase: "Too many connections",
-    error: "http_request_denied",
-    text: "the task has as many connections open as it may",
-    hint: "Close some first",
-  },
-  overloaded: {
-    status: 503,
-    phrase: "Overloaded",
-    error: "connection_limit_reached",
-    text: "the proxy has as many connections open as it may",
-    hint: "Try again later",
-  },
-  log_unavailable: {
-    status: 503,
-    phrase: "Access log unavailable",
-    error: "proxy_internal_error",
-    text: "the access log cannot be written, and nothing passes unlogged",
-    hint: "Let the broker's operator look at squid_run_dir",
-  },
-  client_gone: {
-    status: 0,
-    phrase: "",
-    error: "",
-    text: "the client, or its task, was gone before there was an outcome",
-  },
-  internal: {
-    status: 500,
-    phrase: "Internal error",
-    error: "proxy_internal_error",
-    text: "the proxy has a defect",
-  },
-} as const satisfies Record<string, ReasonSpec>;
+function denied(phrase: string, text: string, hint?: string): ReasonSpec {
+  return spec(403, phrase, "http_request_denied", text, hint);
+}
 
-/** A key of {@linkcode REASONS}. */
-export type Reason = keyof typeof REASONS;
+const TABLE = {
+  allowed: spec(200, "Connection established", "", "it was reached"),
+  credentials_missing: spec(
+    407,
+    "Proxy credentials needed",
+    "http_request_denied",
+    "the request carries no proxy credentials",
+    "Use the proxy URL of the task, with its user name and password",
+  ),
+  credentials_wrong: spec(
+    407,
+    "Proxy credentials are wrong",
+    "http_request_denied",
+    "the proxy credentials are of no running task",
+    "Use the proxy URL of the task, with its user name and password",
+  ),
+  malformed: spec(400, "Malformed request", "http_request_error", "the request breaks the HTTP/1.1 grammar"),
+  smuggling: spec(
+    400,
+    "Ambiguous request",
+    "http_request_error",
+    "the request's framing could be read in two ways",
+    "Send either one Content-Length or Transfer-Encoding: chunked",
+  ),
+  head_too_large: spec(
+    431,
+    "Request head too large",
+    "http_request_error",
+    "the request's head is over 64 KiB or 128 fields",
+  ),
+  head_timeout: spec(408, "Request timeout", "http_request_error", "the request's head did not arrive in time"),
+  bad_target: spec(
+    400,
+    "Not a host name",
+    "http_request_error",
+    "the target is no plain host name with a port",
+    "Write CONNECT host:port, or an http:// URL without user name, escapes or spaces in the host",
+  ),
+  not_proxy_form: spec(
+    400,
+    "Not a proxy request",
+    "http_request_error",
+    "the proxy takes CONNECT and http:// URLs only",
+    "Use CONNECT for https",
+  ),
+  address_literal: denied(
+    "Addresses are not allowed",
+    "the target is an IP address, and only names can be allowed",
+    "Use the host's name, and list that in egress.yaml",
+  ),
+  not_listed: denied("Host not in egress.yaml", "the host is not in the egress list", LIST_HINT),
+  port_not_listed: denied("Port not in egress.yaml", "the host is in the egress list with other ports", LIST_HINT),
+  too_many_names: denied(
+    "Too many names",
+    "the task has used too many different names below wildcards of the egress list",
+    "List the names that are needed one by one in egress.yaml",
+  ),
+  host_mismatch: denied("Host differs from the target", "the Host field names another host than the target"),
+  name_not_found: spec(
+    502,
+    "Name not found",
+    "dns_error",
+    "the name has no address",
+    "Look the name up on the broker's host",
+  ),
+  resolve_timeout: spec(
+    504,
+    "Name lookup timed out",
+    "dns_timeout",
+    "the name's lookup took too long",
+    "Look the name up on the broker's host",
+  ),
+  address_refused: spec(
+    403,
+    "Address is not public",
+    "destination_ip_prohibited",
+    "the name resolves to an address that sandboxes may not reach",
+    ADDRESS_HINT,
+  ),
+  connect_failed: spec(502, "Connection failed", "connection_refused", "no address of the host takes the connection"),
+  connect_timeout: spec(504, "Connection timed out", "connection_timeout", "no address of the host answers"),
+  upstream_malformed: spec(
+    502,
+    "Malformed response",
+    "http_protocol_error",
+    "the host's response breaks the HTTP/1.1 grammar or cannot be framed",
+  ),
+  upstream_incomplete: spec(
+    502,
+    "Incomplete response",
+    "http_response_incomplete",
+    "the host ended the connection before its response was complete",
+  ),
+  tls_expected: denied("TLS expected", "what was sent to port 443 is not TLS"),
+  hello_malformed: denied("Malformed ClientHello", "the TLS ClientHello is malformed, ambiguous or too long"),
+  hello_timeout: spec(408, "ClientHello timeout", "http_request_error", "the first bytes did not arrive whole in time"),
+  sni_absent: denied("No server name", "the TLS ClientHello names no server", "Use a client that sends SNI"),
+  sni_mismatch: denied("Server name differs", "the TLS ClientHello names another server than the CONNECT target"),
+  too_many_connections: spec(
+    429,
+    "Too many connections",
+    "http_request_denied",
+    "the task has as many connections open as it may",
+    "Close some first",
+  ),
+  overloaded: spec(
+    503,
+    "Overloaded",
+    "connection_limit_reached",
+    "the proxy has as many connections open as it may",
+    "Try again later",
+  ),
+  log_unavailable: spec(
+    503,
+    "Access log unavailable",
+    "proxy_internal_error",
+    "the access log cannot be written, and nothing passes unlogged",
+    "Let the broker's operator look at squid_run_dir",
+  ),
+  client_gone: spec(0, "", "", "the client, or its task, was gone before there was an outcome"),
+  internal: spec(500, "Internal error", "proxy_internal_error", "the proxy has a defect"),
+};
+
+/** An outcome, stable. */
+export type Reason = keyof typeof TABLE;
+/** What clients get to see of each outcome. */
+export const REASONS: Readonly<Record<Reason, ReasonSpec>> = TABLE;
 
 /** Ends a request with an outcome other than `allowed`. */
 export class Refused extends Error {
@@ -248,18 +179,13 @@ export class Refused extends Error {
   }
 }
 
-/** The spec of a reason. */
-export function reasonSpec(reason: Reason): ReasonSpec {
-  return REASONS[reason];
-}
-
 /**
  * A whole response that tells a client why it was refused (RFC 9457 problem details).
  *
  * Nothing that the client sent comes back but the canonical form of a host and its port.
  */
 export function refusalResponse(refused: Refused, target: EgressTarget | undefined, close: boolean): Uint8Array {
-  const { status, phrase, error, text, hint } = reasonSpec(refused.reason);
+  const { status, phrase, error, text, hint } = REASONS[refused.reason];
   const place = target === undefined ? "the target" : `${target.host} port ${target.port}`;
   const body = JSON.stringify({
     type: "about:blank",

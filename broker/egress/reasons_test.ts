@@ -32,6 +32,6 @@ Deno.test("a refusal that asks for proof says how, and one that will pass says w
 
 Deno.test("whatever the egress list decides, the answer names the setting to change", () => {
   for (const reason of ["not_listed", "port_not_listed", "too_many_names", "address_literal"] as const) {
-    assertMatch(REASONS[reason].hint, /egress\.yaml/);
+    assertMatch(REASONS[reason].hint ?? "", /egress\.yaml/);
   }
 });

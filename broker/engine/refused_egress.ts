@@ -5,7 +5,7 @@
  */
 
 import type { DecisionEntry } from "../egress/decision.ts";
-import { reasonSpec } from "../egress/reasons.ts";
+import { REASONS } from "../egress/reasons.ts";
 import type { RefusedEgress } from "./trace_evidence.ts";
 
 /** The most that are kept. */
@@ -14,7 +14,7 @@ const MAX_REFUSED = 50;
 /** The last refusals among `decisions`, the latest last. */
 export function refusedBy(decisions: readonly DecisionEntry[]): RefusedEgress[] {
   return decisions.filter(({ verdict }) => verdict !== "allowed").slice(-MAX_REFUSED).map((entry) => {
-    const { text, hint } = reasonSpec(entry.reason);
+    const { text, hint } = REASONS[entry.reason];
     const target = entry.host === undefined ? "a target that is no host name" : `${entry.host}:${entry.port ?? "?"}`;
     const detail = entry.detail === undefined ? "" : ` (${entry.detail})`;
     return { target, reason: `${text}${detail}`, ...(hint === undefined ? {} : { hint }) };
