@@ -37,17 +37,17 @@ export type {
   ObjectStream,
   ReplaceOptions,
 } from "./lib/backend/backend.ts";
-export { type CallableOp, type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
+export { type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
 export type { S3Credentials } from "./lib/backend/s3.ts";
 export type { Clock, RandomBytes } from "./lib/clock.ts";
 export { ERROR_CODES, type ErrorCode, hasCode, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
 export type {
   BranchArgs,
+  CallableOp,
   CloseAnswer,
   DaemonEvent,
   EventDetails,
   EventType,
-  LeaseAnswer,
   OpAnswer,
   OpArgs,
   OpenAnswer,

@@ -10,15 +10,12 @@
 
 import { TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
-import type { OpAnswer, OpArgs, OpName } from "../lib/protocol/messages.ts";
+import type { CallableOp, OpAnswer, OpArgs } from "../lib/protocol/messages.ts";
 import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
 import type { Log } from "./log.ts";
 
-/** An operation that is a question and an answer; `subscribe` is the transport's own. */
-export type HandledOp = Exclude<OpName, "subscribe">;
-
 /** What runs each operation. */
-export type Handlers = { readonly [O in HandledOp]: (args: OpArgs<O>) => Promise<OpAnswer<O>> };
+export type Handlers = { readonly [O in CallableOp]: (args: OpArgs<O>) => Promise<OpAnswer<O>> };
 
 /** Runs requests. */
 export class Dispatcher {

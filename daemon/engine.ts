@@ -10,11 +10,11 @@
 import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";
 import type { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
+import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import type { Address, Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
-import type { Store } from "../lib/store/store.ts";
 
-/** The methods of a store that the daemon uses, and whether each may take long. */
+/** The methods of a store, and whether each may take long. */
 export const STORE_METHODS = {
   create: "long",
   checkout: "long",
@@ -36,14 +36,7 @@ export const STORE_METHODS = {
   collectGarbage: "long",
   reapExpired: "short",
   enforceRoCacheBudget: "short",
-} as const;
-
-/** A method of a store that the daemon uses. */
-export type StoreMethod = keyof typeof STORE_METHODS;
-/** What a method takes: what can cross to a worker, so neither callbacks nor signals. */
-export type StoreArgs<M extends StoreMethod> = Parameters<Store[M]>;
-/** What a method answers. */
-export type StoreAnswer<M extends StoreMethod> = Awaited<ReturnType<Store[M]>>;
+} as const satisfies Record<StoreMethod, "short" | "long">;
 
 /** Files outside the store that one call may use. */
 export interface OutsidePaths {
@@ -79,7 +72,7 @@ export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 export interface Engine {
   /** The SQLite library's version. */
   readonly sqlite_version: string;
-  /** Runs a store operation. */
+  /** Runs a method of the store with what can cross to a worker: neither callbacks nor signals. */
   store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
   /** Opens a session. */
   openSession(address: Address): Promise<EngineSession>;

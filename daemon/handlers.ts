@@ -1,20 +1,20 @@
 /**
- * What each operation does: locks, live sessions, and then the engine.
+ * What each operation does in the daemon: locks and live sessions, around the operation on the store.
  *
- * Operations that change a branch's ref or checkout hold its lock. Those that read a
- * branch flush its live session first, so that everything committed is included;
- * those that would pull the ground from under a live session are refused.
+ * Operations that change a branch's ref or checkout hold its lock. Those that read a branch flush its live session
+ * first, so that everything committed is included. Those that would change the branch under a live session are refused.
  *
  * @module
  */
 
 import { resolve } from "@std/path/resolve";
 import { hasCode, TaskdError } from "../lib/errors.ts";
-import type { BranchArgs, RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
-import { type Address, DEFAULT_BRANCH, parseAddress } from "../lib/store/names.ts";
+import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
+import { addressOf, type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
+import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import type { Handlers } from "./dispatch.ts";
-import type { Engine } from "./engine.ts";
+import type { Engine, OutsidePaths } from "./engine.ts";
 import type { KeyedMutex } from "./locks.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
@@ -28,7 +28,7 @@ export interface HandlerContext {
   /** Directory of its files on this host. */
   workspace: string;
   pid: number;
-  /** Milliseconds that a collection on demand keeps unreachable objects, unless it says otherwise. */
+  /** Milliseconds that a collection on demand keeps unreachable objects, unless it names its own. */
   gc_grace_ms: number;
   /** Begins a shutdown; does not wait for it. */
   onShutdown: () => void;
@@ -40,32 +40,109 @@ const SOURCE_SUFFIXES = ["", "-wal", "-shm", "-journal"];
 /** The files an export writes or removes: its own, the one it is built in, and what SQLite may have left beside it. */
 const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
+type SessionOp = "open" | "flush" | "close" | "shutdown";
+type ListOp = "status" | "branches" | "databases" | "lease";
+type ReadOp = "export" | "diff" | "verify" | "checkout-at";
+type RepointOp = "rollback" | "promote";
+type ChangeOp = Exclude<keyof Handlers, SessionOp | ListOp | ReadOp | RepointOp>;
+
 /** The handlers of every operation. */
 export function createHandlers(context: HandlerContext): Handlers {
-  const { engine, sessions, locks } = context;
-  const locked = <T>(addresses: Address[], work: () => Promise<T>) => locks.run(addresses.map(keyOf), work);
-
-  /** Flushes the live session of a branch, if there is one: what is read of the branch then includes every commit. */
-  const flushLive = async (address: Address) => {
-    await sessions.live(address)?.flushPending();
+  const branches = new GuardedBranches(context);
+  return {
+    ...sessionHandlers(context, branches),
+    ...listHandlers(context, branches),
+    ...readHandlers(context, branches),
+    ...changeHandlers(context, branches),
+    ...repointHandlers(context, branches),
   };
-  const flushLocked = (addresses: Address[]) =>
-    Promise.all(addresses.map((address) => locked([address], () => flushLive(address))));
+}
+
+/** Branches under their locks, with their live sessions in mind. */
+class GuardedBranches {
+  readonly #engine: Engine;
+  readonly #sessions: Sessions;
+  readonly #locks: KeyedMutex;
+
+  constructor({ engine, sessions, locks }: HandlerContext) {
+    this.#engine = engine;
+    this.#sessions = sessions;
+    this.#locks = locks;
+  }
+
+  /** Does `work` under the locks of the branches. */
+  locked<T>(addresses: Address[], work: () => Promise<T>): Promise<T> {
+    return this.#locks.run(addresses.map(keyOf), work);
+  }
+
+  /** Does `work` on a branch under its lock, unless it has a session. */
+  lockedIdle<T>(address: Address, attempted: string, work: () => Promise<T>): Promise<T> {
+    return this.locked([address], () => {
+      this.#sessions.refuseLive(address, attempted);
+      return work();
+    });
+  }
+
+  /** Flushes the branch's live session, if there is one: what is read of the branch then includes every commit. */
+  async flushLive(address: Address): Promise<void> {
+    await this.#sessions.live(address)?.flushPending();
+  }
+
+  /** Flushes the live sessions of those addresses that name a branch, each under its lock. */
+  async flushHeads(...addresses: Address[]): Promise<void> {
+    const heads = addresses.filter(({ checkpoint }) => checkpoint === undefined);
+    await Promise.all(heads.map((address) => this.locked([address], () => this.flushLive(address))));
+  }
+
+  /** The status of a branch without a session, read under its lock: another worker may be about to open its checkout. */
+  idleStatus(address: Address) {
+    return this.locked([address], () => this.#engine.store("status", [address]));
+  }
 
   /** Changes what a branch points to: not under a live session, unless that may be closed meanwhile. */
-  const repoint = async (
+  async repoint(
     target: Address,
     args: RepointArgs,
-    what: string,
+    attempted: string,
     work: () => Promise<RepointResult>,
-  ): Promise<RepointAnswer> => {
-    if (args.reopen === true && sessions.has(target)) return await sessions.closedFor(target, what, work);
-    sessions.refuseLive(target, what);
+  ): Promise<RepointAnswer> {
+    if (args.reopen === true && this.#sessions.has(target)) {
+      return await this.#sessions.closedFor(target, attempted, work);
+    }
+    this.#sessions.refuseLive(target, attempted);
     return await work();
-  };
+  }
+}
 
-  /** A branch at rest, looked at under its lock: another worker may be about to open its checkout. */
-  const inspect = (address: Address) => locked([address], () => engine.store("status", [address]));
+function sessionHandlers(
+  { sessions, onShutdown }: HandlerContext,
+  branches: GuardedBranches,
+): Pick<Handlers, SessionOp> {
+  return {
+    open: (args) => {
+      const address = addressOf(args);
+      // Refused at once, not after the wait for the open that is under way.
+      sessions.refuseLive(address, "open");
+      return branches.locked([address], () => sessions.open(address));
+    },
+    flush: (args) => {
+      const address = addressOf(args);
+      return branches.locked([address], () => sessions.require(address).flush());
+    },
+    close: (args) => {
+      const address = addressOf(args);
+      return branches.locked([address], () => sessions.close(address));
+    },
+    shutdown: () => {
+      onShutdown();
+      return Promise.resolve({ sessions: sessions.size });
+    },
+  };
+}
+
+function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<Handlers, ListOp> {
+  const { engine, sessions } = context;
+  const store = storeOf(engine);
 
   const listed = async (info: BranchInfo): Promise<BranchInfo | undefined> => {
     const session = await sessions.info(info);
@@ -73,7 +150,7 @@ export function createHandlers(context: HandlerContext): Handlers {
     if (info.checkout === undefined || info.state !== "idle") return info;
     try {
       const { storage: _storage, lineage: _lineage, depth: _depth, chain_bytes: _chain, own_bytes: _own, ...now } =
-        await inspect({ db: info.db, branch: info.branch });
+        await branches.idleStatus({ db: info.db, branch: info.branch });
       return now;
     } catch (error) {
       // It was destroyed since it was listed.
@@ -83,198 +160,125 @@ export function createHandlers(context: HandlerContext): Handlers {
   };
 
   return {
-    create: ({ db, from }) => {
-      const address = { db, branch: DEFAULT_BRANCH };
-      if (from === undefined) return locked([address], () => engine.store("create", [db, {}]));
-      const outside = { read: SOURCE_SUFFIXES.map((suffix) => from + suffix), write: [from] };
-      return locked([address], () => engine.store("create", [db, { from }], outside));
-    },
-
-    open: (args) => {
-      const address = branchOf(args);
-      // Told at once, not after the wait for whoever opens it now.
-      sessions.refuseLive(address, "open");
-      return locked([address], () => sessions.open(address));
-    },
-
-    flush: (args) => {
-      const address = branchOf(args);
-      return locked([address], () => sessions.require(address).flush());
-    },
-
-    close: (args) => {
-      const address = branchOf(args);
-      return locked([address], () => sessions.close(address));
-    },
-
     status: async ({ db, branch }) => {
       if (branch !== undefined && db === undefined) {
         throw new TaskdError("invalid_request", 'Cannot run status: field "branch" needs field "db"');
       }
-      const wanted = (address: Address) =>
+      const isAsked = (address: Address) =>
         (db === undefined || address.db === db) && (branch === undefined || address.branch === branch);
       const common = { store: context.location, sqlite_version: engine.sqlite_version, pid: context.pid };
-      const infos = await sessions.infos(wanted);
+      const infos = await sessions.infos(isAsked);
       if (db === undefined || branch === undefined) return { sessions: infos, ...common };
       const address = { db, branch };
       // With a session, also one that is being opened, the checkout is that session's alone.
       const status = sessions.has(address)
         ? await engine.store("status", [address, { look: false }])
-        : await inspect(address);
+        : await branches.idleStatus(address);
       return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
     },
-
     branches: async ({ db }) => {
       const infos = await engine.store("branches", [db, { look: false }]);
-      const branches = await Promise.all(infos.map(listed));
-      return { branches: branches.filter((info) => info !== undefined) };
+      const listing = await Promise.all(infos.map(listed));
+      return { branches: listing.filter((info) => info !== undefined) };
     },
+    databases: store.databases,
+    lease: store.lease,
+  };
+}
 
-    databases: async () => ({ databases: await engine.store("databases", []) }),
+function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBranches): Pick<Handlers, ReadOp> {
+  const store = storeOf(engine);
+  return {
+    export: async (args) => {
+      refuseInside(workspace, args.path);
+      await branches.flushHeads(addressOf(args));
+      const write = EXPORT_SUFFIXES.map((suffix) => args.path + suffix);
+      return await storeOf(engine, { write }).export(args);
+    },
+    diff: async (args) => {
+      await branches.flushHeads(parseAddress(args.a), parseAddress(args.b));
+      return await store.diff(args);
+    },
+    verify: async (args) => {
+      await branches.flushHeads(addressOf(args));
+      return await store.verify(args);
+    },
+    "checkout-at": store["checkout-at"],
+  };
+}
 
+function changeHandlers(
+  { engine, sessions, gc_grace_ms }: HandlerContext,
+  branches: GuardedBranches,
+): Pick<Handlers, ChangeOp> {
+  const store = storeOf(engine);
+  return {
+    create: (args) => {
+      const { from } = args;
+      const read = SOURCE_SUFFIXES.map((suffix) => from + suffix);
+      const { create } = from === undefined ? store : storeOf(engine, { read, write: [from] });
+      return branches.locked([addressOf(args)], () => create(args));
+    },
     checkpoint: (args) => {
-      const address = branchOf(args);
-      const options = args.note === undefined ? {} : { note: args.note };
-      return locked([address], async () => {
+      const address = addressOf(args);
+      return branches.locked([address], async () => {
         const session = sessions.live(address);
-        if (session !== undefined) return await session.checkpoint(args.name, options);
-        return await engine.store("checkpoint", [address, args.name, options]);
+        if (session === undefined) return await store.checkpoint(args);
+        return await session.checkpoint(args.name, args.note === undefined ? {} : { note: args.note });
       });
     },
-
     checkout: (args) => {
-      const address = branchOf(args);
-      return locked([address], async () => {
+      const address = addressOf(args);
+      return branches.locked([address], async () => {
         if (args.force === true) sessions.refuseLive(address, "check out anew");
         const session = sessions.live(address);
-        if (session === undefined) return await engine.store("checkout", [address, flag("force", args.force)]);
+        if (session === undefined) return await store.checkout(args);
         const { durable_txid } = await session.status();
         const { checkout } = session.opened;
         return { ...address, path: checkout, txid: durable_txid, read_only: false, source: "kept" as const };
       });
     },
-
-    "checkout-at": (args) => engine.store("checkout", [{ ...branchOf(args), checkpoint: args.checkpoint }]),
-
     fork: (args) => {
-      const source = branchOf(args);
-      const from = args.at === undefined ? source : { ...source, checkpoint: args.at };
-      const ttl = args.ttl_ms === undefined ? {} : { ttl_ms: args.ttl_ms };
-      const options = { ...ttl, ...flag("materialize", args.materialize) };
-      return locked([source, { db: source.db, branch: args.new_branch }], async () => {
-        if (args.at === undefined) await flushLive(source);
-        return await engine.store("fork", [from, args.new_branch, options]);
+      const source = addressOf(args);
+      return branches.locked([source, { db: source.db, branch: args.new_branch }], async () => {
+        if (args.at === undefined) await branches.flushLive(source);
+        return await store.fork(args);
       });
     },
+    compact: (args) => branches.lockedIdle(addressOf(args), "compact", () => store.compact(args)),
+    destroy: (args) => branches.lockedIdle(addressOf(args), "destroy", () => store.destroy(args)),
+    touch: (args) => branches.locked([addressOf(args)], () => store.touch(args)),
+    protect: (args) => branches.locked([addressOf(args)], () => store.protect(args)),
+    gc: (args) => store.gc({ grace_ms: gc_grace_ms, ...args }),
+  };
+}
 
+function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches): Pick<Handlers, RepointOp> {
+  const store = storeOf(engine);
+  return {
     rollback: (args) => {
-      const address = branchOf(args);
-      const to = { ...address, checkpoint: args.to };
-      return locked(
-        [address],
-        () => repoint(address, args, "roll back", () => engine.store("rollback", [to, repointOptions(args)])),
-      );
+      const address = addressOf(args);
+      const rollback = () => store.rollback(args);
+      return branches.locked([address], () => branches.repoint(address, args, "roll back", rollback));
     },
-
     promote: (args) => {
-      const from = branchOf(args);
+      const from = addressOf(args);
       const onto = { db: from.db, branch: args.onto };
       if (onto.branch === from.branch) {
         throw new TaskdError("invalid_request", 'Cannot run promote: field "onto" is the branch itself');
       }
-      return locked([from, onto], async () => {
-        await flushLive(from);
-        return await repoint(
-          onto,
-          args,
-          "promote onto",
-          () => engine.store("promote", [from, onto, repointOptions(args)]),
-        );
+      const promote = () => store.promote(args);
+      return branches.locked([from, onto], async () => {
+        await branches.flushLive(from);
+        return await branches.repoint(onto, args, "promote onto", promote);
       });
-    },
-
-    compact: (args) => {
-      const address = branchOf(args);
-      return locked([address], () => {
-        sessions.refuseLive(address, "compact");
-        return engine.store("compact", [address]);
-      });
-    },
-
-    destroy: (args) => {
-      const address = branchOf(args);
-      return locked([address], () => {
-        sessions.refuseLive(address, "destroy");
-        return engine.store("destroy", [address, flag("force", args.force)]);
-      });
-    },
-
-    touch: (args) => {
-      const address = branchOf(args);
-      const options = args.ttl_ms === undefined ? {} : { ttl_ms: args.ttl_ms };
-      return locked([address], () => engine.store("touch", [address, options]));
-    },
-
-    protect: (args) => {
-      const address = branchOf(args);
-      return locked([address], () => engine.store("protect", [address, args.on]));
-    },
-
-    export: async (args) => {
-      const address = pointOf(args);
-      refuseInside(context.workspace, args.path);
-      if (address.checkpoint === undefined) await flushLocked([address]);
-      const outside = { write: EXPORT_SUFFIXES.map((suffix) => args.path + suffix) };
-      return await engine.store("export", [address, args.path, flag("force", args.force)], outside);
-    },
-
-    diff: async (args) => {
-      const [a, b] = [parseAddress(args.a), parseAddress(args.b)];
-      await flushLocked([a, b].filter((address) => address.checkpoint === undefined));
-      const options = {
-        ...(args.tables === undefined ? {} : { tables: args.tables }),
-        ...(args.rows === undefined ? {} : { rows: args.rows }),
-      };
-      return await engine.store("diff", [a, b, options]);
-    },
-
-    verify: async (args) => {
-      const address = pointOf(args);
-      if (address.checkpoint === undefined) await flushLocked([address]);
-      const { ok, ...found } = await engine.store("verify", [address]);
-      return { ...found, intact: ok };
-    },
-
-    lease: (args) => engine.store("lease", [branchOf(args)]),
-
-    gc: ({ grace_ms = context.gc_grace_ms, dry_run }) =>
-      engine.store("collectGarbage", [{ grace_ms, ...flag("dry_run", dry_run) }]),
-
-    shutdown: () => {
-      context.onShutdown();
-      return Promise.resolve({ sessions: sessions.size });
     },
   };
 }
 
-function branchOf({ db, branch }: BranchArgs): Address {
-  return { db, branch: branch ?? DEFAULT_BRANCH };
-}
-
-function pointOf(args: BranchArgs & { checkpoint?: string }): Address {
-  return args.checkpoint === undefined ? branchOf(args) : { ...branchOf(args), checkpoint: args.checkpoint };
-}
-
-function repointOptions(args: RepointArgs) {
-  return {
-    ...flag("materialize", args.materialize),
-    ...flag("safety", args.safety),
-    ...(args.safety_ttl_ms === undefined ? {} : { safety_ttl_ms: args.safety_ttl_ms }),
-  };
-}
-
-function flag<K extends string>(name: K, value: boolean | undefined): { [N in K]?: boolean } {
-  return value === undefined ? {} : { [name]: value } as { [N in K]?: boolean };
+/** The operations on the store, done by the engine; those that use files outside the store say which. */
+function storeOf(engine: Engine, outside?: OutsidePaths): StoreOperations {
+  return storeOperations((method, args) => engine.store(method, args, outside));
 }
 
 /** With `force` an export replaces files, and those of the store may be open in a session. */

@@ -15,6 +15,7 @@ import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
+import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 import {
@@ -26,9 +27,6 @@ import {
   type SessionArgs,
   type SessionMethod,
   STORE_METHODS,
-  type StoreAnswer,
-  type StoreArgs,
-  type StoreMethod,
 } from "./engine.ts";
 import { KeyedMutex } from "./locks.ts";
 import type { Log } from "./log.ts";

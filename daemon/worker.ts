@@ -8,11 +8,12 @@
 
 import { CaptureSession } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
+import type { StoreMethod } from "../lib/protocol/store_operations.ts";
 import { sqliteVersion } from "../lib/sqlite/connection.ts";
 import { formatAddress } from "../lib/store/names.ts";
 import { openStore } from "../lib/store/open.ts";
 import type { Store } from "../lib/store/store.ts";
-import type { SessionMethod, StoreMethod } from "./engine.ts";
+import type { SessionMethod } from "./engine.ts";
 import { type Call, packError, type Reply, type Work, type WorkerSetup } from "./worker_messages.ts";
 
 interface WorkerScope {

@@ -8,7 +8,8 @@ import type { SessionEvent } from "../lib/capture/session.ts";
 import { type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
-import type { SessionMethod, StoreMethod } from "./engine.ts";
+import type { StoreMethod } from "../lib/protocol/store_operations.ts";
+import type { SessionMethod } from "./engine.ts";
 import type { SamplingKind } from "./sampling.ts";
 
 /** What a worker needs to know first. */

@@ -5,8 +5,8 @@
  */
 
 import type { Args } from "../plan/args.ts";
-import type { Io } from "../text/io.ts";
-import type { RepointOptions } from "../plan/operations.ts";
+import { safetyLifetime } from "./_lifetime.ts";
+import type { RepointArgs } from "../../lib/protocol/messages.ts";
 import type { RepointResult } from "../../lib/store/results.ts";
 
 /** `<db>@<branch>`. */
@@ -24,16 +24,13 @@ export function stamp(iso: string): string {
   return iso.replace("T", " ").replace(/\.\d+(?=Z)/, "");
 }
 
-/** The options that rollback and promote share. */
-export function repointOptions(args: Args, io: Io, label: string): RepointOptions {
-  const safety_ttl_ms = args.number("safety-ttl");
+/** The flags that rollback and promote share. */
+export function repointFlags(args: Args): Omit<RepointArgs, "db" | "branch"> {
   return {
     materialize: args.on("materialize"),
     safety: args.on("safety"),
     reopen: args.on("reopen"),
-    ...(safety_ttl_ms === undefined ? {} : { safety_ttl_ms }),
-    onProgress: io.progress(label),
-    signal: io.signal,
+    ...safetyLifetime(args),
   };
 }
 
@@ -47,11 +44,4 @@ export function repointWords(done: string, result: RepointResult): string {
     lines.push(`Its file still holds the old content: run taskd checkout ${branchName(result)}`);
   }
   return lines.join("\n");
-}
-
-/** Answer of protect and unprotect. */
-export interface ProtectResult {
-  db: string;
-  branch: string;
-  protected: boolean;
 }

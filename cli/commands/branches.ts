@@ -4,27 +4,23 @@
  * @module
  */
 
-import type { BranchInfo } from "../../lib/store/results.ts";
-import { formatDuration } from "../../lib/text/duration.ts";
+import type { OpAnswer } from "../../lib/protocol/messages.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { textTable } from "../text/text_table.ts";
+import { lifetimeText } from "./_lifetime.ts";
 import { branchName, stamp } from "./_result_text.ts";
 
-/** The branches. */
-export interface BranchesResult {
-  branches: BranchInfo[];
-}
-
 /** Lists them. */
-export async function run(args: Args, _io: Io, ops: Operations): Promise<BranchesResult> {
-  return { branches: await ops.branches.branches(args.optional("db")) };
+export async function run(args: Args, _io: Io, ops: Operations): Promise<OpAnswer<"branches">> {
+  const db = args.optional("db");
+  return await ops.call("branches", db === undefined ? {} : { db });
 }
 
 /** A table, and a line for each branch that cannot be read. */
-export async function render(result: BranchesResult, io: Io): Promise<string> {
+export async function render(result: OpAnswer<"branches">, io: Io): Promise<string> {
   if (result.branches.length === 0) return "There are no branches";
   const rows = result.branches.map((branch) => [
     branchName(branch),
@@ -32,7 +28,7 @@ export async function render(result: BranchesResult, io: Io): Promise<string> {
     `storage=${branch.shared ? "shared" : "materialized"}`,
     String(branch.txid),
     String(branch.checkpoints.length),
-    branch.ttl_ms === undefined ? "never" : formatDuration(branch.ttl_ms),
+    lifetimeText(branch) ?? "never",
     stamp(branch.touched_at),
     branch.protected ? "protected" : "",
   ]);

@@ -11,12 +11,10 @@ import type { Operations } from "../plan/operations.ts";
 
 /** Makes the file. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CheckoutResult> {
-  const label = `checkout ${args.positional("address")}`;
-  return await ops.branches.checkout(args.address("address"), {
-    force: args.on("force"),
-    onProgress: io.progress(label),
-    signal: io.signal,
-  });
+  const onProgress = io.progress(`checkout ${args.positional("address")}`);
+  const { checkpoint, ...branch } = args.address("address");
+  if (checkpoint !== undefined) return await ops.call("checkout-at", { ...branch, checkpoint }, onProgress);
+  return await ops.call("checkout", { ...branch, force: args.on("force") }, onProgress);
 }
 
 /** The path alone, so that a script can use it. */

@@ -14,11 +14,11 @@ import { branchName, count } from "./_result_text.ts";
 /** Stores and names the current content. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CheckpointResult> {
   const note = args.text("note");
-  return await ops.branches.checkpoint(args.address("branch"), args.positional("checkpoint"), {
+  return await ops.call("checkpoint", {
+    ...args.address("branch"),
+    name: args.positional("checkpoint"),
     ...(note === undefined ? {} : { note }),
-    onProgress: io.progress(`checkpoint ${args.positional("branch")}`),
-    signal: io.signal,
-  });
+  }, io.progress(`checkpoint ${args.positional("branch")}`));
 }
 
 /** One line. */

@@ -13,10 +13,7 @@ import { branchName, count } from "./_result_text.ts";
 
 /** Rewrites the branch. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<CompactResult> {
-  return await ops.branches.compact(args.address("branch"), {
-    onProgress: io.progress(`compact ${args.positional("branch")}`),
-    signal: io.signal,
-  });
+  return await ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`));
 }
 
 /** One line. */

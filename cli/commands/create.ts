@@ -15,11 +15,7 @@ import { branchName } from "./_result_text.ts";
 export async function run(args: Args, io: Io, ops: Operations): Promise<CreateResult> {
   const db = args.positional("db");
   const from = args.text("from");
-  return await (await ops.store()).create(db, {
-    ...(from === undefined ? {} : { from }),
-    onProgress: io.progress(`create ${db}`),
-    signal: io.signal,
-  });
+  return await ops.call("create", { db, ...(from === undefined ? {} : { from }) }, io.progress(`create ${db}`));
 }
 
 /** One line. */

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { formatAddress } from "../../lib/store/names.ts";
 import type { DiffResult } from "../../lib/store/results.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../../lib/sqlite/diff_result.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -17,12 +18,12 @@ import { count } from "./_result_text.ts";
 export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResult> {
   const tables = args.texts("table");
   const rows = args.numberOf("rows");
-  return await ops.branches.diff(args.address("a"), args.address("b"), {
+  return await ops.call("diff", {
+    a: formatAddress(args.address("a")),
+    b: formatAddress(args.address("b")),
     ...(tables.length === 0 ? {} : { tables }),
     ...(rows === 0 ? {} : { rows }),
-    onProgress: io.progress("diff"),
-    signal: io.signal,
-  });
+  }, io.progress("diff"));
 }
 
 /** Counts of each table, then the rows that were asked for. */

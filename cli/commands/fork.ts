@@ -10,17 +10,19 @@ import type { ForkResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
+import { newLifetime } from "./_lifetime.ts";
 import { branchName } from "./_result_text.ts";
 
 /** Makes the branch. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<ForkResult> {
-  const ttl_ms = args.number("ttl");
-  return await ops.branches.fork(startOf(args), args.positional("new-branch"), {
-    ...(ttl_ms === undefined ? {} : { ttl_ms }),
+  const { checkpoint, ...branch } = startOf(args);
+  return await ops.call("fork", {
+    ...branch,
+    ...(checkpoint === undefined ? {} : { at: checkpoint }),
+    ...newLifetime(args),
+    new_branch: args.positional("new-branch"),
     materialize: args.on("materialize"),
-    onProgress: io.progress(`fork ${args.positional("address")}`),
-    signal: io.signal,
-  });
+  }, io.progress(`fork ${args.positional("address")}`));
 }
 
 function startOf(args: Args): Address {

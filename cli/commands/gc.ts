@@ -15,13 +15,9 @@ import { count } from "./_result_text.ts";
 export type GcReport = GcResult & { dry_run: boolean };
 
 /** Runs one pass. */
-export async function run(args: Args, io: Io, ops: Operations): Promise<GcReport> {
+export async function run(args: Args, _io: Io, ops: Operations): Promise<GcReport> {
   const dry_run = args.on("dry-run");
-  const result = await ops.branches.collectGarbage({
-    grace_ms: args.numberOf("grace"),
-    signal: io.signal,
-    ...(dry_run ? { dry_run } : {}),
-  });
+  const result = await ops.call("gc", { grace_ms: args.numberOf("grace"), dry_run });
   return { ...result, dry_run };
 }
 

@@ -9,13 +9,17 @@ import type { RepointResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, repointOptions, repointWords } from "./_result_text.ts";
+import { branchName, repointFlags, repointWords } from "./_result_text.ts";
 
 /** Repoints the other branch. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
   const from = args.address("branch");
-  const onto = { db: from.db, branch: parseName(args.text("onto") ?? "", "branch") };
-  return await ops.branches.promote(from, onto, repointOptions(args, io, `promote ${args.positional("branch")}`));
+  const onto = parseName(args.text("onto") ?? "", "branch");
+  return await ops.call(
+    "promote",
+    { ...from, onto, ...repointFlags(args) },
+    io.progress(`promote ${args.positional("branch")}`),
+  );
 }
 
 /** What was done, and what to do next. */

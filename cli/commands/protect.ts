@@ -4,17 +4,18 @@
  * @module
  */
 
+import type { OpAnswer } from "../../lib/protocol/messages.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, type ProtectResult } from "./_result_text.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Refuses to destroy the branch from now on. */
-export async function run(args: Args, _io: Io, ops: Operations): Promise<ProtectResult> {
-  return await ops.branches.protect(args.address("branch"), true);
+export async function run(args: Args, _io: Io, ops: Operations): Promise<OpAnswer<"protect">> {
+  return await ops.call("protect", { ...args.address("branch"), on: true });
 }
 
 /** One line. */
-export function render(result: ProtectResult): string {
+export function render(result: OpAnswer<"protect">): string {
   return `Protected ${branchName(result)}`;
 }

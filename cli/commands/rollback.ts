@@ -9,12 +9,16 @@ import type { RepointResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, repointOptions, repointWords } from "./_result_text.ts";
+import { branchName, repointFlags, repointWords } from "./_result_text.ts";
 
 /** Takes the branch back. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
-  const address = { ...args.address("branch"), checkpoint: parseName(args.text("to") ?? "", "checkpoint") };
-  return await ops.branches.rollback(address, repointOptions(args, io, `rollback ${args.positional("branch")}`));
+  const to = parseName(args.text("to") ?? "", "checkpoint");
+  return await ops.call(
+    "rollback",
+    { ...args.address("branch"), to, ...repointFlags(args) },
+    io.progress(`rollback ${args.positional("branch")}`),
+  );
 }
 
 /** What was done, and what to do next. */

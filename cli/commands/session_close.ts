@@ -8,12 +8,12 @@ import type { CloseAnswer } from "../../lib/protocol/messages.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import type { Operations } from "../plan/operations.ts";
 import { branchName } from "./_result_text.ts";
 
 /** Flushes and closes. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<CloseAnswer> {
-  return await liveSessions(ops).close(args.address("branch"));
+  return await ops.call("close", args.address("branch"));
 }
 
 /** What was closed, and why it had failed if it had. */

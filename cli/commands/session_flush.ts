@@ -8,12 +8,12 @@ import type { FlushResult } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import type { Operations } from "../plan/operations.ts";
 import { count } from "./_result_text.ts";
 
 /** Makes every commit durable. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<FlushResult> {
-  return await liveSessions(ops).flush(args.address("branch"));
+  return await ops.call("flush", args.address("branch"));
 }
 
 /** One line. */

@@ -7,11 +7,11 @@
 import type { OpenAnswer } from "../../lib/protocol/messages.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import type { Operations } from "../plan/operations.ts";
 
 /** Opens the session. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<OpenAnswer> {
-  return await liveSessions(ops).open(args.address("branch"));
+  return await ops.call("open", args.address("branch"));
 }
 
 /** The path alone, so that a script can use it. */

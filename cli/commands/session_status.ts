@@ -9,7 +9,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import type { Operations } from "../plan/operations.ts";
 import { textTable } from "../text/text_table.ts";
 import { branchName } from "./_result_text.ts";
 
@@ -20,8 +20,8 @@ export interface SessionsResult {
 
 /** Lists them. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<SessionsResult> {
-  const one = args.optional("branch") === undefined ? undefined : args.address("branch");
-  return { sessions: await liveSessions(ops).status(one) };
+  const { sessions } = await ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch"));
+  return { sessions };
 }
 
 /** A table. */

@@ -6,13 +6,13 @@
 
 import type { BranchInfo, BranchStatus } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
-import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { textList } from "../text/text_table.ts";
 import { cacheBytes } from "./_cache_bytes.ts";
 import { render as renderBranches } from "./branches.ts";
+import { lifetimeText } from "./_lifetime.ts";
 import { branchName, stamp } from "./_result_text.ts";
 
 /** Use of the read-only cache. */
@@ -32,13 +32,13 @@ export interface StatusResult {
 /** Looks. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<StatusResult> {
   const budget_bytes = args.number("ro-cache-budget");
-  const about = args.optional("branch") === undefined
-    ? { branches: await ops.branches.branches() }
-    : { branch: await ops.branches.status(args.address("branch")) };
+  const of_branch = args.optional("branch") === undefined ? {} : args.address("branch");
+  const { branch, sqlite_version } = await ops.call("status", of_branch);
+  const about = branch === undefined ? await ops.call("branches", {}) : { branch };
   const cache = budget_bytes === undefined
     ? {}
     : { ro_cache: { bytes: await cacheBytes(`${args.workspace}/checkouts-ro`), budget_bytes } };
-  return { ...about, sqlite_version: await ops.sqliteVersion(), ...cache };
+  return { ...about, sqlite_version, ...cache };
 }
 
 /** Names and values, or a table. */
@@ -74,7 +74,7 @@ async function depth(branch: BranchStatus): Promise<string> {
     ["holder", branch.holder],
     ["checkout", branch.checkout],
     ["protected", branch.protected ? "yes" : "no"],
-    ["ttl", branch.ttl_ms === undefined ? "never expires" : formatDuration(branch.ttl_ms)],
+    ["ttl", lifetimeText(branch) ?? "never expires"],
     ["touched", stamp(branch.touched_at)],
     ...branch.checkpoints.map((point, index): [string, string] => [
       index === 0 ? "checkpoints" : "",

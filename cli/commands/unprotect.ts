@@ -4,17 +4,18 @@
  * @module
  */
 
+import type { OpAnswer } from "../../lib/protocol/messages.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, type ProtectResult } from "./_result_text.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Allows the branch to be destroyed again. */
-export async function run(args: Args, _io: Io, ops: Operations): Promise<ProtectResult> {
-  return await ops.branches.protect(args.address("branch"), false);
+export async function run(args: Args, _io: Io, ops: Operations): Promise<OpAnswer<"protect">> {
+  return await ops.call("protect", { ...args.address("branch"), on: false });
 }
 
 /** One line. */
-export function render(result: ProtectResult): string {
+export function render(result: OpAnswer<"protect">): string {
   return `Unprotected ${branchName(result)}`;
 }

@@ -5,8 +5,8 @@
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { VerifyAnswer } from "../../lib/protocol/messages.ts";
 import type { Address } from "../../lib/store/names.ts";
-import type { VerifyResult } from "../../lib/store/results.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
@@ -14,24 +14,19 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { branchName, count } from "./_result_text.ts";
 
-/** One branch; `intact` rather than `ok`, which in JSON says that the call itself worked. */
-export type Verified = Omit<VerifyResult, "ok"> & { intact: boolean };
-
 /** Every branch that was looked at. */
 export interface VerifyAllResult {
   intact: boolean;
-  branches: Verified[];
+  branches: VerifyAnswer[];
 }
 
 /** Verifies the branch, or all. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<VerifyAllResult> {
-  const store = await ops.store();
-  const branches: Verified[] = [];
-  for (const address of await addresses(args, () => store.branches())) {
+  const branches: VerifyAnswer[] = [];
+  for (const address of await addresses(args, ops)) {
     const onProgress = io.progress(`verify ${branchName(address)}`);
     try {
-      const { ok, ...result } = await store.verify(address, { onProgress, signal: io.signal });
-      branches.push({ ...result, intact: ok });
+      branches.push(await ops.call("verify", address, onProgress));
     } catch (error) {
       // Destroyed since it was listed.
       if (!args.on("all") || !hasCode(error, "not_found")) throw error;
@@ -42,7 +37,7 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<VerifyAl
   return { intact: branches.every((branch) => branch.intact), branches };
 }
 
-async function addresses(args: Args, list: () => Promise<Address[]>): Promise<Address[]> {
+async function addresses(args: Args, ops: Operations): Promise<Address[]> {
   const named = args.optional("address") !== undefined;
   if (named === args.on("all")) {
     throw new TaskdError("usage", `Verify takes one address${named ? " or --all, not both" : ", or --all"}`, {
@@ -50,7 +45,7 @@ async function addresses(args: Args, list: () => Promise<Address[]>): Promise<Ad
     });
   }
   if (named) return [args.address("address")];
-  return (await list()).map(({ db, branch }) => ({ db, branch }));
+  return (await ops.call("branches", {})).branches.map(({ db, branch }) => ({ db, branch }));
 }
 
 /** One line for each branch, and one for each problem. */

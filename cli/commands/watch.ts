@@ -9,12 +9,12 @@ import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import type { Operations } from "../plan/operations.ts";
 import { stamp } from "./_result_text.ts";
 
 /** Prints events until it is interrupted. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
-  for await (const event of liveSessions(ops).events(() => io.note("Watching; Ctrl-C ends it"))) {
+  for await (const event of ops.events(() => io.note("Watching; Ctrl-C ends it"))) {
     if (io.json) io.outJson(event);
     else io.out(eventLine(event));
   }

@@ -1,15 +1,15 @@
 /**
- * What the MCP server offers: one table of tools. Each is an operation of docs/reference/store_protocol.md with its fields checked by
- * the same table, done by the daemon when one is alive and on the store otherwise.
+ * What the MCP server offers: operations of docs/protocol.md, with the fields and the checks of the same table, done by
+ * the daemon when one is alive and on the store otherwise.
  *
  * @module
  */
 
+import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";
 import { type Field, OPS } from "../../lib/protocol/ops.ts";
 import { parseArgs } from "../../lib/protocol/parse.ts";
-import type { OpArgs, OpName } from "../../lib/protocol/messages.ts";
-import { type Address, DEFAULT_BRANCH, parseAddress } from "../../lib/store/names.ts";
-import { liveSessions, type Operations } from "../plan/operations.ts";
+import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
+import type { Operations } from "../plan/operations.ts";
 
 /** What a tool does to the store, as clients are told. */
 export type Effect = "reads" | "adds" | "destroys";
@@ -23,25 +23,53 @@ export interface Tool {
   /** JSON schema of its arguments. */
   input_schema: { type: "object"; properties: Record<string, object>; required: string[]; additionalProperties: false };
   /** Checks the arguments and does the work. */
-  run(ops: Operations, given: Record<string, unknown>): Promise<object>;
+  run(ops: Operations, args: Record<string, unknown>): Promise<object>;
 }
 
-type Run<O extends OpName> = (ops: Operations, args: OpArgs<O>) => Promise<object>;
+/** The operations that are tools, in the order in which clients list them. */
+const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
+  databases: "reads",
+  branches: "reads",
+  status: "reads",
+  diff: "reads",
+  lease: "reads",
+  verify: "reads",
+  create: "adds",
+  checkout: "adds",
+  "checkout-at": "adds",
+  checkpoint: "adds",
+  fork: "adds",
+  touch: "adds",
+  rollback: "destroys",
+  promote: "destroys",
+  destroy: "destroys",
+  open: "adds",
+  flush: "adds",
+  close: "adds",
+};
 
-function tool<O extends OpName>(op: O, effect: Effect, run: Run<O>): Tool {
-  const fields = OPS[op].fields as Record<string, Field<unknown>>;
+/** Every tool. */
+export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf);
+
+function toolOf([op, effect]: [CallableOp, Effect]): Tool {
+  const fields = Object.entries(OPS[op].fields as Record<string, Field<unknown>>);
   return {
     name: op,
     description: OPS[op].summary,
     effect,
     input_schema: {
       type: "object",
-      properties: Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, schemaOf(field)])),
-      required: Object.entries(fields).filter(([, field]) => field.required).map(([name]) => name),
+      properties: Object.fromEntries(fields.map(([name, field]) => [name, schemaOf(field)])),
+      required: fields.filter(([, field]) => field.required).map(([name]) => name),
       additionalProperties: false,
     },
-    run: (ops, given) => run(ops, parseArgs(op, given)),
+    run: (ops, args) => ops.call(op, defaulted(op, parseArgs(op, args))),
   };
+}
+
+/** To a model, the status of a database is that of its main branch. */
+function defaulted<O extends CallableOp>(op: O, args: OpArgs<O>): OpArgs<O> {
+  return op === "status" && "db" in args ? { branch: DEFAULT_BRANCH, ...args } : args;
 }
 
 /** A field as JSON schema; the exact rules are checked when the tool is called. */
@@ -52,74 +80,3 @@ function schemaOf({ type, doc }: Field<unknown>): object {
   const nullable = type.endsWith("null");
   return { type: nullable ? ["integer", "null"] : "integer", description: `${doc} (${type})` };
 }
-
-function branchOf({ db, branch }: { db: string; branch?: string }): Address {
-  return { db, branch: branch ?? DEFAULT_BRANCH };
-}
-
-function pointOf(args: { db: string; branch?: string; checkpoint?: string }): Address {
-  const branch = branchOf(args);
-  return args.checkpoint === undefined ? branch : { ...branch, checkpoint: args.checkpoint };
-}
-
-function only<K extends string>(name: K, value: string | undefined): { [N in K]?: string } {
-  return value === undefined ? {} : { [name]: value } as { [N in K]?: string };
-}
-
-/** Every tool, in the order in which clients list them. */
-export const TOOLS: readonly Tool[] = [
-  tool("databases", "reads", async (ops) => ({ databases: await ops.branches.databases() })),
-  tool("branches", "reads", async (ops, { db }) => ({ branches: await ops.branches.branches(db) })),
-  tool("status", "reads", async (ops, { db, branch }) => {
-    if (db !== undefined) return { branch: await ops.branches.status(branchOf({ db, ...only("branch", branch) })) };
-    return { sessions: await ops.live?.status() ?? [] };
-  }),
-  tool("diff", "reads", (ops, { a, b, ...options }) => ops.branches.diff(parseAddress(a), parseAddress(b), options)),
-  tool("lease", "reads", (ops, args) => ops.branches.lease(branchOf(args))),
-  tool("verify", "reads", async (ops, args) => {
-    const { ok, ...found } = await (await ops.store()).verify(pointOf(args));
-    return { ...found, intact: ok };
-  }),
-  tool("create", "adds", async (ops, { db, ...options }) => await (await ops.store()).create(db, options)),
-  tool("checkout", "adds", (ops, { force, ...args }) => ops.branches.checkout(branchOf(args), force ? { force } : {})),
-  tool("checkout-at", "adds", (ops, args) => ops.branches.checkout(pointOf(args))),
-  tool(
-    "checkpoint",
-    "adds",
-    (ops, { name, note, ...args }) => ops.branches.checkpoint(branchOf(args), name, note === undefined ? {} : { note }),
-  ),
-  tool(
-    "fork",
-    "adds",
-    (ops, { new_branch, at, ttl_ms, materialize, ...args }) =>
-      ops.branches.fork(at === undefined ? branchOf(args) : { ...branchOf(args), checkpoint: at }, new_branch, {
-        ...(ttl_ms === undefined ? {} : { ttl_ms }),
-        ...(materialize === undefined ? {} : { materialize }),
-      }),
-  ),
-  tool(
-    "touch",
-    "adds",
-    (ops, { ttl_ms, ...args }) => ops.branches.touch(branchOf(args), ttl_ms === undefined ? {} : { ttl_ms }),
-  ),
-  tool(
-    "rollback",
-    "destroys",
-    ({ branches }, { to, db, branch, ...options }) =>
-      branches.rollback({ ...branchOf({ db, ...only("branch", branch) }), checkpoint: to }, options),
-  ),
-  tool(
-    "promote",
-    "destroys",
-    ({ branches }, { onto, db, branch, ...options }) =>
-      branches.promote(branchOf({ db, ...only("branch", branch) }), { db, branch: onto }, options),
-  ),
-  tool(
-    "destroy",
-    "destroys",
-    ({ branches }, { force, ...args }) => branches.destroy(branchOf(args), force === undefined ? {} : { force }),
-  ),
-  tool("open", "adds", async (ops, args) => await liveSessions(ops).open(branchOf(args))),
-  tool("flush", "adds", async (ops, args) => await liveSessions(ops).flush(branchOf(args))),
-  tool("close", "adds", async (ops, args) => await liveSessions(ops).close(branchOf(args))),
-];

@@ -1,123 +1,83 @@
 /**
- * What the commands ask for: one interface, answered by the store in this process
- * or by the daemon behind its socket, with the same results.
+ * The operations that commands ask for, by name: answered by the daemon behind its socket, or by the store in this
+ * process, with the same results.
  *
  * @module
  */
 
-import { TaskdError } from "../../lib/errors.ts";
-import type { Address } from "../../lib/store/names.ts";
-import type { CloseAnswer, DaemonEvent, LeaseAnswer, OpenAnswer, SessionInfo } from "../../lib/protocol/messages.ts";
-import type {
-  BranchInfo,
-  BranchStatus,
-  CheckoutResult,
-  CheckpointResult,
-  CompactResult,
-  CreateResult,
-  DatabaseInfo,
-  DiffResult,
-  FlushResult,
-  ForkResult,
-  LongOptions,
-  RepointResult,
-  VerifyResult,
-} from "../../lib/store/results.ts";
-import type { GcResult } from "../../lib/store/gc.ts";
+import type { Client } from "../../lib/client/client.ts";
+import type { StoreAtRest } from "../../lib/protocol/at_rest.ts";
+import type { CallableOp, DaemonEvent, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
+import type { OnProgress } from "../../lib/store/results.ts";
+import type { Store } from "../../lib/store/store.ts";
 import type { Plan } from "./plan.ts";
 
-/** Where a database file is. */
-export interface ExportResult {
-  path: string;
-  txid: number;
-  size_bytes: number;
-}
+/** Done on the store though a daemon is alive: they read or write files of the caller's, or read every stored byte. */
+const ALWAYS_AT_REST: ReadonlySet<OpName> = new Set(["create", "export", "verify"]);
 
-/** Answer of touch. */
-export interface TouchResult {
-  db: string;
-  branch: string;
-  /** ISO 8601 UTC. */
-  touched_at: string;
-  ttl_ms?: number;
-}
+/** The operations on the store of a plan; modules are loaded when they are first needed. */
+export class Operations {
+  readonly #plan: Plan;
+  readonly #signal: AbortSignal;
+  readonly #client: Client | undefined;
+  #store: Promise<Store> | undefined;
+  #at_rest: Promise<StoreAtRest> | undefined;
 
-/** Options of rollback and promote. */
-export interface RepointOptions extends LongOptions {
-  materialize?: boolean;
-  safety?: boolean;
-  /** Milliseconds that the safety branch lives; the store's default when absent. */
-  safety_ttl_ms?: number;
-  /** Close the changed branch's live session first and open it again afterwards; without a daemon there is none. */
-  reopen?: boolean;
-}
-
-/** Operations that always work on the store, whether a daemon is alive or not. */
-export interface StoreOperations {
-  create(db: string, options?: { from?: string } & LongOptions): Promise<CreateResult>;
-  path(address: Address): Promise<string>;
-  export(address: Address, file: string, options?: { force?: boolean } & LongOptions): Promise<ExportResult>;
-  verify(address: Address, options?: LongOptions): Promise<VerifyResult>;
-  branches(db?: string): Promise<BranchInfo[]>;
-}
-
-/** Operations on branches, which go through the daemon when one is alive. */
-export interface BranchOperations {
-  checkout(address: Address, options?: { force?: boolean } & LongOptions): Promise<CheckoutResult>;
-  checkpoint(address: Address, name: string, options?: { note?: string } & LongOptions): Promise<CheckpointResult>;
-  fork(
-    address: Address,
-    branch: string,
-    options?: { ttl_ms?: number; materialize?: boolean } & LongOptions,
-  ): Promise<ForkResult>;
-  rollback(address: Address, options?: RepointOptions): Promise<RepointResult>;
-  promote(from: Address, onto: Address, options?: RepointOptions): Promise<RepointResult>;
-  compact(address: Address, options?: LongOptions): Promise<CompactResult>;
-  destroy(address: Address, options?: { force?: boolean }): Promise<{ db: string; branch: string }>;
-  touch(address: Address, options?: { ttl_ms?: number | null }): Promise<TouchResult>;
-  protect(address: Address, on: boolean): Promise<{ db: string; branch: string; protected: boolean }>;
-  diff(a: Address, b: Address, options?: { tables?: string[]; rows?: number } & LongOptions): Promise<DiffResult>;
-  status(address: Address): Promise<BranchStatus>;
-  branches(db?: string): Promise<BranchInfo[]>;
-  databases(): Promise<DatabaseInfo[]>;
-  lease(address: Address): Promise<LeaseAnswer>;
-  collectGarbage(options: { grace_ms: number; dry_run?: boolean; signal?: AbortSignal }): Promise<GcResult>;
-}
-
-/** Operations on live sessions, which only a daemon has. */
-export interface SessionOperations {
-  open(address: Address): Promise<OpenAnswer>;
-  flush(address: Address): Promise<FlushResult>;
-  close(address: Address): Promise<CloseAnswer>;
-  status(address?: Address): Promise<SessionInfo[]>;
-  events(onSubscribed: () => void): AsyncIterable<DaemonEvent>;
-}
-
-/** Everything a command can ask for. */
-export interface Operations {
-  readonly branches: BranchOperations;
-  /** The store itself; a call whose work the daemon does opens it only when it asks. */
-  store(): Promise<StoreOperations>;
-  /** The daemon's sessions, when a daemon does the work. */
-  readonly live?: SessionOperations;
-  /** Version of the SQLite library that does the work. */
-  sqliteVersion(): Promise<string>;
-  /** Lets go of the store and the connection. */
-  close(): Promise<void>;
-}
-
-/** The live sessions, for commands that make no sense without a daemon. */
-export function liveSessions(ops: Operations): SessionOperations {
-  if (ops.live !== undefined) return ops.live;
-  throw new TaskdError("daemon_unreachable", "No daemon serves this store", { hint: "Start it with: taskd serve" });
-}
-
-/** Opens what the plan's route says; modules are loaded only now. */
-export async function openOperations(plan: Plan, signal: AbortSignal): Promise<Operations> {
-  if (plan.route === "store") {
-    const { openStoreOperations } = await import("./_store_operations.ts");
-    return await openStoreOperations(plan);
+  private constructor(plan: Plan, signal: AbortSignal, client: Client | undefined) {
+    this.#plan = plan;
+    this.#signal = signal;
+    this.#client = client;
   }
-  const { openSocketOperations } = await import("./_socket_operations.ts");
-  return await openSocketOperations(plan, signal);
+
+  /** Connects to the daemon, or opens the store, as the plan's route says. */
+  static async open(plan: Plan, signal: AbortSignal): Promise<Operations> {
+    if (plan.route === "store") {
+      const operations = new Operations(plan, signal, undefined);
+      await operations.store();
+      return operations;
+    }
+    const { connect } = await import("../../lib/client/client.ts");
+    return new Operations(plan, signal, await connect(plan.socket, { signal }));
+  }
+
+  /** Whether a daemon does the work. */
+  get hasDaemon(): boolean {
+    return this.#client !== undefined;
+  }
+
+  /** Runs an operation. Only a store in this process reports progress. */
+  async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
+    if (this.#client !== undefined && !ALWAYS_AT_REST.has(op)) return await this.#client.call(op, args);
+    const at_rest = await (this.#at_rest ??= this.#openAtRest());
+    return await at_rest.call(op, args, { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) });
+  }
+
+  /** The daemon's events from now on. */
+  async *events(onSubscribed: () => void): AsyncGenerator<DaemonEvent, void, void> {
+    if (this.#client === undefined) throw (await import("../../lib/protocol/at_rest.ts")).noDaemon();
+    const { subscribe } = await import("../../lib/client/client.ts");
+    yield* subscribe(this.#plan.socket, { signal: this.#signal, onSubscribed });
+  }
+
+  /** The store in this process, made if it is not there yet. */
+  store(): Promise<Store> {
+    return this.#store ??= openPlanned(this.#plan);
+  }
+
+  /** Closes the store and the connection. */
+  async close(): Promise<void> {
+    this.#client?.close();
+    (await this.#store)?.close();
+  }
+
+  async #openAtRest(): Promise<StoreAtRest> {
+    const store = await this.store();
+    const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
+    return new StoreAtRest(store, this.#plan.store);
+  }
+}
+
+async function openPlanned({ store, workspace, s3 }: Plan): Promise<Store> {
+  const { openStore } = await import("../../lib/store/open.ts");
+  return await openStore(store, { holder: "cli", ...(s3 === undefined ? {} : { workspace, s3: s3.options }) });
 }

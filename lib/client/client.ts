@@ -10,7 +10,7 @@
 
 import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
-import type { DaemonEvent, FailureMessage, OpAnswer, OpArgs, OpName } from "../protocol/messages.ts";
+import type { CallableOp, DaemonEvent, FailureMessage, OpAnswer, OpArgs } from "../protocol/messages.ts";
 
 /** The longest answer a client takes, in bytes: a listing of some hundred thousand branches. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
@@ -21,9 +21,6 @@ export interface ConnectOptions {
   /** Ends the connection: calls that wait fail with `interrupted`, a subscription ends. */
   signal?: AbortSignal;
 }
-
-/** Operations that answer once. */
-export type CallableOp = Exclude<OpName, "subscribe">;
 
 /**
  * A connection for requests. The name of an operation and its fields are those of docs/reference/store_protocol.md.

@@ -19,12 +19,17 @@ import type {
   DatabaseInfo,
   DiffResult,
   FlushResult,
+  ForkOptions,
   ForkResult,
+  LongOptions,
+  RepointOptions,
   RepointResult,
   SessionStatus,
+  TouchOptions,
+  TouchResult,
   VerifyResult,
 } from "../store/results.ts";
-import type { LeaseInfo } from "../store/store.ts";
+import type { ExportResult, LeaseInfo } from "../store/store.ts";
 
 /** A branch of a database; without `branch` it is `main`. */
 export interface BranchArgs {
@@ -35,13 +40,7 @@ export interface BranchArgs {
 }
 
 /** What rollback and promote accept. */
-export interface RepointArgs extends BranchArgs {
-  /** Copy the whole database instead of pointing into a parent's chain. */
-  materialize?: boolean;
-  /** Keep what was there before as a branch; true unless told otherwise. */
-  safety?: boolean;
-  /** Milliseconds that the safety branch lives. */
-  safety_ttl_ms?: number;
+export interface RepointArgs extends BranchArgs, Omit<RepointOptions, keyof LongOptions> {
   /** Close a live session of the branch that changes, do it, and open the session again. */
   reopen?: boolean;
 }
@@ -104,14 +103,11 @@ export interface StatusAnswer {
   branch?: BranchStatus;
   /** Where the store is. */
   store: string;
-  /** The SQLite library of the daemon. */
+  /** The SQLite library that does the work. */
   sqlite_version: string;
-  /** The daemon's process. */
+  /** The process that answers. */
   pid: number;
 }
-
-/** Answer of lease. */
-export type LeaseAnswer = LeaseInfo;
 
 /** Every operation: what it takes and what it answers. */
 export interface OpTypes {
@@ -137,7 +133,7 @@ export interface OpTypes {
   "checkout-at": { args: BranchArgs & { checkpoint: string }; answer: CheckoutResult };
   /** Makes a branch that begins where another stands. */
   fork: {
-    args: BranchArgs & { new_branch: string; at?: string; ttl_ms?: number; materialize?: boolean };
+    args: BranchArgs & Omit<ForkOptions, keyof LongOptions> & { new_branch: string; at?: string };
     answer: ForkResult;
   };
   /** Makes a checkpoint the head of its branch. */
@@ -149,23 +145,20 @@ export interface OpTypes {
   /** Removes a branch. */
   destroy: { args: { db: string; branch: string; force?: boolean }; answer: { db: string; branch: string } };
   /** Restarts a branch's time to live, or changes it. */
-  touch: {
-    args: BranchArgs & { ttl_ms?: number | null };
-    answer: { db: string; branch: string; touched_at: string; ttl_ms?: number };
-  };
+  touch: { args: BranchArgs & TouchOptions; answer: TouchResult };
   /** Protects a branch, or stops protecting it. */
   protect: { args: BranchArgs & { on: boolean }; answer: { db: string; branch: string; protected: boolean } };
   /** Writes a branch or checkpoint to a file. */
   export: {
     args: BranchArgs & { checkpoint?: string; path: string; force?: boolean };
-    answer: { path: string; txid: Txid; size_bytes: number };
+    answer: ExportResult;
   };
   /** Compares two branches or checkpoints. */
   diff: { args: { a: string; b: string; tables?: string[]; rows?: number }; answer: DiffResult };
   /** Proves that a branch can be restored. */
   verify: { args: BranchArgs & { checkpoint?: string }; answer: VerifyAnswer };
   /** Tells who holds a branch. */
-  lease: { args: BranchArgs; answer: LeaseAnswer };
+  lease: { args: BranchArgs; answer: LeaseInfo };
   /** Collects garbage now. */
   gc: { args: { grace_ms?: number; dry_run?: boolean }; answer: GcResult };
   /** Stops the daemon. */
@@ -176,6 +169,8 @@ export interface OpTypes {
 
 /** The name of an operation. */
 export type OpName = keyof OpTypes;
+/** Operations that answer once; `subscribe` is the transport's own. */
+export type CallableOp = Exclude<OpName, "subscribe">;
 /** What operation `O` takes. */
 export type OpArgs<O extends OpName> = OpTypes[O]["args"];
 /** What operation `O` answers. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { CallableOp, Client } from "../../lib/client/client.ts";
+import type { Client } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { OpArgs } from "../../lib/protocol/messages.ts";
+import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
 async function refusal<O extends CallableOp>(client: Client, op: O, args: OpArgs<O>): Promise<TaskdError> {

@@ -5,7 +5,7 @@
  */
 
 import type { CommandModule } from "../../plan/command_module.ts";
-import { openOperations } from "../../plan/operations.ts";
+import { Operations } from "../../plan/operations.ts";
 import type { Load } from "../run.ts";
 
 const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
@@ -41,5 +41,5 @@ const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
 export const loadForStore: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} asks for no store`);
-  return { asks: "store", module: await load(), open: openOperations };
+  return { asks: "store", module: await load(), open: Operations.open };
 };

@@ -1,0 +1,56 @@
+/**
+ * Answers operations from a store in this process, for callers that no daemon serves.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import { sqliteVersion } from "../sqlite/connection.ts";
+import type { LongOptions } from "../store/results.ts";
+import type { Store } from "../store/store.ts";
+import type { CallableOp, OpAnswer, OpArgs, StatusAnswer } from "./messages.ts";
+import {
+  addressOf,
+  type RunStoreMethod,
+  type StoreOp,
+  type StoreOperations,
+  storeOperations,
+} from "./store_operations.ts";
+
+/** Runs operations by name on a store at rest. */
+export class StoreAtRest {
+  readonly #store: Store;
+  readonly #location: string;
+  readonly #operations: StoreOperations;
+
+  /** `location` is where `store` is, for people. */
+  constructor(store: Store, location: string) {
+    this.#store = store;
+    this.#location = location;
+    const run = (method: keyof Store, args: unknown[]) =>
+      (store[method] as (...args: unknown[]) => Promise<unknown>).apply(store, args);
+    this.#operations = storeOperations(run as RunStoreMethod);
+  }
+
+  /**
+   * Runs an operation.
+   *
+   * @throws {TaskdError} with the store's code; `daemon_unreachable` for what needs a session or a daemon.
+   */
+  async call<O extends CallableOp>(op: O, args: OpArgs<O>, long: LongOptions = {}): Promise<OpAnswer<O>> {
+    if (op === "status") return await this.#status(args as OpArgs<"status">) as OpAnswer<O>;
+    if (!Object.hasOwn(this.#operations, op)) throw noDaemon();
+    return await this.#operations[op as StoreOp](args as never, long) as OpAnswer<O>;
+  }
+
+  async #status({ db, branch }: OpArgs<"status">): Promise<StatusAnswer> {
+    const common = { sessions: [], store: this.#location, sqlite_version: sqliteVersion(), pid: Deno.pid };
+    if (db === undefined || branch === undefined) return common;
+    return { ...common, branch: await this.#store.status(addressOf({ db, branch })) };
+  }
+}
+
+/** The error of what only a daemon can do. */
+export function noDaemon(): TaskdError {
+  return new TaskdError("daemon_unreachable", "No daemon serves this store", { hint: "Start it with: taskd serve" });
+}
