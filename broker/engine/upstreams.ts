@@ -12,7 +12,7 @@ import type { Credential, TokenSource, UpstreamOptions } from "../gateway/upstre
 import type { Log } from "../../lib/log.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES } from "../settings/keys.ts";
 import type { ResolvedSettings } from "../settings/load.ts";
-import { Subscription } from "../settings/oauth.ts";
+import { VendorSubscription } from "../settings/oauth.ts";
 import type { VendorAuth } from "../settings/settings.ts";
 
 /** Where subscriptions of vendor_b are served; a key's requests go to `upstreams.vendor_b`. */
@@ -51,11 +51,11 @@ export function openLanes(sources: LaneSources): Lanes {
     LANES.map((lane) => [lane, apiKey(lane, { env, file: key_file, compat_variable })]),
   );
   const upstreams: Lanes["upstreams"] = {};
-  const subscriptions = new Map<Lane, Subscription>();
+  const subscriptions = new Map<Lane, VendorSubscription>();
   for (const lane of ["vendor_a", "vendor_b", "vendor_c"] as const) {
     const base_url = settings.upstreams[lane];
     if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
-      const subscription = new Subscription(lane, { home, clock });
+      const subscription = new VendorSubscription(lane, { home, clock });
       subscriptions.set(lane, subscription);
       const source = withErrorLog(subscription, log);
       const own = lane === "vendor_b" && resolved.sources.get("upstreams.vendor_b") === "default";
@@ -79,7 +79,7 @@ export function openLanes(sources: LaneSources): Lanes {
   };
 }
 
-async function subscriptionProblem(subscription: Subscription): Promise<string | undefined> {
+async function subscriptionProblem(subscription: VendorSubscription): Promise<string | undefined> {
   try {
     await subscription.current();
     return undefined;
@@ -90,7 +90,7 @@ async function subscriptionProblem(subscription: Subscription): Promise<string |
 }
 
 /** What fails is also told to the operator: the agent only hears that it did. */
-function withErrorLog(subscription: Subscription, log: Log): TokenSource {
+function withErrorLog(subscription: VendorSubscription, log: Log): TokenSource {
   const logged = async (bearer: Promise<Credential>) => {
     try {
       return await bearer;

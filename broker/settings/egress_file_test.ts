@@ -32,7 +32,7 @@ Deno.test("an empty list allows nothing", () => {
   }
 });
 
-Deno.test("what is no name of the public internet is refused, with the place", () => {
+Deno.test("a host that is not a name of the public internet is refused at its place", () => {
   for (
     const host of [
       "''",
@@ -82,12 +82,12 @@ Deno.test("what is no name of the public internet is refused, with the place", (
   }
 });
 
-Deno.test("a URL in the place of a name is refused with the name", () => {
+Deno.test("a URL instead of a host name is refused with a hint of the name", () => {
   assertEquals(refusal("allow: [{ host: 'https://Example.com/x' }]").hint, "Write example.com");
   assertEquals(refusal("allow: [{ host: 'example.com/x' }]").hint, "Write example.com");
 });
 
-Deno.test("ports, keys and shapes are held to their rules", () => {
+Deno.test("wrong ports, keys and shapes are refused", () => {
   for (const ports of ["[]", "443", "[0]", "[65536]", "[-1]", "[443.5]", "['443']", "['1-1024']", "[[443]]", "'*'"]) {
     assertStringIncludes(refusal(`allow: [{ host: a.example, ports: ${ports} }]`).message, "port");
   }

@@ -26,7 +26,7 @@ Deno.test("parseEnvFile() reads what shells read", () => {
   for (const [text, values] of table) assertEquals(parse(text), values, JSON.stringify(text));
 });
 
-Deno.test("a line that is no assignment is refused by its number, and not shown", () => {
+Deno.test("a line that is not an assignment is refused by its number and not shown", () => {
   for (
     const line of [
       "sk-secret",
@@ -51,7 +51,7 @@ Deno.test("a name that is given twice is refused", () => {
   assertThrows(() => parse("A=1\nB=2\nA=3"), InvalidConfig, "api-keys.env:3:1: A must be given once");
 });
 
-Deno.test("changeEnvFile() keeps every other line, and heals a name that is given twice", () => {
+Deno.test("changeEnvFile() keeps every other line and merges a name that is given twice", () => {
   const text = "# mine\nexport A=1\n\nB='x' # old\nA=2\nC=3";
   assertEquals(
     changeEnvFile("f", text, new Map<string, string | null>([["A", "new"], ["B", null], ["D", "d e"]])),
@@ -60,7 +60,7 @@ Deno.test("changeEnvFile() keeps every other line, and heals a name that is give
   assertEquals(changeEnvFile("f", "", new Map([["A", null]])), "");
 });
 
-Deno.test("any value that is written is read back, beside what was there", () => {
+Deno.test("every value that is written reads back, and the other lines stay", () => {
   const name = fc.stringMatching(/^[A-Z_][A-Z0-9_]{0,10}$/);
   const value = fc.string({ unit: fc.constantFrom(..."ab'\"\\$`# =é~!\u{1f600}") });
   fc.assert(fc.property(fc.dictionary(name, value), name, value, (before, changed, to) => {
@@ -76,7 +76,7 @@ Deno.test("a value with control characters is not written", () => {
   }
 });
 
-Deno.test("any text is read or refused, and never breaks the reader", () => {
+Deno.test("any text is parsed or refused with an InvalidConfig", () => {
   const unit = fc.constantFrom(..."A='\"\\#\n\r =\0exportB$");
   fc.assert(fc.property(fc.string({ unit, maxLength: 60 }), (text) => {
     try {

@@ -3,7 +3,7 @@ import { apiKey } from "./keys.ts";
 import { loadSettings } from "./load.ts";
 import { configurationVariables } from "./environment_variables.ts";
 
-Deno.test("configuration and keys are read from these variables and no others", async () => {
+Deno.test("loading reads exactly the variables of configurationVariables()", async () => {
   const asked = new Set<string>();
   const env = (name: string) => {
     asked.add(name);
@@ -15,7 +15,7 @@ Deno.test("configuration and keys are read from these variables and no others", 
   assertEquals([...asked, "HOME", ...of_parser].sort(), configurationVariables().sort());
 });
 
-Deno.test("a program that may read these variables and no others can read every file of the configuration", async () => {
+Deno.test("a program with permission for these variables alone can load the files", async () => {
   const home = await Deno.makeTempDir();
   try {
     await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });

@@ -5,7 +5,7 @@ import { canonicalJson } from "./load.ts";
 import { SETTING_PATHS } from "./settings.ts";
 
 // conformance: b3.sources b4.explain.table
-Deno.test("the table has every setting with its value as it would be written, and its source", async () => {
+Deno.test("policy explain lists every setting with its value as written and its source", async () => {
   const resolved = await load({
     config: "task_timeout: 5400s\ncompat: { prices: { m: { input: 1, output: 2 } } }",
     env: { TASKD_TASK_BUDGET_USD: "3.5" },
@@ -25,14 +25,14 @@ Deno.test("the table has every setting with its value as it would be written, an
   assertEquals(row("approval_timeout")?.value, "0s");
 });
 
-Deno.test("the text begins with the columns' names and ends with the verdict", async () => {
+Deno.test("the rendered table begins with the column names and ends with the verdict", async () => {
   const lines = renderExplain(compareWithLive(await load(), null)).split("\n");
   assertEquals(lines[0]?.split(/ +/), ["SETTING", "VALUE", "SOURCE"]);
   assertEquals(lines.length, SETTING_PATHS.length + 3);
   assertEquals(lines.at(-1), "daemon: not reachable");
 });
 
-Deno.test("two resolutions of the same values are in sync, wherever the values come from", async () => {
+Deno.test("equal values are in sync, wherever they come from", async () => {
   const local = await load({ config: "task_budget_usd: 2.0\nci: { poll_interval: 0 }" });
   const live = policyView(await load({ env: { TASKD_TASK_BUDGET_USD: "2", TASKD_CI_POLL_INTERVAL: "1m" } }));
   const comparison = compareWithLive(local, live);
@@ -41,13 +41,13 @@ Deno.test("two resolutions of the same values are in sync, wherever the values c
 });
 
 // conformance: b4.explain.hash
-Deno.test("where the broker listens is no divergence", async () => {
+Deno.test("the listener settings cause no divergence", async () => {
   const local = await load({ env: { BROKER_SOCKET: "/x.sock", BROKER_ADDR: "127.0.0.1:1", TMPDIR: "/var/tmp" } });
   assertEquals(compareWithLive(local, policyView(await load())).in_sync, true);
 });
 
 // conformance: b2.diff_policy.compared b4.explain.hash
-Deno.test("every other setting is one, also of the groups, and the verdict names it", async () => {
+Deno.test("every other setting diverges, also in groups, and the verdict names it", async () => {
   const live = policyView(await load());
   const table: [string, string][] = [
     ["task_budget_usd: 5", "task_budget_usd"],
@@ -68,7 +68,7 @@ Deno.test("every other setting is one, also of the groups, and the verdict names
   }
 });
 
-Deno.test("an egress list that changed since the broker started is a divergence", async () => {
+Deno.test("an egress list that changed since the broker started diverges", async () => {
   const live = policyView(await load({ egress: "allow: [{ host: a.example }]" }));
   const local = await load({ egress: "allow: [{ host: a.example, ports: [443, 80] }]" });
   assertEquals(compareWithLive(local, live).in_sync, false);
@@ -76,7 +76,7 @@ Deno.test("an egress list that changed since the broker started is a divergence"
   assertEquals(compareWithLive(again, live).in_sync, true);
 });
 
-Deno.test("a comparison survives JSON, and a broker of another version is divergent", async () => {
+Deno.test("a comparison survives JSON, and a broker of another version diverges", async () => {
   const local = await load({
     config: "compat: { prices: { b: { input: 1, output: 2 }, a: { output: 1, input: 2 } } }",
   });
@@ -88,7 +88,7 @@ Deno.test("a comparison survives JSON, and a broker of another version is diverg
   assertEquals(compareWithLive(local, null), { local: policyView(local), live: null, in_sync: null });
 });
 
-Deno.test("an answer that is not understood cannot be compared, and one with strange settings can", async () => {
+Deno.test("an invalid answer is not compared, and one with unknown settings is", async () => {
   const hash = "0".repeat(64);
   for (
     const answer of [
@@ -110,7 +110,7 @@ Deno.test("an answer that is not understood cannot be compared, and one with str
   );
 });
 
-Deno.test("the hash does not depend on the order of keys, and does on every value", async () => {
+Deno.test("the hash depends on every value and not on the order of keys", async () => {
   const hash = async (config: string) => (await load({ config })).hash;
   const [one, other] = ["a: { input: 1, output: 2 }", "b: { input: 3, output: 4 }"];
   assertEquals(
@@ -125,7 +125,7 @@ Deno.test("the hash does not depend on the order of keys, and does on every valu
   assert(/^[0-9a-f]{64}$/.test(await hash("")));
 });
 
-Deno.test("no key is explained: the table has the name of its variable", async () => {
+Deno.test("policy explain shows the name of a key's variable and never the key", async () => {
   const env = { VENDORA_API_KEY: "sk-secret-1", MY_KEY: "sk-secret-2", ANTHROPIC_API_KEY: "sk-secret-3" };
   const resolved = await load({ config: "compat: { api_key_env: MY_KEY }", env });
   const shown = renderExplain(compareWithLive(resolved, policyView(resolved))) + JSON.stringify(policyView(resolved));

@@ -19,7 +19,7 @@ const sources = (env: Record<string, string>, file: Record<string, string> = {},
 });
 
 // conformance: b1.vendor_keys b1.keys_file
-Deno.test("a lane's own variable goes before its fallback, and the environment before the file", () => {
+Deno.test("a lane's own variable precedes its fallback, and the environment the file", () => {
   const lanes = [
     ["vendor_a", "VENDORA_API_KEY", "ANTHROPIC_API_KEY"],
     ["vendor_b", "VENDORB_API_KEY", "OPENAI_API_KEY"],
@@ -39,7 +39,7 @@ Deno.test("a lane's own variable goes before its fallback, and the environment b
 });
 
 // conformance: b2.compat.api_key_env
-Deno.test("the compat lane's key is where api_key_env says, and nowhere by default", () => {
+Deno.test("the compat key comes from the variable of api_key_env, by default from none", () => {
   const env = { MY_KEY: "k", OPENAI_API_KEY: "other" };
   assertEquals(apiKey("compat", sources(env)), undefined);
   assertEquals(apiKey("compat", sources(env, {}, "MY_KEY")), { secret: "k", source: "env:MY_KEY" });
@@ -49,7 +49,7 @@ Deno.test("the compat lane's key is where api_key_env says, and nowhere by defau
   });
 });
 
-Deno.test("a key that cannot stand in a header is refused, and not shown", () => {
+Deno.test("a key that is not valid in a header is refused and not shown", () => {
   for (const key of ["sk-secret\r\nX: y", "sk secret", "sk-sécret", "sk-secret\0", "“sk-secret”"]) {
     const error = assertThrows(() => apiKey("vendor_a", sources({ VENDORA_API_KEY: key })), TaskdError);
     assertEquals([error.code, error.message.includes("secret")], ["invalid_config", false]);
@@ -70,7 +70,7 @@ Deno.test("keys are written as 0600 and read back", () =>
   }));
 
 // conformance: b1.keys_file
-Deno.test("a file of keys that others can read is refused, with the chmod to run, also before it is written", () =>
+Deno.test("a key file that others can read is refused with the chmod to run, also before a write", () =>
   withHome(async (home) => {
     await Deno.writeTextFile(keysPath(home), "VENDORA_API_KEY=sk-secret\n");
     for (const bits of [0o644, 0o640, 0o604, 0o660, 0o610]) {

@@ -64,7 +64,7 @@ Deno.test("the file that the mutations begin with is valid", async () => {
   assertEquals([settings.default_agent, settings.ci.max_attempts], ["agent_b", 3]);
 });
 
-Deno.test("any mutation of a valid file loads or is refused with its place, and nothing else happens", async () => {
+Deno.test("any mutation of a valid file loads or is refused with its place", async () => {
   await fc.assert(
     fc.asyncProperty(mutated(FULL), async (config) => {
       try {
@@ -86,7 +86,7 @@ Deno.test("any mutation of a valid file loads or is refused with its place, and 
   );
 });
 
-Deno.test("any mutation of a valid egress list loads or is refused, and what loads are names and ports", () => {
+Deno.test("any mutation of a valid egress list loads as names and ports, or is refused", () => {
   fc.assert(
     fc.property(mutated(LIST), (text) => {
       try {
@@ -120,14 +120,14 @@ Deno.test("any text in any variable loads or is refused", async () => {
   );
 });
 
-Deno.test("every duration that is shown reads back as itself", () => {
+Deno.test("every formatted duration parses to the same number of milliseconds", () => {
   const schema = duration({ maximum: MAX_WINDOW });
   fc.assert(fc.property(fc.nat(3650 * 86_400_000), (ms) => {
     assertEquals(v.parse(schema, formatExact(ms)), ms);
   }));
 });
 
-Deno.test("canonical JSON is JSON of the same value, and blind to the order of keys", () => {
+Deno.test("canonical JSON keeps the value and ignores the order of keys", () => {
   fc.assert(fc.property(fc.dictionary(fc.string(), fc.oneof(fc.integer(), fc.string(), fc.boolean())), (object) => {
     assertEquals(JSON.parse(canonicalJson(object)), JSON.parse(JSON.stringify(object)));
     const turned = Object.fromEntries(Object.entries(object).reverse());

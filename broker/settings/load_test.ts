@@ -147,7 +147,7 @@ const SAMPLES: Partial<Record<SettingPath, readonly [string, ShownValue, string,
 /** Rules of their own: true and false only through `1`. */
 const SWITCHES: readonly SettingPath[] = ["notifications", "log_json", "strict_container_version", "ci.watch"];
 
-Deno.test("every setting comes from its variable, before the file, before the default", async () => {
+Deno.test("every variable precedes the file, and the file the default", async () => {
   for (const path of SETTING_PATHS) {
     const row = SETTINGS[path];
     if (row.env === undefined || SWITCHES.includes(path) || path === "ci.max_attempts") continue;
@@ -172,7 +172,7 @@ Deno.test("every setting comes from its variable, before the file, before the de
 });
 
 // conformance: b7.attempts_capped b2.ci.max_attempts
-Deno.test("ci.max_attempts comes from its variable, before the file, and is capped at 10 without a refusal", async () => {
+Deno.test("ci.max_attempts above 10 counts as 10, from the variable and from the file", async () => {
   const config = "approval_timeout: 1h\nci: { max_attempts: 3 }";
   assertEquals((await load({ config })).settings.ci.max_attempts, 3);
   const both = await load({ config, env: { TASKD_CI_MAX_ATTEMPTS: "11" } });
@@ -183,7 +183,7 @@ Deno.test("ci.max_attempts comes from its variable, before the file, and is capp
 });
 
 // conformance: b2.ci.watch
-Deno.test("TASKD_CI_WATCH enables with exactly 1, and anything else wins over the file all the same", async () => {
+Deno.test("TASKD_CI_WATCH enables with exactly 1, and any other value disables, over the file", async () => {
   for (const text of ["true", "yes", "on", "01", "1 ", " 1", "2", "0", "TRUE"]) {
     const { settings, sources } = await load({ config: "ci: { watch: true }", env: { TASKD_CI_WATCH: text } });
     assertEquals([text, settings.ci.watch, sources.get("ci.watch")], [text, false, "env:TASKD_CI_WATCH"]);
@@ -193,7 +193,7 @@ Deno.test("TASKD_CI_WATCH enables with exactly 1, and anything else wins over th
 });
 
 // conformance: b2.effect.notifications
-Deno.test("the one-way variables act with exactly 1 and otherwise leave the file its say", async () => {
+Deno.test("the one-way variables act with exactly 1, and otherwise the file counts", async () => {
   const table = [
     ["notifications", "TASKD_NO_NOTIFY", false, true],
     ["log_json", "TASKD_LOG_JSON", true, false],
@@ -210,7 +210,7 @@ Deno.test("the one-way variables act with exactly 1 and otherwise leave the file
   }
 });
 
-Deno.test("zero is what the contract says it is", async () => {
+Deno.test("zero has the meaning of the contract", async () => {
   const { settings } = await load({
     config: `
 task_max_requests: 0
@@ -229,12 +229,12 @@ profiles: { repos: { git.example.com/o/r: { timeout: 0 } } }
 });
 
 // conformance: b2.effect.approval_timeout b2.ci.watch_timeout
-Deno.test("a gate and a watch may last longer than a timer can wait", async () => {
+Deno.test("approval_timeout and ci.watch_timeout may be longer than a timer can wait", async () => {
   const { settings } = await load({ config: "approval_timeout: 720h\nci: { watch_timeout: 60d }\n" });
   assertEquals([settings.approval_timeout, settings.ci.watch_timeout], [2_592_000_000, 5_184_000_000]);
 });
 
-Deno.test("a key without a value is one that was not given, also a whole group", async () => {
+Deno.test("a key without a value counts as not given, also a whole group", async () => {
   assertEquals((await load({ config: "ci:\ntask_budget_usd:\ncompat:\n  model: ~\n" })).hash, (await load()).hash);
   for (const config of ["", "---\n", "# nothing\n", "\ufeff", "{}"]) {
     assertEquals((await load({ config })).hash, (await load()).hash, JSON.stringify(config));
@@ -285,20 +285,20 @@ Deno.test("the names of JavaScript's own properties are names like any other", a
   assertEquals(({} as Record<string, unknown>).input, undefined);
 });
 
-Deno.test("a mistake in the file is told also while a variable overrides it", async () => {
+Deno.test("a mistake in the file is reported also when a variable overrides the setting", async () => {
   const error = await refusal({ config: "task_budget_usd: much", env: { TASKD_TASK_BUDGET_USD: "3" } });
   assertStringIncludes(error.message, "config.yaml:1:18");
 });
 
 // conformance: b2.effect.broker.socket
-Deno.test("TMPDIR and the user's number lead to the socket, and TMPDIR only when it is absolute", async () => {
+Deno.test("the default socket is below TMPDIR, if that is absolute, and has the user's number", async () => {
   const socket = async (TMPDIR: string) => (await load({ env: { TMPDIR } })).settings.broker.socket;
   assertEquals(await socket("/var/tmp/"), "/var/tmp/taskd-1000/taskd.sock");
   assertEquals(await socket("relative"), "/tmp/taskd-1000/taskd.sock");
   assertStringIncludes((await refusal({ env: { TMPDIR: `/${"x".repeat(100)}` } })).message, "at most 103 bytes");
 });
 
-Deno.test("without a home directory there is nothing to load", async () => {
+Deno.test("loadSettings() refuses a home directory that is not absolute", async () => {
   for (const home of ["", "relative"]) {
     await assertRejects(() => loadSettings({ home, env: () => undefined, uid: 1 }), TaskdError, "no home directory");
   }

@@ -15,6 +15,7 @@ import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
+import { isSecureUrl } from "./path_and_url_schemas.ts";
 import { readPrivateFile } from "./private_file.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
@@ -82,7 +83,7 @@ export interface Bearer {
 /** The part of fetch that renewal uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** Options of {@linkcode Subscription}. */
+/** Options of {@linkcode VendorSubscription}. */
 export interface SubscriptionOptions {
   /** The user's home directory. */
   home: string;
@@ -104,7 +105,7 @@ interface Renewed {
 }
 
 /** A lane's subscription; its bearer is what the gateway sends. */
-export class Subscription {
+export class VendorSubscription {
   readonly #vendor: VendorOAuth;
   readonly #path: string;
   readonly #fetch: Fetch;
@@ -250,7 +251,7 @@ export function oauthPath(home: string, lane: SubscriptionLane): string {
   return `${taskdHome(home)}/${lane}-oauth.json`;
 }
 
-/** A lane's credential as it is in the file, however old; throws like {@linkcode Subscription.current}, renews nothing. */
+/** A lane's credential as it is in the file, however old; throws like {@linkcode VendorSubscription.current}, renews nothing. */
 export function readCredential(home: string, lane: SubscriptionLane): Promise<OAuthCredential> {
   return readOAuthFile(oauthPath(home, lane), VENDORS[lane].program);
 }
@@ -273,8 +274,7 @@ async function readOAuthFile(path: string, program: string): Promise<OAuthCreden
 
 function checkTokenUrl(text: string, path: string): string {
   const url = URL.parse(text);
-  const isLocal = url?.protocol === "http:" && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
-  if (url && (url.protocol === "https:" || isLocal) && url.username === "") return url.href;
+  if (url && isSecureUrl(url) && url.username === "") return url.href;
   throw new TaskdError("invalid_config", `Cannot use the subscription of ${path}: token_url is not an https URL`);
 }
 

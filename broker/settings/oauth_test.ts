@@ -3,7 +3,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { TokenSource } from "../gateway/upstream.ts";
 import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
-import { oauthPath, Subscription, type SubscriptionLane } from "./oauth.ts";
+import { oauthPath, type SubscriptionLane, VendorSubscription } from "./oauth.ts";
 
 /** A vendor's token server on a port of its own: rotates, and refuses a refresh token that was used. */
 class Vendor implements AsyncDisposable {
@@ -58,7 +58,7 @@ async function stage(
       write: (credential) =>
         Deno.writeTextFileSync(path, JSON.stringify({ token_url: vendor.url, ...credential }), { mode: 0o600 }),
       read: () => JSON.parse(Deno.readTextFileSync(path)),
-      subscription: (now = NOON) => new Subscription(lane, { home, clock: clockAt(now) }),
+      subscription: (now = NOON) => new VendorSubscription(lane, { home, clock: clockAt(now) }),
     });
   } finally {
     await Deno.remove(home, { recursive: true });
@@ -89,7 +89,7 @@ Deno.test("a token without an expiry is used until the vendor refuses it", () =>
     assertEquals(vendor.requests.length, 1);
   }));
 
-Deno.test("a token about to expire is renewed, and the rotated one is on the disk as 0600 with all other fields", () =>
+Deno.test("a token about to expire is renewed, and the file keeps mode 0600 and its other fields", () =>
   stage(async ({ home, vendor, write, read, subscription }) => {
     write({ ...EXPIRED, account_id: "acct", note: "mine", client_id: "client-x" });
     const bearer = await subscription().current();
@@ -121,14 +121,14 @@ Deno.test("fifty requests at once cause one renewal", () =>
     assertEquals(vendor.requests.length, 2);
   }));
 
-Deno.test("a credential that somebody else has renewed is taken from the file", () =>
+Deno.test("a credential that another process has renewed is read from the file", () =>
   stage(async ({ vendor, write, subscription }) => {
     write({ ...VALID, access_token: "access-9" });
     assertEquals((await subscription().renew({ secret: "access-0" })).secret, "access-9");
     assertEquals(vendor.requests.length, 0);
   }));
 
-Deno.test("a vendor that does not rotate leaves the refresh token as it was", () =>
+Deno.test("an answer without a refresh token keeps the old one", () =>
   stage(async ({ vendor, write, read, subscription }) => {
     write(EXPIRED);
     vendor.rotates = false;
@@ -137,7 +137,7 @@ Deno.test("a vendor that does not rotate leaves the refresh token as it was", ()
     assertEquals(read(), { token_url: vendor.url, access_token: "access-x", refresh_token: "refresh-0" });
   }));
 
-Deno.test("a renewal that fails says so without a token, and leaves the file as it was", () =>
+Deno.test("a failed renewal shows no token and leaves the file unchanged", () =>
   stage(async ({ vendor, write, read, subscription }) => {
     write(EXPIRED);
     const before = read();
@@ -161,7 +161,7 @@ Deno.test("a renewal that fails says so without a token, and leaves the file as 
     }
   }));
 
-Deno.test("a vendor that cannot be reached, and a token that cannot be renewed, are told", () =>
+Deno.test("an unreachable vendor and a token that cannot be renewed are reported", () =>
   stage(async ({ write, subscription }) => {
     const closed = Deno.listen({ port: 0, hostname: "127.0.0.1" });
     write({ ...EXPIRED, token_url: `http://127.0.0.1:${closed.addr.port}/` });
@@ -172,7 +172,7 @@ Deno.test("a vendor that cannot be reached, and a token that cannot be renewed, 
     assertEquals(error.hint, "Sign in again with claude and write the new credential into the file");
   }));
 
-Deno.test("a rotated token that could not be written is written at the next occasion", () =>
+Deno.test("a rotated token that could not be written is written by the next call", () =>
   stage(async ({ home, vendor, write, read, subscription }) => {
     write(EXPIRED);
     const source = subscription();
@@ -200,7 +200,7 @@ function answerAfter(happens: () => void): (count: number) => Response {
 
 const SIGNED_IN = { access_token: "access-new", refresh_token: "refresh-new", expires_at: VALID.expires_at };
 
-Deno.test("a credential that a person puts into the file while it is renewed stays there, and is used", () =>
+Deno.test("a credential that is written to the file during a renewal stays and is used", () =>
   stage(async ({ vendor, write, read, subscription }) => {
     write(EXPIRED);
     vendor.answer = answerAfter(() => write(SIGNED_IN));
@@ -210,7 +210,7 @@ Deno.test("a credential that a person puts into the file while it is renewed sta
     assertEquals((await source.current()).secret, "access-new");
   }));
 
-Deno.test("what else a person changes in the file while it is renewed stays there, beside the renewed tokens", () =>
+Deno.test("other fields that change during a renewal stay beside the renewed tokens", () =>
   stage(async ({ vendor, write, read, subscription }) => {
     write(EXPIRED);
     vendor.answer = answerAfter(() => write({ ...EXPIRED, account_id: "other", note: "mine" }));
@@ -224,7 +224,7 @@ Deno.test("what else a person changes in the file while it is renewed stays ther
     ]);
   }));
 
-Deno.test("a file that a person takes away while it is renewed does not come back, and the tokens are kept for it", () =>
+Deno.test("a file that is removed during a renewal stays away, and the tokens are kept in memory", () =>
   stage(async ({ home, vendor, write, read, subscription }) => {
     write(EXPIRED);
     const path = oauthPath(home, "vendor_a");
@@ -239,7 +239,7 @@ Deno.test("a file that a person takes away while it is renewed does not come bac
     assertEquals([read().refresh_token, vendor.requests.length], ["refresh-1", 1]);
   }));
 
-Deno.test("a rotated token that could not be written overwrites nothing that a person has put there since", () =>
+Deno.test("a rotated token that could not be written never overwrites a newer credential", () =>
   stage(async ({ vendor, write, read, subscription }) => {
     write(EXPIRED);
     vendor.answer = answerAfter(() => write({ half: "written" }));
@@ -281,7 +281,7 @@ Deno.test({
       }, { in: directory })),
 });
 
-Deno.test("a credential that is absent, open to others or malformed is refused", () =>
+Deno.test("a credential that is missing, open to others or malformed is refused", () =>
   stage(async ({ home, write, subscription }) => {
     const refused = (message: string) => assertRejects(() => subscription().current(), TaskdError, message);
     assertEquals((await refused("there is no such file")).code, "not_found");

@@ -85,14 +85,18 @@ export const OCI_RUNTIME = textLike(/^(?:\/?[a-zA-Z0-9][a-zA-Z0-9_.+/-]{0,254})?
 const URL_RULE = "must be an https URL, or an http one of localhost";
 const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
+/** Whether what is sent to `url` stays secret: over https, or to this machine. */
+export function isSecureUrl(url: URL): boolean {
+  return url.protocol === "https:" || url.protocol === "http:" && LOCAL_HOSTS.has(url.hostname);
+}
+
 function urlFault(value: string): string | undefined {
   const url = URL.parse(value);
   if (url === null) return URL_RULE;
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
     return "must be a URL without credentials, query and fragment";
   }
-  const isLocal = url.protocol === "http:" && LOCAL_HOSTS.has(url.hostname);
-  return url.protocol === "https:" || isLocal ? undefined : URL_RULE;
+  return isSecureUrl(url) ? undefined : URL_RULE;
 }
 
 /** Where a vendor's API is. */

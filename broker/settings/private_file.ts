@@ -9,7 +9,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { fileError, fileErrorCode, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
-import { concat } from "../../lib/concat.ts";
+import { shellWord } from "../../lib/text/shell_word.ts";
 
 /** What others may not do with a file. */
 export type Privacy =
@@ -52,22 +52,16 @@ export async function readPrivateFile(path: string, privacy: Privacy): Promise<s
     if (!isFile || size > MAX_BYTES) {
       throw new TaskdError("invalid_config", `${attempted}: it must be a file of at most ${MAX_BYTES} bytes`);
     }
-    return decode(attempted, await readAll(file, attempted));
+    // It may grow while it is read.
+    const buffer = new Uint8Array(MAX_BYTES + 1);
+    let length = 0;
+    for (let count: number | null; (count = await file.read(buffer.subarray(length)));) length += count;
+    if (length > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
+    return decode(attempted, buffer.subarray(0, length));
   } catch (error) {
     if (fileErrorCode(error) === "not_found") return undefined;
     throw fileError(error, attempted);
   }
-}
-
-async function readAll(file: Deno.FsFile, attempted: string): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of file.readable) {
-    chunks.push(chunk);
-    // It may grow while it is read.
-    if ((size += chunk.length) > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
-  }
-  return concat(chunks);
 }
 
 function decode(attempted: string, bytes: Uint8Array): string {
@@ -76,11 +70,6 @@ function decode(attempted: string, bytes: Uint8Array): string {
   } catch (cause) {
     throw new TaskdError("invalid_config", `${attempted}: it is not UTF-8 text`, { cause });
   }
-}
-
-/** `path` as one word of a shell. */
-function shellWord(path: string): string {
-  return /^[\w./~-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`;
 }
 
 /**

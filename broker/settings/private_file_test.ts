@@ -11,7 +11,7 @@ async function withDirectory(test: (directory: string) => Promise<void>): Promis
   }
 }
 
-Deno.test("readPrivateFile() tells a file that is absent from one that cannot be used", () =>
+Deno.test("readPrivateFile() returns undefined for a missing file and refuses an unusable one", () =>
   withDirectory(async (directory) => {
     assertEquals(await readPrivateFile(`${directory}/absent`, "own"), undefined);
     assertEquals(await readPrivateFile(`${directory}/no/such`, "own"), undefined);
@@ -31,7 +31,7 @@ Deno.test("readPrivateFile() does not wait at a pipe", () =>
     await assertRejects(() => readPrivateFile(`${directory}/pipe`, "own"), TaskdError, "not a regular file");
   }));
 
-Deno.test("configuration that others can change is refused; that they can read it is not", () =>
+Deno.test("configuration that others can change is refused; one that they can read is not", () =>
   withDirectory(async (directory) => {
     const path = `${directory}/it's config.yaml`;
     await Deno.writeTextFile(path, "a: 1");
@@ -46,7 +46,7 @@ Deno.test("configuration that others can change is refused; that they can read i
     }
   }));
 
-Deno.test("createPrivateFile() never takes the place of a file", () =>
+Deno.test("createPrivateFile() never replaces a file", () =>
   withDirectory(async (directory) => {
     assertEquals(await createPrivateFile(`${directory}/a`, "one"), true);
     assertEquals(await createPrivateFile(`${directory}/a`, "two"), false);

@@ -23,7 +23,7 @@ Deno.test("a refusal names file, line, column, setting, value and rule", async (
 });
 
 // conformance: b1.keys_not_configured b1.agent_c_key_only b2.compat.api_key_env
-Deno.test("an unknown key is refused with what was probably meant", async () => {
+Deno.test("an unknown key is refused with the most likely name", async () => {
   const table: [string, string, string][] = [
     ["max_concurent_tasks: 3", '"max_concurent_tasks"', "Did you mean max_concurrent_tasks?"],
     ["ci: { wach: true }", '"wach" in ci', "Did you mean watch? Known here: watch, poll_interval"],
@@ -50,7 +50,7 @@ Deno.test("an unknown key is refused with what was probably meant", async () => 
 });
 
 // conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout b2.ci.watch_timeout b2.ci.max_attempts
-Deno.test("every pair that the contract forbids is refused, whichever half was configured", async () => {
+Deno.test("every pair that the contract forbids is refused, whichever setting is configured", async () => {
   const table: [Parameters<typeof refusal>[0], string, string][] = [
     [{ config: "global_max_tasks: 1" }, "config.yaml:1:19: global_max_tasks is 1", "at least max_concurrent_tasks"],
     [
@@ -78,7 +78,7 @@ Deno.test("every pair that the contract forbids is refused, whichever half was c
 });
 
 // conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout
-Deno.test("the pairs are allowed up to their very edge", async () => {
+Deno.test("a pair of settings at its limit is allowed", async () => {
   for (
     const config of [
       "global_max_tasks: 2",
@@ -91,7 +91,7 @@ Deno.test("the pairs are allowed up to their very edge", async () => {
   ) await load({ config });
 });
 
-Deno.test("each value is held to its rule", async () => {
+Deno.test("a value that breaks its rule is refused", async () => {
   const refused: Record<string, readonly string[]> = {
     vendor_a_auth: ["oauth", "API_KEY", "1", "[]", "{}", "true"],
     default_agent: ["agent_e", "vendor_a", "''"],
@@ -124,7 +124,7 @@ Deno.test("each value is held to its rule", async () => {
 });
 
 // conformance: b7.poll_interval b7.trailing_slash b2.ci.poll_interval b2.diff_policy.globs
-Deno.test("each value of a group is held to its rule", async () => {
+Deno.test("a value of a group that breaks its rule is refused", async () => {
   const refused: Record<string, readonly string[]> = {
     "broker.socket": ["taskd.sock", `/${"x".repeat(103)}`, `/${"é".repeat(52)}`],
     "broker.addr": [":8080", "'8080'", "localhost", "127.0.0.1:99999", "'::1:80'", "'[::1]'", "'[::1:80'", "a b:80"],
@@ -178,7 +178,7 @@ Deno.test("each value of a group is held to its rule", async () => {
 });
 
 // conformance: b2.compat.base_url
-Deno.test("https is taken anywhere, and http of localhost alone", async () => {
+Deno.test("an endpoint may be https anywhere, and http on localhost alone", async () => {
   for (
     const [text, origin] of [
       ["https://example.com", "https://example.com"],
@@ -193,7 +193,7 @@ Deno.test("https is taken anywhere, and http of localhost alone", async () => {
 });
 
 // conformance: b2.profiles.key b7.profile_key
-Deno.test("a profile's key is canonical or refused, with the canonical form where there is one", async () => {
+Deno.test("a profile's key that is not canonical is refused with the canonical form", async () => {
   const table: [string, string | undefined][] = [
     ["https://GitHub.com/Owner/repo.git", "github.com/Owner/repo"],
     ["git@git.example.com:owner/repo.git", "git.example.com/owner/repo"],
@@ -222,7 +222,7 @@ Deno.test("a profile's key is canonical or refused, with the canonical form wher
   }
 });
 
-Deno.test("a profile's key is what a task's repository comes to, whatever its spelling", async () => {
+Deno.test("a profile's key is the canonical form of every spelling of a repository", async () => {
   for (
     const spelling of [
       "git@git.example.com:Owner/repo.git",
@@ -239,7 +239,7 @@ Deno.test("a profile's key is what a task's repository comes to, whatever its sp
 });
 
 // conformance: b2.profiles.setup
-Deno.test("a profile's commands are lists of arguments, never a line for a shell", async () => {
+Deno.test("a profile's command that is not a list of arguments is refused", async () => {
   for (
     const text of ["npm ci", "[npm ci]", "[[]]", "[['']]", "[[npm, 5]]", "[[npm, true]]", "[[[npm]]]", '[["a\\0"]]']
   ) {
@@ -248,7 +248,7 @@ Deno.test("a profile's commands are lists of arguments, never a line for a shell
   }
 });
 
-Deno.test("YAML that means something else than it looks is refused", async () => {
+Deno.test("YAML with aliases, tags, duplicate keys or too much of anything is refused", async () => {
   for (
     const config of [
       "task_budget_usd: &b 2\nmax_request_cost_usd: *b",
@@ -278,7 +278,7 @@ Deno.test("YAML that means something else than it looks is refused", async () =>
   }
 });
 
-Deno.test("what may be a secret stands in no refusal", async () => {
+Deno.test("a refusal never shows a value that may be a secret", async () => {
   const secret = "sk-ant-0123456789";
   for (
     const config of [
@@ -301,14 +301,14 @@ Deno.test("what may be a secret stands in no refusal", async () => {
   }
 });
 
-Deno.test("a value with terminal escapes is shown without them", async () => {
+Deno.test("a refusal shows a value without its terminal escapes", async () => {
   const { message } = await refusal({ config: 'default_agent: "\\e]0;owned\\a\\u202e"' });
   // deno-lint-ignore no-control-regex
   assert(!/[\u0000-\u001f\u202e]/.test(message), JSON.stringify(message));
 });
 
 // conformance: b2.egress_config
-Deno.test("a chosen egress list that does not exist is refused, an absent usual one is empty", async () => {
+Deno.test("an egress list that EGRESS_CONFIG names must exist; the default one may be missing", async () => {
   const error = await refusal({ env: { EGRESS_CONFIG: "/nowhere.yaml" } });
   assertStringIncludes(error.message, "EGRESS_CONFIG");
   assertEquals((await load({ env: { EGRESS_CONFIG: EGRESS }, egress: "allow: [{ host: a.example }]" })).egress, {

@@ -52,7 +52,7 @@ Deno.test("seedHome() leaves a dangling link as it is", () =>
     assertEquals([...Deno.readDirSync(home)].map(({ name }) => name), [".taskd"]);
   }));
 
-Deno.test("of several seedings at once exactly one writes each file", () =>
+Deno.test("of several concurrent calls of seedHome() exactly one writes each file", () =>
   withHome(async (home) => {
     const all = await Promise.all(Array.from({ length: 8 }, () => seedHome(home)));
     assertEquals(all.flatMap(({ created }) => created).length, 2);
@@ -66,7 +66,7 @@ Deno.test("seedHome() fails where a file stands in the directory's place", () =>
     await assertRejects(() => seedHome(home), TaskdError, "Cannot make the directory");
   }));
 
-Deno.test("every default line of the seeded file can be uncommented, and changes nothing", async () => {
+Deno.test("uncommenting every default of the seeded file changes nothing", async () => {
   const config = configText().replaceAll(/^( *)#(?=[a-z_]+:)/gm, "$1");
   const { settings, sources, hash } = await load({ config });
   assertEquals(settings, (await load()).settings);
@@ -81,7 +81,7 @@ Deno.test("every example of the seeded file can be uncommented", async () => {
   assertEquals(settings.profiles.repos["git.example.com/owner/repo"]?.setup, [["npm", "ci"]]);
 });
 
-Deno.test("every group stands in the seeded file, its lines below it", () => {
+Deno.test("the seeded file has every group with its settings below it", () => {
   const lines = configText().split("\n");
   for (const group of GROUPS) {
     const at = lines.indexOf(`${group}:`);

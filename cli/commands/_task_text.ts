@@ -7,6 +7,7 @@
 import type { TaskListItem } from "../../broker/api/wire.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import { shellWord } from "../../lib/text/shell_word.ts";
 
 /** Digits of an id that lists and hints show: two tasks do not share them in practice. */
 const ID_DIGITS = 12;
@@ -53,11 +54,6 @@ export function age(iso: string, now_ms: number): string {
 /** Where a task stands: its outcome once it has one. */
 export function standing({ stage, outcome }: Pick<TaskListItem, "stage" | "outcome">): string {
   return outcome ?? stage;
-}
-
-/** A word of a command line, quoted where a shell would read it otherwise. */
-export function shellWord(word: string): string {
-  return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** The command that approves exactly what the gate asks about. */

@@ -6,7 +6,7 @@
 
 import { LANES, laneText } from "../../broker/agents.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
-import { type Check, type CheckStatus, worst } from "../setup/check.ts";
+import { type CheckStatus, type HostCheck, worst } from "../setup/check.ts";
 import { examine } from "../setup/doctor.ts";
 import { untestedVersion } from "../../broker/sandbox/tested_versions.ts";
 import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
@@ -19,7 +19,7 @@ import { asking, environment, findOptions, hostOf, livePolicy } from "./_environ
 /** Every check, and the worst of them. */
 export interface DoctorResult {
   status: CheckStatus;
-  checks: Check[];
+  checks: HostCheck[];
 }
 
 /** Looks at everything. */
@@ -29,7 +29,7 @@ export async function run(args: Args, io: Io): Promise<DoctorResult> {
 }
 
 /** All checks of the host; also what the wizard ends with. */
-export function examineHost(args: Args, io: Io): Promise<Check[]> {
+export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
   const { deno, store } = hostOf(args);
   return examine({
     home: args.broker.home,
@@ -53,7 +53,7 @@ export async function render({ status, checks }: DoctorResult, io: Io): Promise<
 }
 
 /** The lines of checks. */
-export async function checkLines(named: readonly Check[], io: Io): Promise<string[]> {
+export async function checkLines(named: readonly HostCheck[], io: Io): Promise<string[]> {
   const checks = named.map((check) => ({ ...check, name: withCompany(check.name) }));
   const width = Math.max(0, ...checks.map(({ name }) => name.length));
   const lines: string[] = [];
@@ -70,7 +70,7 @@ function withCompany(name: string): string {
   return LANES.reduce((text, lane) => text.replace(lane, laneText(lane)), name);
 }
 
-function verdict(status: CheckStatus, checks: readonly Check[]): string {
+function verdict(status: CheckStatus, checks: readonly HostCheck[]): string {
   const count = (wanted: CheckStatus) => checks.filter((check) => check.status === wanted).length;
   if (status === "ok") return "Everything is ready";
   const words = [[count("fail"), "failed"], [count("warn"), "worth a look"]] as const;

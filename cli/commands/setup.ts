@@ -9,7 +9,7 @@ import { agentOf, type Lane, LANES, laneText } from "../../broker/agents.ts";
 import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
-import type { Check } from "../setup/check.ts";
+import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
@@ -20,8 +20,8 @@ import { asking, environment, hostOf } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
 /** What was done, and how the host looks now. */
-export interface SetupResult extends WizardResult {
-  checks: Check[];
+export interface SetupReport extends WizardResult {
+  checks: HostCheck[];
   /** Whether nothing fails any more. */
   ready: boolean;
   /** The command to go on with. */
@@ -29,7 +29,7 @@ export interface SetupResult extends WizardResult {
 }
 
 /** Goes through the steps. Under --json, and where stdin is no terminal, nothing is asked. */
-export async function run(args: Args, io: Io): Promise<SetupResult> {
+export async function run(args: Args, io: Io): Promise<SetupReport> {
   const source = sourceOf(args);
   const answers = await answersOf(args);
   const asks = !args.on("yes") && !args.on("non-interactive") && !io.json && Deno.stdin.isTerminal();
@@ -164,7 +164,7 @@ async function readStdin(): Promise<string> {
 }
 
 /** What is ready, what is missing, and the next command. */
-export async function render({ checks, ready, next }: SetupResult, io: Io): Promise<string> {
+export async function render({ checks, ready, next }: SetupReport, io: Io): Promise<string> {
   const shown = checks.filter(({ name }) => name !== "broker" && name !== "in sync");
   return [
     ...await checkLines(shown, io),

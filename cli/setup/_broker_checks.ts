@@ -8,14 +8,14 @@
 import { compareWithLive, type PolicyView, verdictLine } from "../../broker/settings/explain.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
+import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 
 /** The broker, and whether it is in sync; `live` is what it answered about its settings. */
 export function checkBroker(
   found: FoundBroker,
   options: { resolved: ResolvedSettings | undefined; live: PolicyView | null },
-): Check[] {
+): HostCheck[] {
   if (found.state === "none") return [warn("broker", "not running", "Run taskd start")];
   if (found.state === "silent") {
     const detail = `process ${found.pid} runs and does not answer${found.socket ? ` on ${found.socket}` : ""}`;
@@ -32,7 +32,7 @@ export function checkBroker(
 }
 
 /** The branch store's daemon; only tasks with databases need it. */
-export async function checkStore(readInfo: () => Promise<DaemonInfo | undefined>): Promise<Check> {
+export async function checkStore(readInfo: () => Promise<DaemonInfo | undefined>): Promise<HostCheck> {
   try {
     const info = await readInfo();
     if (info === undefined) return ok("branch store", "its daemon does not run; only tasks with databases need it");

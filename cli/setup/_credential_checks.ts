@@ -9,7 +9,7 @@ import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
+import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 /** Where one looks. */
 export interface CredentialOptions {
@@ -21,7 +21,7 @@ export interface CredentialOptions {
 }
 
 /** One check for each lane; the one of `default_agent` has to be paid for. */
-export async function checkCredentials(options: CredentialOptions): Promise<Check[]> {
+export async function checkCredentials(options: CredentialOptions): Promise<HostCheck[]> {
   const { settings } = options;
   const needed = AGENTS.find(({ name }) => name === settings.default_agent)?.lane;
   let file: ReadonlyMap<string, string>;
@@ -30,7 +30,7 @@ export async function checkCredentials(options: CredentialOptions): Promise<Chec
   } catch (error) {
     return [failedCheck("keys", error)];
   }
-  const checks: Check[] = [];
+  const checks: HostCheck[] = [];
   for (const lane of LANES) {
     const agent = AGENTS.find((one) => one.lane === lane)!;
     const name = `credentials ${lane}`;
@@ -48,7 +48,7 @@ interface KeyOptions extends CredentialOptions {
   isNeeded: boolean;
 }
 
-function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptions & { agent: string }): Check {
+function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptions & { agent: string }): HostCheck {
   const { env, file, home, isNeeded, agent } = options;
   try {
     const key = apiKey(lane, { env, file });
@@ -63,7 +63,7 @@ function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptio
   return fail(name, `no key, and ${agent} is the default agent`, remedy);
 }
 
-function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions): Check {
+function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions): HostCheck {
   const { base_url, api_key_env, model } = settings.compat;
   const remedy = "Run taskd setup --compat-url URL --compat-model MODEL, or choose another default_agent";
   if (base_url === "") {
@@ -85,7 +85,7 @@ function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions
 }
 
 /** A token that is renewed by itself is fine however soon it expires. */
-async function subscriptionCheck(name: string, lane: SubscriptionLane, options: CredentialOptions): Promise<Check> {
+async function subscriptionCheck(name: string, lane: SubscriptionLane, options: CredentialOptions): Promise<HostCheck> {
   const { home, now } = options;
   try {
     const { expires_at, refresh_token } = await readCredential(home, lane);

@@ -8,7 +8,7 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import { keysPath } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { startWarnings } from "../../broker/settings/warnings.ts";
-import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
+import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 /** Where one looks. */
 export interface HomeOptions {
@@ -18,7 +18,7 @@ export interface HomeOptions {
 }
 
 /** The directory and the files whose modes count; none of the rest is there before `init`. */
-export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): Check[] {
+export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): HostCheck[] {
   const directory = taskdHome(home);
   const status = stat(directory);
   if (status === undefined) return [fail("home", `${directory} does not exist`, "Run taskd init")];
@@ -36,12 +36,12 @@ export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): Che
   return open.length > 0 ? open : [ok("home", `${directory}, for its owner alone`)];
 }
 
-function fileCheck(path: string, wanted: { mask: number; mode: string }): Check[] {
+function fileCheck(path: string, wanted: { mask: number; mode: string }): HostCheck[] {
   const status = stat(path);
   return status === undefined ? [] : modeCheck(path, status, wanted);
 }
 
-function modeCheck(path: string, { mode }: Deno.FileInfo, wanted: { mask: number; mode: string }): Check[] {
+function modeCheck(path: string, { mode }: Deno.FileInfo, wanted: { mask: number; mode: string }): HostCheck[] {
   if (mode === null || (mode & wanted.mask) === 0) return [];
   const is = (mode & 0o777).toString(8).padStart(4, "0");
   return [fail("home", `${path} is open to other users (mode ${is})`, `Run: chmod ${wanted.mode} ${path}`)];
@@ -57,7 +57,9 @@ function stat(path: string): Deno.FileInfo | undefined {
 }
 
 /** The settings, and what is allowed and still worth saying. */
-export async function checkConfig({ home, env, uid }: HomeOptions): Promise<[Check[], ResolvedSettings | undefined]> {
+export async function checkConfig(
+  { home, env, uid }: HomeOptions,
+): Promise<[HostCheck[], ResolvedSettings | undefined]> {
   try {
     const resolved = await loadSettings({ home, env, uid });
     const counts = { file: 0, variables: 0 };
@@ -75,14 +77,14 @@ export async function checkConfig({ home, env, uid }: HomeOptions): Promise<[Che
   }
 }
 
-function egressCheck({ egress }: ResolvedSettings): Check {
+function egressCheck({ egress }: ResolvedSettings): HostCheck {
   const { length } = egress.entries;
   if (length === 0) return ok("egress", "nothing is listed: sandboxes reach the model gateway alone");
   return ok("egress", `${length} ${length === 1 ? "entry" : "entries"}`);
 }
 
 /** A clock that was set back makes records that end before they began, and budgets' windows that never close. */
-export function checkClock({ home, now }: { home: string; now: number }): Check {
+export function checkClock({ home, now }: { home: string; now: number }): HostCheck {
   const newest = newestChange(taskdHome(home));
   if (now < PROGRAM_FROM) {
     const today = new Date(now).toISOString().slice(0, 10);

@@ -9,14 +9,14 @@ import { existsSync } from "@std/fs/exists";
 import { freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
+import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
 /** The first git that reads all of the configuration that is given to it by the environment alone. */
 const GIT_FROM = [2, 32] as const;
 
 /** git, and whether it is new enough. */
-export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise<Check> {
+export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise<HostCheck> {
   const install = `Install git ${GIT_FROM.join(".")} or newer`;
   const path = findProgram("git", places);
   if (path === undefined) return fail("git", `not found at ${places.git.join(", ")}`, install);
@@ -32,7 +32,7 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
 }
 
 /** The code host's program. Without it, tasks are pushed and no pull request is opened. */
-export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<Check> {
+export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<HostCheck> {
   const path = findProgram("gh", places);
   const missed = "without it no pull request is opened, and private repositories of GitHub cannot be cloned";
   if (path === undefined) return warn("gh", `not found; ${missed}`, "Install gh and run gh auth login");
@@ -53,10 +53,10 @@ const SCARCE_BYTES = 5 * 2 ** 30;
 const FULL_BYTES = 256 * 2 ** 20;
 
 /** Space at every root, or where it will be made; those on one file system are told together. */
-export async function checkDisk(settings: Settings, directory: string, free = freeBytes): Promise<Check[]> {
+export async function checkDisk(settings: Settings, directory: string, free = freeBytes): Promise<HostCheck[]> {
   const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const places = new Map<string, { free: number; names: string[] }>();
-  const checks: Check[] = [];
+  const checks: HostCheck[] = [];
   const nowhere: string[] = [];
   for (const name of roots) {
     try {
@@ -80,7 +80,7 @@ export async function checkDisk(settings: Settings, directory: string, free = fr
   return checks;
 }
 
-function spaceCheck(names: string, free: number): Check {
+function spaceCheck(names: string, free: number): HostCheck {
   const detail = `${formatBytes(free)} free for ${names}`;
   if (free < FULL_BYTES) return fail("disk", detail, "Free some, or move the roots to another disk");
   if (free < SCARCE_BYTES) return warn("disk", detail, "Free some, or lower cache_quota_gb");

@@ -7,7 +7,7 @@
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { type Check, fail, failedCheck, ok, warn } from "./check.ts";
+import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
@@ -28,7 +28,7 @@ export interface RuntimeCheckOptions {
 }
 
 /** The runtime of the settings, and the others in a line. */
-export async function checkRuntime(options: RuntimeCheckOptions): Promise<[Check[], FoundRuntime | undefined]> {
+export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostCheck[], FoundRuntime | undefined]> {
   const { settings, found } = options;
   const chosen = chooseRuntime(settings.runtime, found);
   if (chosen === undefined) {
@@ -57,7 +57,7 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[Check
 }
 
 /** The embedded runtime has no programs in it, so no agent's own. */
-function agentCheck({ default_agent }: Settings, { name }: FoundRuntime): Check[] {
+function agentCheck({ default_agent }: Settings, { name }: FoundRuntime): HostCheck[] {
   if (name !== "deno" || default_agent === "agent_d") return [];
   const detail = `the embedded runtime runs agent_d alone, and default_agent is ${default_agent}`;
   return [fail("agent", detail, "Install podman, or set default_agent: agent_d and a compat endpoint")];
@@ -67,7 +67,7 @@ function agentCheck({ default_agent }: Settings, { name }: FoundRuntime): Check[
 const ENOUGH_FILES = 1024;
 const ENOUGH_PROCESSES = 512;
 
-async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Promise<Check[]> {
+async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Promise<HostCheck[]> {
   try {
     const limits = await resourceLimits(ask, places);
     if (limits === undefined) return [];
@@ -81,9 +81,9 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
 }
 
 /** Both images and the network. */
-export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<Check[]> {
+export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<HostCheck[]> {
   if (runtime.name === "deno") return [];
-  const checks: Check[] = [];
+  const checks: HostCheck[] = [];
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     const image = settings[setting];
     try {
@@ -106,7 +106,7 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
 }
 
 /** Whether the gateway and the proxy can listen; `isOurs` when the running broker does. */
-export async function checkPorts(settings: Settings, runtime: FoundRuntime, isOurs: boolean): Promise<Check[]> {
+export async function checkPorts(settings: Settings, runtime: FoundRuntime, isOurs: boolean): Promise<HostCheck[]> {
   if (runtime.name === "deno") return [ok("ports", "any free ones of 127.0.0.1: the embedded runtime needs no others")];
   const { gateway_ip } = settings;
   return await Promise.all(([["gateway", GATEWAY_PORT], ["proxy", PROXY_PORT]] as const).map(async ([what, port]) => {
@@ -121,7 +121,7 @@ export async function checkPorts(settings: Settings, runtime: FoundRuntime, isOu
   }));
 }
 
-function portCheck(name: string, address: { hostname: string; port: number }): Check {
+function portCheck(name: string, address: { hostname: string; port: number }): HostCheck {
   try {
     Deno.listen(address).close();
     return ok(name, `free at ${address.hostname}`);

@@ -13,7 +13,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 export type CheckStatus = "ok" | "warn" | "fail";
 
 /** A line of `doctor`. */
-export interface Check {
+export interface HostCheck {
   /** What was looked at. */
   name: string;
   status: CheckStatus;
@@ -24,22 +24,22 @@ export interface Check {
 }
 
 /** All is well. */
-export function ok(name: string, detail: string): Check {
+export function ok(name: string, detail: string): HostCheck {
   return { name, status: "ok", detail };
 }
 
 /** Some tasks will miss it. */
-export function warn(name: string, detail: string, remedy: string): Check {
+export function warn(name: string, detail: string, remedy: string): HostCheck {
   return { name, status: "warn", detail, remedy };
 }
 
 /** Nothing works without it. */
-export function fail(name: string, detail: string, remedy: string): Check {
+export function fail(name: string, detail: string, remedy: string): HostCheck {
   return { name, status: "fail", detail, remedy };
 }
 
 /** A check whose look failed. */
-export function failedCheck(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): Check {
+export function failedCheck(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): HostCheck {
   const { status = "fail" } = options;
   const detail = sanitizeLine(messageOf(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
@@ -47,7 +47,7 @@ export function failedCheck(name: string, error: unknown, options: { status?: "w
 }
 
 /** Looks, and makes whatever is thrown the check's result. */
-export async function checked(name: string, check: () => Check[] | Promise<Check[]>): Promise<Check[]> {
+export async function checked(name: string, check: () => HostCheck[] | Promise<HostCheck[]>): Promise<HostCheck[]> {
   try {
     return await check();
   } catch (error) {
@@ -56,7 +56,7 @@ export async function checked(name: string, check: () => Check[] | Promise<Check
 }
 
 /** The worst of several. */
-export function worst(checks: readonly Check[]): CheckStatus {
+export function worst(checks: readonly HostCheck[]): CheckStatus {
   if (checks.some(({ status }) => status === "fail")) return "fail";
   return checks.some(({ status }) => status === "warn") ? "warn" : "ok";
 }

@@ -14,7 +14,7 @@ function differing(before: string, after: string): string[] {
   return after.split("\n").filter((line) => !known.has(line));
 }
 
-Deno.test("changeConfig() puts a value where the seeded file explains it and changes no other line", () => {
+Deno.test("changeConfig() sets a value at its commented default and changes no other line", () => {
   const seeded = configText();
   const changed = change(seeded, { runtime: "podman", "compat.base_url": "http://localhost:11434" });
   assertEquals(differing(seeded, changed), ["runtime: podman", "  base_url: http://localhost:11434"]);
@@ -33,7 +33,7 @@ Deno.test("changeConfig() replaces a value and keeps the comment behind it", () 
   assertEquals(change(text, { runtime: "podman" }), "# mine\nruntime: podman # because\n\nci:\n  watch: true\n");
 });
 
-Deno.test("changeConfig() adds a setting to a group that has others, and a group that is not there", () => {
+Deno.test("changeConfig() adds a setting to an existing group and to a missing one", () => {
   const text = "compat:\n    model: a\n";
   assertEquals(
     change(text, { "compat.base_path": "/v1" }),
@@ -50,13 +50,13 @@ Deno.test("changeConfig() changes a group in braces", () => {
   assertStringIncludes(change("compat: { model: a } # mine\n", { "compat.base_path": "/v1" }), "# mine");
 });
 
-Deno.test("changeConfig() quotes what would be another value", () => {
+Deno.test("changeConfig() quotes text that YAML would read as another value", () => {
   assertEquals(parse(change("", { "compat.model": "true" })), { compat: { model: "true" } });
   assertEquals(parse(change("", { "compat.model": "a: b # c" })), { compat: { model: "a: b # c" } });
   assertEquals(parse(change("", { "compat.model": "x\ninjected: 1" })), { compat: { model: "x\ninjected: 1" } });
 });
 
-Deno.test("changeConfig() refuses a file that is not YAML, and one whose group is no map", () => {
+Deno.test("changeConfig() refuses a file that is not YAML and a group that is not a map", () => {
   assertThrows(() => change("a: [", { runtime: "deno" }), TaskdError, "not YAML");
   assertThrows(() => change("compat: [1]\n", { "compat.model": "m" }), TaskdError, "not understood");
 });

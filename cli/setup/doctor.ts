@@ -15,7 +15,7 @@ import { checkCredentials } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
-import { type Check, checked, failedCheck } from "./check.ts";
+import { checked, failedCheck, type HostCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
@@ -41,7 +41,7 @@ export interface DoctorOptions {
 }
 
 /** Looks at everything. */
-export async function examine(options: DoctorOptions): Promise<Check[]> {
+export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
   const { home, uid, env, ask, askGh, places, clock = systemClock } = options;
   const now = clock.now();
   const checks = await checked("home", () => checkHome({ home, uid }));
@@ -67,7 +67,7 @@ export async function examine(options: DoctorOptions): Promise<Check[]> {
 async function runtimeChecks(
   options: DoctorOptions,
   known: { settings: Settings; isServing: boolean },
-): Promise<Check[]> {
+): Promise<HostCheck[]> {
   const { ask, deno, places, untested } = options;
   const { settings, isServing } = known;
   const shared = places === undefined ? {} : { places };

@@ -5,7 +5,7 @@ import { freeBytes } from "../../lib/fs.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
 import { policyView } from "../../broker/settings/explain.ts";
 import { checkDisk } from "./_host_checks.ts";
-import type { Check } from "./check.ts";
+import type { HostCheck } from "./check.ts";
 import { type DoctorOptions, examine } from "./doctor.ts";
 import { askProgram } from "../../broker/sandbox/host_programs.ts";
 
@@ -69,7 +69,7 @@ class Host {
     Deno.chmodSync(path, 0o755);
   }
 
-  async checks(): Promise<Check[]> {
+  async checks(): Promise<HostCheck[]> {
     return await examine(this.options);
   }
 }
@@ -90,13 +90,13 @@ async function onHost(work: (host: Host) => Promise<void>): Promise<void> {
 }
 
 /** The lines of one check. */
-function named(checks: readonly Check[], name: string): Check[] {
+function named(checks: readonly HostCheck[], name: string): HostCheck[] {
   return checks.filter((check) => check.name === name);
 }
 
 const SECRET = "sk-secret-of-a-test";
 
-Deno.test("on a healthy host nothing fails, everything is looked at, and no secret is told", () =>
+Deno.test("on a healthy host no check fails and none shows a secret", () =>
   onHost(async (host) => {
     const checks = await host.checks();
     assertEquals(checks.filter(({ status }) => status !== "ok"), [{
@@ -350,14 +350,14 @@ function subscription(host: Host, left_ms: number): void {
   Deno.writeTextFileSync(`${host.home}/.taskd/vendor_a-oauth.json`, text, { mode: 0o600 });
 }
 
-Deno.test("the doctor tells of a gateway's port that another program has", () =>
+Deno.test("doctor reports a gateway port that another program has", () =>
   onHost(async (host) => {
     using _other = Deno.listen({ hostname: "127.77.66.1", port: 8088 });
     const [check] = named(await host.checks(), "port 8088");
     assertEquals([check?.status, check?.detail], ["fail", "another program listens at 127.77.66.1"]);
   }));
 
-Deno.test("the doctor takes the running broker's ports for its own, and tells when they do not answer", () =>
+Deno.test("doctor accepts the running broker's ports, and reports those that do not answer", () =>
   onHost(async (host) => {
     const health = { pid: 7, version: "1", runtime: "podman", started_at: "", running: 0, pending: 0 };
     host.options = {
@@ -370,7 +370,7 @@ Deno.test("the doctor takes the running broker's ports for its own, and tells wh
     assertEquals(named(checks, "port 3128")[0]?.status, "fail");
   }));
 
-Deno.test("the doctor says whether the running broker works with what is configured", () =>
+Deno.test("doctor reports whether the running broker has the current configuration", () =>
   onHost(async (host) => {
     const { home, variables } = host;
     const health = { pid: 7, version: "1", runtime: "podman", started_at: "", running: 0, pending: 0 };
@@ -386,7 +386,7 @@ Deno.test("the doctor says whether the running broker works with what is configu
     assertEquals([check?.status, check?.detail.includes("task_budget_usd")], ["warn", true]);
   }));
 
-Deno.test("the doctor tells of a disk that is nearly full, and of one that is", () =>
+Deno.test("doctor warns of a disk that is nearly full and fails for a full one", () =>
   onHost(async ({ home }) => {
     const { settings } = await loadSettings({ home, env: () => undefined });
     await Deno.mkdir(settings.stage_root, { recursive: true });

@@ -11,7 +11,7 @@ async function inFolder(work: (folder: string) => void | Promise<void>): Promise
   }
 }
 
-Deno.test("a log never takes more than twice its bound, and its last lines are there", () =>
+Deno.test("a log takes at most twice its bound and keeps its last lines", () =>
   inFolder((folder) => {
     const path = `${folder}/log`;
     {
@@ -24,7 +24,7 @@ Deno.test("a log never takes more than twice its bound, and its last lines are t
     assertEquals([...Deno.readDirSync(folder)].length, 2);
   }));
 
-Deno.test("a log is continued, and only its owner reads it", () =>
+Deno.test("an existing log is appended to, and only its owner can read it", () =>
   inFolder((folder) => {
     const path = `${folder}/log`;
     Deno.writeTextFileSync(path, "before\n", { mode: 0o644 });
@@ -36,11 +36,11 @@ Deno.test("a log is continued, and only its owner reads it", () =>
     assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
   }));
 
-Deno.test("a log that cannot be opened says so at once", () => {
+Deno.test("a log that cannot be opened is an error at once", () => {
   assertThrows(() => new LogFile("/nowhere/log"), TaskdError, "Cannot open the log /nowhere/log");
 });
 
-Deno.test("a log that was moved away is begun anew once it is full", () =>
+Deno.test("a log that was moved away is created again once it is full", () =>
   inFolder((folder) => {
     const path = `${folder}/log`;
     using log = new LogFile(path, { max_bytes: 20 });

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import { preflight } from "./preflight.ts";
 
-Deno.test("a start says which of the broker's directories cannot be used, and leaves nothing in those that can", async () => {
+Deno.test("preflight names an unusable directory and leaves nothing in the others", async () => {
   const home = await Deno.makeTempDir();
   try {
     const [roots, loop] = [`${home}/roots`, `${home}/loop`];

@@ -32,7 +32,7 @@ Deno.test("an answer may come in pieces, and several in one", async () => {
   assertEquals([await prompt.line("a"), await prompt.line("b"), await prompt.line("c")], ["first", "second", "third"]);
 });
 
-Deno.test("a secret is not shown, and the terminal is as before afterwards", async () => {
+Deno.test("a secret is not shown, and the terminal is restored", async () => {
   const { prompt, seen } = typing("sk-sec", "ret\n");
   assertEquals(await prompt.secret("Key"), "sk-secret");
   assertEquals(seen.modes, [true, false]);
@@ -44,20 +44,20 @@ Deno.test("a secret can be corrected: backspace takes one character, Ctrl-U all 
   assertEquals([await prompt.secret("Key"), await prompt.secret("Key")], ["abd", "right"]);
 });
 
-Deno.test("the terminal is as before when a secret is never typed", async () => {
+Deno.test("the terminal is restored when a secret is never typed", async () => {
   const { prompt, seen } = typing("half");
   const error = await assertRejects(() => prompt.secret("Key"), TaskdError);
   assertEquals(error.code, "interrupted");
   assertEquals(seen.quiet, false);
 });
 
-Deno.test("an interrupted question ends with what interrupted it", async () => {
+Deno.test("an interrupted question rejects with the signal's reason", async () => {
   const { prompt, abort } = typing();
   abort.abort(new TaskdError("interrupted", "The operation was interrupted"));
   await assertRejects(() => prompt.line("Name"), TaskdError, "was interrupted");
 });
 
-Deno.test("a choice is taken by name, by number, or by pressing return", async () => {
+Deno.test("a choice is accepted by name, by number or by Return", async () => {
   const choices = [{ value: "podman", help: "" }, { value: "deno", help: "" }] as const;
   const { prompt, seen } = typing("2\n", "podman\n", "\n", "x\n", "deno\n");
   const ask = () => prompt.choose("Runtime", choices, "podman");
@@ -65,7 +65,7 @@ Deno.test("a choice is taken by name, by number, or by pressing return", async (
   assertStringIncludes(seen.text, "Please answer with one of podman, deno.");
 });
 
-Deno.test("a question that is never answered is given up", async () => {
+Deno.test("a question without a valid answer fails after five tries", async () => {
   const { prompt } = typing("maybe\n".repeat(10));
   await assertRejects(() => prompt.confirm("Sure?", true), TaskdError, "was not answered");
 });

@@ -65,7 +65,7 @@ for (const { manager, program, calls } of MANAGERS) {
     }));
 }
 
-Deno.test("a service is installed again over an older file of one's own", () =>
+Deno.test("installing again replaces an older unit of this program", () =>
   withManager({ program: "systemctl" }, async ({ folder, options }) => {
     const file = { manager: "systemd" as const, path: `${folder}/unit` };
     for (const text of [`# ${MARKER}\n1\n`, `# ${MARKER}\n2\n`]) {

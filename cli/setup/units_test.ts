@@ -32,14 +32,14 @@ for (const runtime of AUTO_ORDER) {
   });
 }
 
-Deno.test("a unit for rootless podman has no line that keeps newuidmap from its privileges", () => {
+Deno.test("a unit for rootless podman has no line that implies NoNewPrivileges", () => {
   const text = unitText("systemd", OPTIONS);
   const breaking = /^(NoNewPrivileges|SystemCall|Restrict|Lock|Protect|Private|MemoryDeny|Dynamic|CapabilityBounding)/m;
   assert(!breaking.test(text), text);
   assertStringIncludes(unitText("systemd", { ...OPTIONS, runtime: "deno" }), "NoNewPrivileges=yes");
 });
 
-Deno.test("a launchd agent reads back as the very words it was made of", async () => {
+Deno.test("a launchd agent parses back to the words of its command", async () => {
   const folder = await Deno.makeTempDir();
   try {
     await Deno.writeTextFile(`${folder}/agent.plist`, unitText("launchd", OPTIONS));
@@ -58,14 +58,14 @@ Deno.test("a launchd agent reads back as the very words it was made of", async (
   }
 });
 
-Deno.test("a word with a line break gets no line of its own in a unit", () => {
+Deno.test("a word with a line break is refused in a unit", () => {
   for (const manager of ["systemd", "launchd"] as const) {
     const options = { ...OPTIONS, env: { TMPDIR: "/tmp\nExecStartPre=/bin/evil" } };
     assertThrows(() => unitText(manager, options), TaskdError, "control character");
   }
 });
 
-Deno.test("units are the user's own", () => {
+Deno.test("units are in the user's own directories", () => {
   assertEquals(unitPath("systemd", "/home/me"), "/home/me/.config/systemd/user/taskd-broker.service");
   assertEquals(unitPath("launchd", "/Users/me"), "/Users/me/Library/LaunchAgents/dev.taskd.broker.plist");
 });

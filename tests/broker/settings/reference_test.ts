@@ -9,7 +9,7 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/reference/settings.md says what the table of settings says", async () => {
+Deno.test("docs/reference/settings.md agrees with the table of settings", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/broker/settings/reference.ts");
 });
