@@ -8,6 +8,7 @@
  * @module
  */
 
+import { parseArgs } from "@std/cli/parse-args";
 import { TaskdError } from "../../lib/errors.ts";
 import { formatAddress, parseAddress, parseName } from "../../lib/store/names.ts";
 import { parseBytes } from "../../lib/text/bytes.ts";
@@ -32,37 +33,33 @@ export type ParsedCall =
   /** Help was asked for: of a command, of a group of commands, or in all. */
   | { kind: "help"; topic: string[] };
 
-const FLAG_WORD = /^--?([A-Za-z][A-Za-z0-9-]*)(?:=([\s\S]*))?$/;
+/** A word of a call: a flag with its value, or an argument. */
+type Token =
+  | { kind: "flag"; word: string; name: string; value: string | undefined }
+  | { kind: "argument"; word: string };
 
 /** Parses the words after the program's name. */
 export async function parseCall(argv: readonly string[], context: ParseContext): Promise<ParsedCall> {
-  const words = new Words(argv);
   const given = new Map<string, string[]>();
   const positionals: string[] = [];
   let spec: CommandSpec | undefined;
   let name: string[] = [];
   let help = false;
   let version = false;
-  for (let word = words.next(); word !== undefined; word = words.next()) {
-    if (words.flags_over || word === "-" || !word.startsWith("-")) {
-      if (spec !== undefined) {
-        positionals.push(word);
-        continue;
-      }
-      name = [...name, word];
+  for (const token of tokenize(argv, context)) {
+    if (token.kind === "argument" && spec !== undefined) {
+      positionals.push(token.word);
+    } else if (token.kind === "argument") {
+      name = [...name, token.word];
       spec = context.commands.find((command) => command.name === name.join(" "));
       const isGroup = context.commands.some((command) => command.name.startsWith(`${name.join(" ")} `));
       if (spec === undefined && !isGroup) throw await unknownCommand(name, context);
-      continue;
-    }
-    const match = FLAG_WORD.exec(word);
-    const flag = match?.[1]!;
-    if (flag === "help" || flag === "h") help = true;
-    else if (flag === "version" && spec === undefined) version = true;
-    else {
-      const known = [...context.globals, ...(spec?.flags ?? [])];
-      if (match === null) throw await unknownFlag(word, known, spec);
-      await takeFlag({ word, flag, inline: match[2], words, known, spec, given });
+    } else if (token.name === "help" || token.name === "h") {
+      help = true;
+    } else if (token.name === "version" && spec === undefined) {
+      version = true;
+    } else {
+      await takeFlag(token, { known: [...context.globals, ...(spec?.flags ?? [])], spec, given });
     }
   }
   if (help) return { kind: "help", topic: name };
@@ -77,61 +74,69 @@ export async function parseCall(argv: readonly string[], context: ParseContext):
   };
 }
 
-class Words {
-  readonly #words: readonly string[];
-  #index = 0;
-  flags_over = false;
-
-  constructor(words: readonly string[]) {
-    this.#words = words;
+/**
+ * The words in their order, each flag with its value. No name is a switch in one command and takes a value in another,
+ * so that this needs no command.
+ */
+function tokenize(argv: readonly string[], { commands, globals }: ParseContext): Token[] {
+  const switches = new Set(["help", "h", "version"]);
+  for (const { kind, name, letter } of [...globals, ...commands.flatMap(({ flags }) => flags)]) {
+    if (kind === "boolean") { for (const each of [name, `no-${name}`, letter ?? name]) switches.add(each); }
   }
-
-  next(): string | undefined {
-    if (!this.flags_over && this.#words[this.#index] === "--") {
-      this.flags_over = true;
-      this.#index++;
+  const typed = new Map<string, string>();
+  const words = argv.map((word) => {
+    const long = word.replace(/^-(?=[A-Za-z])/, "--");
+    const full = long.startsWith("--") && switches.has(long.slice(2)) ? `${long}=true` : long;
+    typed.set(full, word);
+    return full;
+  });
+  const tokens: Token[] = [];
+  const unknown = (word: string, key?: string, value?: unknown) => {
+    const last = tokens.at(-1);
+    if (key !== undefined) {
+      const flag = word.replace(/^--?/, "").split("=", 1)[0]!;
+      tokens.push({
+        kind: "flag",
+        word: typed.get(word)!,
+        name: flag,
+        value: typeof value === "string" ? value : undefined,
+      });
+    } else if (last?.kind === "flag" && last.value === undefined && (word === "-" || word === "")) {
+      // parseArgs takes neither as a value.
+      last.value = word;
+    } else {
+      tokens.push({ kind: "argument", word });
     }
-    return this.#words[this.#index++];
-  }
-
-  /** The next word if it can be a flag's value: a word that begins with a dash needs `=`. */
-  value(): string | undefined {
-    const word = this.#words[this.#index];
-    if (word === undefined || (word.startsWith("-") && word !== "-")) return undefined;
-    this.#index++;
-    return word;
-  }
+    return false;
+  };
+  // It is told no flag, so that each word comes to `unknown` as it was typed: with its duplicates and its order.
+  const end = words.includes("--") ? words.indexOf("--") : words.length;
+  parseArgs(words.slice(0, end), { unknown });
+  return [...tokens, ...argv.slice(end + 1).map((word) => ({ kind: "argument", word }) as const)];
 }
 
-async function takeFlag(at: {
-  word: string;
-  flag: string;
-  inline: string | undefined;
-  words: Words;
+/** Where a flag stands. */
+interface FlagContext {
   known: readonly FlagSpec[];
   spec: CommandSpec | undefined;
+  /** The values of the flags so far, by name. */
   given: Map<string, string[]>;
-}): Promise<void> {
-  const negated = at.known.find((flag) => flag.negatable && at.flag === `no-${flag.name}`);
-  const flag = negated ?? at.known.find((flag) => flag.name === at.flag || flag.letter === at.flag);
-  if (flag === undefined) throw await unknownFlag(at.word, at.known, at.spec);
+}
+
+async function takeFlag(token: Token & { kind: "flag" }, { known, spec, given }: FlagContext): Promise<void> {
+  const negated = known.find((flag) => flag.negatable && token.name === `no-${flag.name}`);
+  const flag = negated ?? known.find((flag) => flag.name === token.name || flag.letter === token.name);
+  if (flag === undefined) throw await unknownFlag(token.word, known, spec);
   const shown = negated === undefined ? flag.name : `no-${flag.name}`;
-  let value: string | undefined;
+  let { value } = token;
+  if (value === undefined) throw usage(`Flag --${shown} needs a value: --${shown} ${flag.value ?? "VALUE"}`, spec);
   if (flag.kind === "boolean") {
-    value = at.inline ?? "true";
-    if (value !== "true" && value !== "false") {
-      throw usage(`Flag --${shown} is on or off, not ${quote(value)}`, at.spec);
-    }
+    if (value !== "true" && value !== "false") throw usage(`Flag --${shown} is on or off, not ${quote(value)}`, spec);
     if (negated !== undefined) value = value === "true" ? "false" : "true";
-  } else {
-    value = at.inline ?? at.words.value();
-    if (value === undefined) {
-      throw usage(`Flag --${shown} needs a value: --${shown} ${flag.value ?? "VALUE"}`, at.spec);
-    }
   }
-  const earlier = at.given.get(flag.name);
-  if (earlier !== undefined && flag.repeatable !== true) throw usage(`Flag --${shown} is given twice`, at.spec);
-  at.given.set(flag.name, [...(earlier ?? []), value]);
+  const earlier = given.get(flag.name);
+  if (earlier !== undefined && flag.repeatable !== true) throw usage(`Flag --${shown} is given twice`, spec);
+  given.set(flag.name, [...(earlier ?? []), value]);
 }
 
 function checkFlags(

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { TaskdError } from "../../lib/errors.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../table/commands.ts";
@@ -55,6 +55,23 @@ Deno.test("parseCall() takes a flag's letter for its name, and a relative reposi
     ["https://host/a/b", "https://host/a/b"],
   ] as const;
   for (const [word, repo] of table) assertEquals((await parsed("submit", word, "Fix")).positionals.repo, repo);
+});
+
+Deno.test("no flag is a switch in one command and takes a value in another", () => {
+  const kinds = new Map<string, boolean>();
+  for (const { name, letter, kind } of [...GLOBAL_FLAGS, ...COMMANDS.flatMap(({ flags }) => flags)]) {
+    for (const each of letter === undefined ? [name] : [name, letter]) {
+      const isSwitch = kind === "boolean";
+      assert((kinds.get(each) ?? isSwitch) === isSwitch, each);
+      kinds.set(each, isSwitch);
+    }
+  }
+});
+
+Deno.test("parseCall() takes an empty value and a dash after a space", async () => {
+  assertEquals((await parsed("create", "shop", "--from", "-")).flags.from, "/here/-");
+  await assertRejects(() => parse(["create", "shop", "--from", ""]), TaskdError, "is not a path");
+  await assertRejects(() => parse(["create", "shop", "--from", "--", "-"]), TaskdError, "needs a value");
 });
 
 Deno.test("parseCall() reads each kind of value", async () => {
