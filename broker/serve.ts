@@ -9,6 +9,7 @@
  */
 
 import { createHash } from "node:crypto";
+import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
 import { VERSION } from "../lib/version.ts";
@@ -315,15 +316,6 @@ async function openTheRuntime(
 /** The same after every start: by it a broker knows the sandboxes of its predecessor. */
 export function ownerOf(home: string): string {
   return createHash("sha256").update(`taskd ${Deno.realPathSync(taskdHome(home))}`).digest("hex").slice(0, 32);
-}
-
-/** Where deno keeps what it has compiled, by deno's own rule. */
-export function denoCache(home: string, env: (name: string) => string | undefined): string {
-  const own = env("DENO_DIR");
-  if (own?.startsWith("/")) return own;
-  if (Deno.build.os === "darwin") return `${home}/Library/Caches/deno`;
-  const caches = env("XDG_CACHE_HOME");
-  return `${caches?.startsWith("/") ? caches : `${home}/.cache`}/deno`;
 }
 
 async function openPrices(home: string, { settings }: ResolvedSettings, clock: Clock): Promise<PriceBook> {

@@ -5,6 +5,9 @@
  * @module
  */
 
+import { INTERNAL } from "../lib/helper_process.ts";
 import { dispatch } from "./run/dispatch.ts";
 
-Deno.exit(await dispatch(Deno.args));
+const [first, ...rest] = Deno.args;
+const is_helper = Deno.build.standalone && first === INTERNAL;
+Deno.exit(is_helper ? await (await import("./run/internal.ts")).runInternal(rest) : await dispatch(Deno.args));

@@ -12,9 +12,9 @@ import { runAgent } from "./loop.ts";
 import { ModelClient } from "./model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "./progress.ts";
 
-const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
+type Input = ReadableStreamDefaultReader<string>;
 
-async function readFirstLine(): Promise<string> {
+async function readFirstLine(input: Input): Promise<string> {
   let text = "";
   while (!text.includes("\n")) {
     const { value, done } = await input.read();
@@ -25,9 +25,9 @@ async function readFirstLine(): Promise<string> {
   return text.slice(0, text.indexOf("\n"));
 }
 
-async function exitWithBroker(): Promise<never> {
+async function untilBrokerEnds(input: Input): Promise<number> {
   while (!(await input.read()).done);
-  Deno.exit(OUTCOMES.failed);
+  return OUTCOMES.failed;
 }
 
 function print(row: AgentProgress): void {
@@ -35,8 +35,14 @@ function print(row: AgentProgress): void {
   for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
 }
 
-const config = parseConfig(await readFirstLine());
-exitWithBroker();
-const { gateway_url, token, model } = config;
-const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress: print });
-Deno.exit(OUTCOMES[await runAgent({ config, model: client, clock: systemClock, onProgress: print })]);
+/** Does the task that the standard input configures, and returns the exit status. */
+export async function runBuiltInAgent(): Promise<number> {
+  const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
+  const config = parseConfig(await readFirstLine(input));
+  const { gateway_url, token, model } = config;
+  const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress: print });
+  const outcome = runAgent({ config, model: client, clock: systemClock, onProgress: print });
+  return await Promise.race([outcome.then((name) => OUTCOMES[name]), untilBrokerEnds(input)]);
+}
+
+if (import.meta.main) Deno.exit(await runBuiltInAgent());

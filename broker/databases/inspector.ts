@@ -13,6 +13,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { Report } from "./report.ts";
 // Makes it part of the program, so that whatever caches or packs it has it.
@@ -170,25 +171,11 @@ async function runInspector(
   { attempted, work_dir, signal }: { attempted: string; work_dir: string; signal: AbortSignal },
 ): Promise<Report> {
   const module = import.meta.resolve("./inspector_main.ts");
-  const args = [
-    "run",
-    "--no-prompt",
-    "--no-config",
-    "--no-lock",
-    "--no-npm",
-    "--cached-only",
-    "--no-check",
-    ...(module.startsWith("file:") ? ["--no-remote"] : []),
-    `--v8-flags=--max-old-space-size=${HEAP_MIB}`,
-    "--allow-read=.",
-    "--allow-write=.",
-    ...["net", "env", "run", "sys", "ffi", "import"].map((kind) => `--deny-${kind}`),
-    module,
-  ];
+  const args = helperArgs({ name: "inspector", module, folders: ["."], heap_mib: HEAP_MIB });
   const { code, stdout, stderr } = await runProcess("/bin/sh", {
     // The system's own limit holds also when nobody is left to end the process.
     args: ["-c", `ulimit -t ${CPU_S} && exec "$0" "$@"`, deno_path, ...args],
-    env: { DENO_DIR: deno_cache_dir, DENO_NO_UPDATE_CHECK: "1", DENO_NO_PACKAGE_JSON: "1", NO_COLOR: "1" },
+    env: helperEnv(deno_cache_dir),
     cwd: work_dir,
     deadline_ms: INSPECT_MS,
     max_bytes: MAX_REPORT_BYTES,

@@ -180,4 +180,10 @@ async function report(): Promise<Report> {
   }
 }
 
-if (import.meta.main) console.log(JSON.stringify(await report()));
+/** Looks at the databases of the folder, prints the report, and returns the exit status. */
+export async function runInspector(): Promise<number> {
+  console.log(JSON.stringify(await report()));
+  return 0;
+}
+
+if (import.meta.main) await runInspector();

@@ -17,6 +17,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
+import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
 import { type OutputBudget, readLines } from "./lines.ts";
 import { type ParkedLink, parkLinks, restoreLinks } from "./_links.ts";
 import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
@@ -54,8 +55,8 @@ export interface DenoRuntimeOptions {
   clock: Clock;
   /** Lists the machine's processes; `ps` when absent. */
   listProcesses?: ProcessLister;
-  /** URL of the agent's module; a test may put another in its place. */
-  agent_module?: string;
+  /** What runs in the place of the built-in agent: for tests of the sandbox. */
+  agent?: Pick<Helper, "name" | "module">;
 }
 
 /** Keeps sandboxes by Deno's permissions alone. */
@@ -83,13 +84,15 @@ export class DenoRuntime implements SandboxRuntime {
 
   /** The version of the deno program. */
   async version(): Promise<string> {
-    const { deno_path } = this.#options;
+    const { cache_dir, deno_path } = this.#options;
+    // A compiled program is its own runtime, and knows no flag of deno.
+    if (Deno.build.standalone) return Deno.version.deno;
     const attempted = "Cannot learn the embedded runtime's version";
     let output: Deno.CommandOutput;
     try {
       output = await new Deno.Command(deno_path, {
         args: ["--version"],
-        env: this.#env(),
+        env: helperEnv(cache_dir),
         clearEnv: true,
         stdin: "null",
       }).output();
@@ -121,7 +124,7 @@ export class DenoRuntime implements SandboxRuntime {
       child = new Deno.Command(this.#options.deno_path, {
         args: this.#args(spec, { gateway, databases_dir: databases?.directory }),
         cwd: work_dir,
-        env: this.#env(),
+        env: helperEnv(this.#options.cache_dir),
         clearEnv: true,
         detached: true,
         stdin: "piped",
@@ -170,7 +173,7 @@ export class DenoRuntime implements SandboxRuntime {
 
   #taskOf({ command_line }: RunningProcess): string | undefined {
     const { deno_path, owner } = this.#options;
-    if (!command_line.startsWith(`${deno_path} run --no-prompt `)) return undefined;
+    if (!command_line.startsWith(`${deno_path} ${helperPrefix()}`)) return undefined;
     const last = command_line.slice(command_line.lastIndexOf(" ") + 1);
     const start = `${MARKER}${owner}:`;
     const task_id = last.startsWith(start) ? last.slice(start.length) : "";
@@ -181,36 +184,18 @@ export class DenoRuntime implements SandboxRuntime {
     { task_id, memory_bytes }: SandboxSpec,
     { gateway, databases_dir }: { gateway: string; databases_dir: string | undefined },
   ): string[] {
-    const { agent_module, owner } = this.#options;
+    const { agent, owner } = this.#options;
     const heap_mib = Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20)));
-    const module = agent_module ?? import.meta.resolve("../agent/main.ts");
     // The process starts in the work folder. By its name it could not be granted if that has a comma.
     const folders = [".", ...(databases_dir === undefined ? [] : [`../${basename(databases_dir)}`])];
-    return [
-      "run",
-      "--no-prompt",
-      "--no-config",
-      "--no-lock",
-      "--no-npm",
-      "--cached-only",
-      "--no-check",
-      ...(module.startsWith("file:") ? ["--no-remote"] : []),
-      `--v8-flags=--max-old-space-size=${heap_mib}`,
-      ...["read", "write"].map((kind) => `--allow-${kind}=${folders.join(",")}`),
-      `--allow-net=${gateway}`,
-      "--deny-env",
-      "--deny-run",
-      "--deny-sys",
-      "--deny-ffi",
-      "--deny-import",
-      module,
-      `${MARKER}${owner}:${task_id}`,
-    ];
-  }
-
-  /** Deno itself reads these; the agent may read none. */
-  #env(): Record<string, string> {
-    return { DENO_DIR: this.#options.cache_dir, DENO_NO_UPDATE_CHECK: "1", DENO_NO_PACKAGE_JSON: "1", NO_COLOR: "1" };
+    return helperArgs({
+      name: agent?.name ?? "agent",
+      module: agent?.module ?? import.meta.resolve("../agent/main.ts"),
+      folders,
+      net: gateway,
+      heap_mib,
+      marker: `${MARKER}${owner}:${task_id}`,
+    });
   }
 }
 

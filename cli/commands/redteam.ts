@@ -9,7 +9,7 @@ import { type ContainerPlace, containerPlace } from "../redteam/container_place.
 import { type InstalledPlace, RedteamContext } from "../redteam/context.ts";
 import type { SecurityPromise } from "../redteam/promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run.ts";
-import { denoCache } from "../../broker/serve.ts";
+import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/runtimes.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";

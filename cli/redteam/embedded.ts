@@ -121,7 +121,7 @@ async function runAgent(
     cache_dir: context.options.deno_cache_dir,
     owner: randomHex(context.random, 16),
     clock: context.clock,
-    agent_module: import.meta.resolve("./hostile_agent.ts"),
+    agent: { name: "hostile-agent", module: import.meta.resolve("./hostile_agent.ts") },
   });
   const sandbox = await runtime.start({
     task_id: randomHex(context.random, 16),

@@ -20,83 +20,88 @@ interface Targets {
   broker_pid: number;
 }
 
-const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
-const { work, outside, other_port, socket, redirecting, broker_pid }: Targets = JSON.parse(
-  JSON.parse(first.value!).instruction,
-);
-const host = "127.0.0.1";
-const file = `${outside}/secret.txt`;
+/** Tries everything, and returns the exit status. */
+export async function runHostileAgent(): Promise<number> {
+  const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
+  const { work, outside, other_port, socket, redirecting, broker_pid }: Targets = JSON.parse(
+    JSON.parse(first.value!).instruction,
+  );
+  const host = "127.0.0.1";
+  const file = `${outside}/secret.txt`;
 
-const attempts: Record<string, Record<string, () => unknown>> = {
-  files: {
-    "read a file outside": () => Deno.readTextFile(file),
-    "read a file outside through node": () => readFileSync(file),
-    "read a file outside by ..": () => Deno.readTextFile("../secret.txt"),
-    "read its own source": () => Deno.readTextFile(new URL(import.meta.url)),
-    "list the folder above": () => [...Deno.readDirSync("..")],
-    "read /proc/self/root": () => Deno.readTextFile(`/proc/self/root${file}`),
-    "read /proc/self/cwd": () => Deno.readTextFile("/proc/self/cwd/../secret.txt"),
-    "read /dev/fd": () => [...Deno.readDirSync("/dev/fd")],
-    "read through a planted link": () => Deno.readTextFile(`${work}/link.txt`),
-    "read through a planted folder link": () => Deno.readTextFile(`${work}/folder/secret.txt`),
-    "read through links to links": () => Deno.readTextFile(`${work}/loop/deep/folder/secret.txt`),
-    "write a file outside": () => Deno.writeTextFile(file, "x"),
-    "write through a planted link": () => Deno.writeTextFile(`${work}/folder/new.txt`, "x"),
-    "make a temporary file": () => Deno.makeTempFile(),
-    "remove a file outside": () => Deno.remove(file),
-    "rename a file into the folder": () => Deno.rename(file, `${work}/stolen.txt`),
-    "rename a file out of the folder": () => Deno.rename(`${work}/a.txt`, `${outside}/moved.txt`),
-    "hard-link a file into the folder": () => Deno.link(file, `${work}/stolen.txt`),
-    "make a link": () => Deno.symlink(file, `${work}/own_link`),
-    "make a link through node": () => symlinkSync(file, `${work}/own_link`),
-  },
-  programs: {
-    "run a program": () => new Deno.Command("/bin/true").output(),
-    "run itself": () => new Deno.Command(Deno.execPath()).output(),
-    "run a program through node": () => execFileSync("/bin/true"),
-    "kill the broker": () => Deno.kill(broker_pid, "SIGTERM"),
-    "load native code": () => Deno.dlopen(file, {}),
-    "import from the network": () => import(`http://${host}:${other_port}/x.ts`),
-    "import a file outside": () => import(`file://${outside}/module.ts`),
-    "import a package": () => import(`npm:${"left-pad"}`),
-  },
-  network: {
-    "connect to another port of the gateway's host": () => Deno.connect({ hostname: host, port: other_port }),
-    "fetch another port of the gateway's host": () => fetch(`http://${host}:${other_port}/`),
-    "fetch by another name of the gateway's host": () => fetch(`http://localhost:${other_port}/`),
-    "follow a redirect elsewhere": () => fetch(redirecting),
-    "connect to another host": () => Deno.connect({ hostname: "192.0.2.1", port: 443 }),
-    "open a WebSocket elsewhere": () => new WebSocket(`ws://${host}:${other_port}/`),
-    "connect to a unix socket": () => Deno.connect({ transport: "unix", path: socket }),
-    "connect to a unix socket in the folder": () => Deno.connect({ transport: "unix", path: `${work}/s.sock` }),
-    "listen": () => Deno.listen({ hostname: host, port: 0 }),
-    "ask the DNS": () => Deno.resolveDns("secret.example.com", "A"),
-    "ask the DNS through node": () => lookup("secret.example.com"),
-  },
-  host: {
-    "read /proc/self/environ": () => Deno.readTextFile("/proc/self/environ"),
-    "read a variable": () => Deno.env.get("HOME"),
-    "read the environment": () => Deno.env.toObject(),
-    "learn the host's name": () => Deno.hostname(),
-    "learn the user": () => Deno.uid(),
-    "ask for permission": async () => {
-      const { state } = await Deno.permissions.request({ name: "read", path: outside });
-      if (state !== "granted") throw new Deno.errors.NotCapable(state);
+  const attempts: Record<string, Record<string, () => unknown>> = {
+    files: {
+      "read a file outside": () => Deno.readTextFile(file),
+      "read a file outside through node": () => readFileSync(file),
+      "read a file outside by ..": () => Deno.readTextFile("../secret.txt"),
+      "read its own source": () => Deno.readTextFile(new URL(import.meta.url)),
+      "list the folder above": () => [...Deno.readDirSync("..")],
+      "read /proc/self/root": () => Deno.readTextFile(`/proc/self/root${file}`),
+      "read /proc/self/cwd": () => Deno.readTextFile("/proc/self/cwd/../secret.txt"),
+      "read /dev/fd": () => [...Deno.readDirSync("/dev/fd")],
+      "read through a planted link": () => Deno.readTextFile(`${work}/link.txt`),
+      "read through a planted folder link": () => Deno.readTextFile(`${work}/folder/secret.txt`),
+      "read through links to links": () => Deno.readTextFile(`${work}/loop/deep/folder/secret.txt`),
+      "write a file outside": () => Deno.writeTextFile(file, "x"),
+      "write through a planted link": () => Deno.writeTextFile(`${work}/folder/new.txt`, "x"),
+      "make a temporary file": () => Deno.makeTempFile(),
+      "remove a file outside": () => Deno.remove(file),
+      "rename a file into the folder": () => Deno.rename(file, `${work}/stolen.txt`),
+      "rename a file out of the folder": () => Deno.rename(`${work}/a.txt`, `${outside}/moved.txt`),
+      "hard-link a file into the folder": () => Deno.link(file, `${work}/stolen.txt`),
+      "make a link": () => Deno.symlink(file, `${work}/own_link`),
+      "make a link through node": () => symlinkSync(file, `${work}/own_link`),
     },
-  },
-};
+    programs: {
+      "run a program": () => new Deno.Command("/bin/true").output(),
+      "run itself": () => new Deno.Command(Deno.execPath()).output(),
+      "run a program through node": () => execFileSync("/bin/true"),
+      "kill the broker": () => Deno.kill(broker_pid, "SIGTERM"),
+      "load native code": () => Deno.dlopen(file, {}),
+      "import from the network": () => import(`http://${host}:${other_port}/x.ts`),
+      "import a file outside": () => import(`file://${outside}/module.ts`),
+      "import a package": () => import(`npm:${"left-pad"}`),
+    },
+    network: {
+      "connect to another port of the gateway's host": () => Deno.connect({ hostname: host, port: other_port }),
+      "fetch another port of the gateway's host": () => fetch(`http://${host}:${other_port}/`),
+      "fetch by another name of the gateway's host": () => fetch(`http://localhost:${other_port}/`),
+      "follow a redirect elsewhere": () => fetch(redirecting),
+      "connect to another host": () => Deno.connect({ hostname: "192.0.2.1", port: 443 }),
+      "open a WebSocket elsewhere": () => new WebSocket(`ws://${host}:${other_port}/`),
+      "connect to a unix socket": () => Deno.connect({ transport: "unix", path: socket }),
+      "connect to a unix socket in the folder": () => Deno.connect({ transport: "unix", path: `${work}/s.sock` }),
+      "listen": () => Deno.listen({ hostname: host, port: 0 }),
+      "ask the DNS": () => Deno.resolveDns("secret.example.com", "A"),
+      "ask the DNS through node": () => lookup("secret.example.com"),
+    },
+    host: {
+      "read /proc/self/environ": () => Deno.readTextFile("/proc/self/environ"),
+      "read a variable": () => Deno.env.get("HOME"),
+      "read the environment": () => Deno.env.toObject(),
+      "learn the host's name": () => Deno.hostname(),
+      "learn the user": () => Deno.uid(),
+      "ask for permission": async () => {
+        const { state } = await Deno.permissions.request({ name: "read", path: outside });
+        if (state !== "granted") throw new Deno.errors.NotCapable(state);
+      },
+    },
+  };
 
-for (const [group, members] of Object.entries(attempts)) {
-  for (const [name, attempt] of Object.entries(members)) {
-    let refused: string | undefined;
-    try {
-      await attempt();
-    } catch (error) {
-      refused = `${(error as Error).name}: ${(error as Error).message}`;
+  for (const [group, members] of Object.entries(attempts)) {
+    for (const [name, attempt] of Object.entries(members)) {
+      let refused: string | undefined;
+      try {
+        await attempt();
+      } catch (error) {
+        refused = `${(error as Error).name}: ${(error as Error).message}`;
+      }
+      console.log(JSON.stringify({ group, name, refused: refused ?? null }));
     }
-    console.log(JSON.stringify({ group, name, refused: refused ?? null }));
   }
+  // What it may do, so that the refusals above are not those of a broken process.
+  await Deno.writeTextFile(`${work}/allowed.txt`, await (await fetch(JSON.parse(first.value!).gateway_url)).text());
+  return 0;
 }
-// What it may do, so that the refusals above are not those of a broken process.
-await Deno.writeTextFile(`${work}/allowed.txt`, await (await fetch(JSON.parse(first.value!).gateway_url)).text());
-Deno.exit(0);
+
+if (import.meta.main) Deno.exit(await runHostileAgent());

@@ -30,7 +30,7 @@ const broker = await serveBroker({
       cache_dir,
       owner: ownerOf(home),
       clock: systemClock,
-      agent_module: import.meta.resolve("./agent.ts"),
+      agent: { name: "agent", module: import.meta.resolve("./agent.ts") },
     }),
   },
 });

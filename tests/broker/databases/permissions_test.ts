@@ -16,7 +16,7 @@ Deno.test("an agent that was taken over has its copies of databases, and nothing
       cache_dir: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`,
       owner: "0123456789abcdef",
       clock: systemClock,
-      agent_module: import.meta.resolve("./_probe_agent.ts"),
+      agent: { name: "agent", module: import.meta.resolve("./_probe_agent.ts") },
     });
     const lines: string[] = [];
     const sandbox = await runtime.start({

@@ -14,7 +14,7 @@ const runtime = new DenoRuntime({
   cache_dir: cache_dir!,
   owner: owner!,
   clock: systemClock,
-  ...(agent_module === undefined ? {} : { agent_module }),
+  ...(agent_module === undefined ? {} : { agent: { name: "agent" as const, module: agent_module } }),
 });
 const sandbox = await runtime.start({
   task_id: task_id!,

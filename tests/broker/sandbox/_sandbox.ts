@@ -47,7 +47,7 @@ export class Place implements AsyncDisposable {
       cache_dir: CACHE_DIR,
       owner: OWNER,
       clock: systemClock,
-      ...(agent_module === undefined ? {} : { agent_module }),
+      ...(agent_module === undefined ? {} : { agent: { name: "agent" as const, module: agent_module } }),
     });
   }
 

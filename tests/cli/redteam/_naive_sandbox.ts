@@ -8,10 +8,10 @@ import type { Surfaces } from "../../../cli/redteam/context.ts";
 import type { SandboxEnd } from "../../../broker/sandbox/runtime.ts";
 
 /** Starts one. */
-export const naiveSandbox: Surfaces["embedded"] = ({ deno_path, agent_module = "" }) => ({
+export const naiveSandbox: Surfaces["embedded"] = ({ deno_path, agent }) => ({
   start: async ({ work_dir, workload, onOutput }) => {
     const child = new Deno.Command(deno_path, {
-      args: ["run", "-A", "--no-prompt", "--cached-only", "--no-config", agent_module],
+      args: ["run", "-A", "--no-prompt", "--cached-only", "--no-config", agent!.module],
       cwd: work_dir,
       stdin: "piped",
       stdout: "piped",

@@ -1,0 +1,35 @@
+/**
+ * The Worker in which a compiled program runs its helpers. Each helper's module is loaded before the permissions of the
+ * main thread are given up, and does nothing until it is called.
+ *
+ * @module
+ */
+
+import { runBuiltInAgent } from "../../../broker/agent/main.ts";
+import { runInspector } from "../../../broker/databases/inspector_main.ts";
+import type { HelperName } from "../../../lib/helper_process.ts";
+import { runHostileAgent } from "../../redteam/hostile_agent.ts";
+
+/** What the main thread sends once it has given up its permissions. */
+export type ToHelper = { type: "run"; name: string };
+
+/** What the helper sends. */
+export type FromHelper = { type: "ready" } | { type: "exit"; code: number };
+
+interface WorkerScope {
+  onmessage: ((event: MessageEvent<ToHelper>) => void) | null;
+  postMessage(message: FromHelper): void;
+}
+
+const HELPERS: Readonly<Record<HelperName, () => Promise<number>>> = {
+  "agent": runBuiltInAgent,
+  "hostile-agent": runHostileAgent,
+  "inspector": runInspector,
+};
+
+const scope = globalThis as unknown as WorkerScope;
+scope.onmessage = async ({ data: { name } }) => {
+  if (!Object.hasOwn(HELPERS, name)) throw new Error(`There is no helper ${name}`);
+  scope.postMessage({ type: "exit", code: await HELPERS[name as HelperName]() });
+};
+scope.postMessage({ type: "ready" });
