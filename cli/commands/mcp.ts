@@ -4,9 +4,6 @@
  * @module
  */
 
-import { Server } from "@modelcontextprotocol/sdk/server/index.js";
-import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
-import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import process from "node:process";
 import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -14,6 +11,7 @@ import { failure } from "../../lib/protocol/codec.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
+import { loadMcpSdk } from "../mcp/sdk.ts";
 import { TOOLS } from "../mcp/tools.ts";
 import type { Operations } from "../plan/operations.ts";
 
@@ -25,6 +23,7 @@ interface CallParams {
 
 /** Serves until its input ends or it is interrupted. Nothing but the protocol is written to stdout. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
+  const { CallToolRequestSchema, ListToolsRequestSchema, Server, StdioServerTransport } = await loadMcpSdk();
   const server = new Server({ name: "taskd", version: VERSION }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, () => ({
     tools: TOOLS.map(({ name, description, effect, input_schema }) => ({

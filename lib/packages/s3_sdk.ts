@@ -19,9 +19,10 @@ export type {
 /** The SDK's module. */
 export type S3Sdk = typeof import("npm:@aws-sdk/client-s3@3.1169.0");
 
-const SPECIFIER: string = "npm:@aws-sdk/client-s3@3.1169.0";
+/** The package with its version. */
+export const S3_SDK: string = "npm:@aws-sdk/client-s3@3.1169.0";
 
 /** Loads the SDK; the first time it may have to be downloaded. */
 export function loadS3Sdk(): Promise<S3Sdk> {
-  return import(SPECIFIER);
+  return import(S3_SDK);
 }

@@ -9,6 +9,8 @@
 
 import { join } from "@std/path/join";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
+import { MCP_SDK } from "../../cli/mcp/sdk.ts";
+import { S3_SDK } from "../../lib/packages/s3_sdk.ts";
 
 /** The lines, by where they stand. */
 export interface LaunchLines {
@@ -18,8 +20,13 @@ export interface LaunchLines {
   readme: string[];
 }
 
-const WORKERS =
-  "--include cli/run/workers/broker.ts --include cli/run/workers/local.ts --include cli/run/workers/store.ts --include daemon/worker.ts";
+/** What compile does not find by itself: Workers' modules, which are named by URL, and packages that are loaded late. */
+const INCLUDED: readonly string[] = [
+  ...["broker", "helper", "local", "store"].map((worker) => `cli/run/workers/${worker}.ts`),
+  "daemon/worker.ts",
+  MCP_SDK,
+  S3_SDK,
+];
 
 /** The lines as the command table has them now. */
 export function launchLines(): LaunchLines {
@@ -28,8 +35,9 @@ export function launchLines(): LaunchLines {
   return {
     tasks: {
       taskd: `deno run ${flags} cli/main.ts`,
-      // The workers' modules are only named by URL, which compile does not follow.
-      compile: `deno compile ${flags} ${WORKERS} --output dist/taskd cli/main.ts`,
+      compile: `deno compile ${flags} ${
+        INCLUDED.map((module) => `--include ${module}`).join(" ")
+      } --output dist/taskd cli/main.ts`,
     },
     readme: [
       `deno install --global --name taskd ${flags} jsr:@taskd/taskd/cli`,
