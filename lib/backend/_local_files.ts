@@ -1,5 +1,5 @@
 /**
- * How a local store reads the state of single files: checks that no path leads out of
+ * Inspecting single files of a local store: checks that no path leads out of
  * the store, and the etags that compare-and-swap compares.
  *
  * @module
@@ -14,7 +14,7 @@ import { messageOf } from "../errors.ts";
 /** Objects up to this size are small: handled in one piece, and their etag is a hash of their content. */
 export const SMALL_BYTES = 1024 * 1024;
 
-/** A failed file call as the interface's error; `fallback` stands for what no code of the interface fits. */
+/** A failed file call as the interface's error. */
 export function backendError(error: unknown, key: string, verb: string): BackendError {
   if (error instanceof BackendError) return error;
   const codes: Record<FileErrorCode, BackendErrorCode> = {
@@ -28,7 +28,7 @@ export function backendError(error: unknown, key: string, verb: string): Backend
   return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${reason}`, error);
 }
 
-/** The error of a file system that has, at `path`, something that no store puts there: `what` it is. */
+/** The error for something at `path` that no store puts there; `what` names it. */
 export function inTheWay(key: string, path: string, what: string): BackendError {
   return new BackendError(
     "denied",
@@ -40,12 +40,12 @@ export function inTheWay(key: string, path: string, what: string): BackendError 
 }
 
 /**
- * What is at `path` itself; undefined when there is nothing.
+ * Inspects `path` itself; undefined when nothing is there.
  *
  * @throws {BackendError} `denied` at a symbolic link, which may lead out of the store, and at anything that is not
- * `wanted`.
+ * `kind`.
  */
-export function statOf(path: string, key: string, wanted?: "directory" | "file"): Deno.FileInfo | undefined {
+export function statOf(path: string, key: string, kind?: "directory" | "file"): Deno.FileInfo | undefined {
   let info: Deno.FileInfo;
   try {
     info = Deno.lstatSync(path);
@@ -54,15 +54,15 @@ export function statOf(path: string, key: string, wanted?: "directory" | "file")
     return undefined;
   }
   if (info.isSymlink) throw inTheWay(key, path, "a symbolic link");
-  if (wanted === "directory" && !info.isDirectory) throw inTheWay(key, path, "not a directory");
-  if (wanted === "file" && info.isDirectory) throw inTheWay(key, path, "a directory");
-  // Opening a FIFO would wait for ever.
-  if (wanted === "file" && !info.isFile) throw inTheWay(key, path, "not a regular file");
+  if (kind === "directory" && !info.isDirectory) throw inTheWay(key, path, "not a directory");
+  if (kind === "file" && info.isDirectory) throw inTheWay(key, path, "a directory");
+  // Opening a FIFO would never return.
+  if (kind === "file" && !info.isFile) throw inTheWay(key, path, "not a regular file");
   return info;
 }
 
 /**
- * Looks at directories that the backend keeps for itself, outermost first; the rest may be missing when one is.
+ * Checks directories that the backend keeps for itself, outermost first.
  *
  * @returns Whether all are there.
  * @throws {BackendError} `denied` at a symbolic link or anything else that is no directory.
@@ -72,9 +72,9 @@ export function requireDirectories(paths: readonly string[], key: string): boole
 }
 
 /**
- * The file of an object, after a look at each directory on the way.
+ * The file of an object, after checking each directory on the way.
  *
- * @throws {BackendError} `not_found` when there is no such object, `denied` where something else is in its place.
+ * @throws {BackendError} `not_found` when there is no such object, `denied` where something else is at its path.
  */
 export function statObject(root: string, parts: readonly string[]): { path: string; size: number } {
   const key = parts.join("/");
@@ -107,9 +107,9 @@ function fileEtag(info: BigIntStats): string {
   return [info.ino, info.size, info.mtimeNs, info.birthtimeNs].map((field) => field.toString(16)).join("-");
 }
 
-/** The etag of the object whose file is at `path`; its `size`, where that was just seen, saves another look. */
+/** The etag of the object whose file is at `path`; a `size` known from just now saves a call. */
 export function etagOfFile(path: string, size?: number): string {
-  // Objects are replaced whole: should another one have come meanwhile, this is the etag of its bytes, or of none.
+  // Objects are replaced whole: if another has come meanwhile, this is the etag of its bytes, or of none.
   if (size !== undefined && size <= SMALL_BYTES) return contentEtag(Deno.readFileSync(path));
   const info = statSync(path, { bigint: true });
   return info.size > SMALL_BYTES ? fileEtag(info) : contentEtag(Deno.readFileSync(path));

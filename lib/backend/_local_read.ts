@@ -83,7 +83,7 @@ export async function readWhole(path: string, key: string, max_bytes: number): P
   throw new BackendError("unavailable", key, `Cannot read ${key}: it is replaced faster than it can be read`);
 }
 
-/** Streams the object at `path`. Its file is open from now until the chunks have been read or given up. */
+/** Streams the object at `path`. Its file stays open until the chunks have been read or abandoned. */
 export function streamObject(path: string, key: string): ObjectStream {
   const object = new OpenObject(path, key);
   let offset = 0;

@@ -9,7 +9,7 @@ import { fileErrorCode, writeAll, writeAllSync } from "../fs.ts";
 import type { Body } from "./backend.ts";
 import { backendError, contentEtag, etagOfFile, hashEtag, SMALL_BYTES } from "./_local_files.ts";
 
-/** Nothing is written for this long to a file whose writer still lives, but for bodies that stall. */
+/** A living writer writes more often than this, except for bodies that stall. */
 const SWEEP_AFTER_MS = 3_600_000;
 
 /**
@@ -32,7 +32,7 @@ export async function stageBody(path: string, key: string, body: Body): Promise<
       await writing(() => file.sync());
       return body.length > SMALL_BYTES ? etagOfFile(path) : contentEtag(body);
     }
-    // Held until the file is closed, so that a sweep knows a slow body from a dead writer.
+    // Locked until the file is closed, so that a sweep can distinguish a slow body from a dead writer.
     await writing(() => file.tryLockSync(true));
     const hash = createHash("sha256");
     let size = 0;
@@ -59,7 +59,7 @@ export async function settleStaged(path: string): Promise<void> {
   }
 }
 
-/** Removes the temporary files in `directory` that are old and that nobody is writing. */
+/** Removes the temporary files in `directory` that are old and that no process is writing. */
 export function sweepStaged(directory: string, now_ms: number): void {
   let names: string[];
   try {
@@ -76,7 +76,7 @@ export function sweepStaged(directory: string, now_ms: number): void {
       using file = Deno.openSync(path);
       if (file.tryLockSync(true)) Deno.removeSync(path);
     } catch (error) {
-      // Gone already, or in a store that may only be read: no harm, it is out of everybody's way.
+      // Gone already, or in a read-only store, where it does no harm.
       if (!["not_found", "denied"].includes(fileErrorCode(error))) throw error;
     }
   }

@@ -21,9 +21,9 @@ import { asFailure, S3Failure } from "./_s3_failure.ts";
 export interface S3Deadlines {
   /** From the last byte of a request to the first of its answer. */
   begin_ms: number;
-  /** A buffered call as a whole, besides the time that its bytes are given. */
+  /** A buffered call as a whole, plus the time for its bytes. */
   buffered_ms: number;
-  /** What a buffered call's bytes are given: this many in a second. */
+  /** Time for a buffered call's bytes: this many per second. */
   floor_bytes_per_second: number;
   /** One call of a multipart upload or copy. */
   part_ms: number;
@@ -57,7 +57,7 @@ export type S3Command<I extends ServiceInputTypes, O extends ServiceOutputTypes>
   ServiceOutputTypes
 >;
 
-/** What a caller of {@linkcode S3Calls} gives it. */
+/** Options of {@linkcode S3Calls}. */
 export interface S3CallsOptions {
   clock: Clock;
   random: RandomBytes;
@@ -66,7 +66,7 @@ export interface S3CallsOptions {
 
 /** Makes requests. */
 export class S3Calls {
-  /** In force. */
+  /** The deadlines in force. */
   readonly deadlines: S3Deadlines;
   readonly #client: S3Client;
   readonly #clock: Clock;
@@ -88,7 +88,7 @@ export class S3Calls {
   /**
    * Makes a request once.
    *
-   * @param total_ms Deadline of the whole call; without one only the answer's beginning has a deadline.
+   * @param total_ms Deadline of the whole call; without it only the start of the answer has one.
    * @throws {S3Failure}
    */
   async once<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
@@ -128,9 +128,9 @@ export class S3Calls {
   }
 
   /**
-   * Runs `attempt` until it succeeds or fails for good: only for what may be done twice.
+   * Runs `attempt` until it succeeds or fails permanently: only for idempotent requests.
    *
-   * @param onFailure Told every failure, those that are not thrown as well.
+   * @param onFailure Receives every failure, also those that are retried.
    * @throws {S3Failure}
    */
   async repeated<T>(attempt: () => Promise<T>, onFailure: (failure: S3Failure) => void = () => {}): Promise<T> {
@@ -151,7 +151,7 @@ export class S3Calls {
     return count < MAX_ATTEMPTS;
   }
 
-  /** Waits before the attempt after the `count`-th: a random time, so that rivals do not meet again. */
+  /** Waits before the attempt after the `count`-th: a random time, so that rivals do not collide again. */
   async pause(count: number): Promise<void> {
     const fraction = new DataView(this.#random(4).buffer).getUint32(0) / 2 ** 32;
     await this.#clock.sleep(fraction * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (count - 1)));
@@ -191,10 +191,10 @@ export class S3Calls {
   }
 }
 
-/** Ends a request whose answer is not wanted any more. */
+/** Ends a request whose answer is no longer needed. */
 export function destroy(body: unknown): void {
   if (body instanceof Readable) {
-    // What it still had to say is of no interest.
+    // Its later errors do not matter.
     body.on("error", () => {});
     body.destroy();
   }

@@ -1,7 +1,7 @@
 /**
- * What came of a request to an S3 server, read once from the many shapes in which the
- * SDK throws. Of the SDK's own error objects nothing is kept but name, status and
- * message: they hold requests, and with them signatures and session tokens.
+ * A failed request to an S3 server, classified once from the many shapes in which the
+ * SDK throws. Of the SDK's error objects only name, status and
+ * message are kept: they hold requests, and with them signatures and session tokens.
  *
  * @module
  */
@@ -12,11 +12,11 @@ import { BackendError, type BackendErrorCode } from "./backend.ts";
 export type FailureKind =
   /** It was never sent: there was no connection. */
   | "unsent"
-  /** No answer came, or none that could be read: what it asked for may have been done. */
+  /** No readable answer came: the request may have taken effect. */
   | "lost"
-  /** A deadline of ours passed: as `lost`, but trying again would only wait as long once more. */
+  /** A deadline of ours passed: as `lost`, but a retry would only wait as long again. */
   | "late"
-  /** A download went without a byte for too long. */
+  /** A download received no byte for too long. */
   | "stalled"
   /** The server answered with an error. */
   | "answered";
@@ -25,7 +25,7 @@ export type FailureKind =
 export class S3Failure extends Error {
   /** Its name in stack traces. */
   override name = "S3Failure";
-  /** What is known. */
+  /** How it failed. */
   readonly kind: FailureKind;
   /** HTTP status; 0 when there was no answer. */
   readonly status: number;
@@ -40,7 +40,7 @@ export class S3Failure extends Error {
     this.reason = answer.reason ?? "";
   }
 
-  /** Whether the change that the request asked for may have been made, or may still be. */
+  /** Whether the request may have taken effect, or may still do so. */
   get unsure(): boolean {
     if (this.kind === "answered") return this.status >= 500 && this.reason !== "SlowDown" && !this.full;
     return this.kind !== "unsent";
@@ -54,7 +54,7 @@ export class S3Failure extends Error {
     return this.kind === "unsent" && !this.local || this.kind === "lost";
   }
 
-  /** Whether it lies with this process: no credentials, or no permission of Deno's. */
+  /** Whether the cause is in this process: no credentials, or no permission of Deno's. */
   get local(): boolean {
     return this.reason === "CredentialsProviderError" || this.reason === "NotCapable";
   }
@@ -65,7 +65,7 @@ export class S3Failure extends Error {
   }
 }
 
-/** Answers below 500 that may be another one the next time. */
+/** Answers below 500 that may differ on a retry. */
 const RETRIED = new Set([
   "SlowDown",
   "TooManyRequests",
@@ -75,7 +75,7 @@ const RETRIED = new Set([
   "ConditionalRequestConflict",
 ]);
 const FULL = new Set(["XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage"]);
-/** Answers of status 400 that are about who asks. */
+/** Answers of status 400 about credentials. */
 const DENIED = new Set([
   "AuthorizationHeaderMalformed",
   "ExpiredToken",
@@ -95,7 +95,7 @@ const UNSENT = new Set([
   "EADDRNOTAVAIL",
 ]);
 
-/** What the SDK threw, as a failure. */
+/** Classifies what the SDK threw. */
 export function asFailure(error: unknown): S3Failure {
   if (error instanceof S3Failure) return error;
   const { name = "", message = String(error), code, $metadata } = (error ?? {}) as {
@@ -118,14 +118,14 @@ export function asFailure(error: unknown): S3Failure {
   return new S3Failure("lost", `${message}${typeof code === "string" && !message.includes(code) ? ` (${code})` : ""}`);
 }
 
-/** The code that a failure comes to where nothing more is known. */
+/** The backend code of a failure, if nothing more is known. */
 export function codeOf(failure: S3Failure): BackendErrorCode {
   const { kind, status, reason } = failure;
   if (kind === "stalled") return "stalled";
   if (kind !== "answered") return failure.local ? "denied" : "unavailable";
   if (failure.full) return "no_space";
   if (status === 401 || status === 403 || DENIED.has(reason)) return "denied";
-  // A bucket that is gone says nothing about one object of it.
+  // A missing bucket proves nothing about an object.
   if (status === 404 && reason !== "NoSuchBucket" && reason !== "NoSuchUpload") return "not_found";
   return status === 412 ? "precondition_failed" : "unavailable";
 }

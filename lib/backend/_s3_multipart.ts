@@ -3,7 +3,7 @@
  * request: in parts, a bounded number of them in memory and under way. The object
  * appears with the last request or not at all.
  *
- * An upload that fails is given up. One whose process dies is not: a lifecycle rule of the
+ * An upload that fails is aborted. One whose process dies is not: a lifecycle rule of the
  * bucket has to abort incomplete multipart uploads.
  *
  * @module
@@ -68,13 +68,13 @@ async function inParts(
     parts.sort((a, b) => a.PartNumber - b.PartNumber);
     return await decide(objects, write, (condition) => objects.complete(write.key, upload, parts, condition));
   } catch (error) {
-    // Not worth an error of its own: what stays is for the bucket's lifecycle rule.
+    // A failure to abort is ignored: the bucket's lifecycle rule removes what stays.
     await objects.abandon(write.key, upload).catch(() => {});
     throw error;
   }
 }
 
-/** Runs `jobs`, at most `at_once` together; the next is asked for when there is room. After a failure none is left running. */
+/** Runs `jobs`, at most `at_once` together; the next is requested when there is room. After a failure none is left running. */
 async function bounded<J, T>(
   jobs: Iterable<J> | AsyncIterable<J>,
   at_once: number,

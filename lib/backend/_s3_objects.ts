@@ -3,7 +3,7 @@
  * this program: keys without the store's prefix, etags without quotes.
  *
  * Every object that is written under a condition carries a random mark in its metadata. It
- * tells, when an answer was lost or a server contradicts itself, whose write stands.
+ * identifies the write that took effect when an answer was lost or a server contradicts itself.
  *
  * @module
  */
@@ -15,19 +15,19 @@ import { asFailure, S3Failure } from "./_s3_failure.ts";
 
 /** Metadata that names a conditional write. */
 const MARK = "taskd-write";
-/** Metadata of an object that stands for none: it is about to be deleted. */
+/** Metadata of a placeholder: the object counts as deleted and is about to be. */
 const GONE = "taskd-gone";
 
 /** Under which condition an object is written. */
 export type Condition = "new" | { if_match: string };
 
-/** What a HEAD tells of an object. */
+/** What a HEAD returns of an object. */
 export interface S3Head {
   size: number;
   etag: string;
   /** The mark of the conditional write that made it. */
   mark?: string;
-  /** When it was written, and the time of asking, both by the server's clock; present when it stands for none. */
+  /** When it was written, and the time of the request, both by the server's clock; present for a placeholder. */
   gone?: { since_ms: number; now_ms: number };
 }
 
@@ -82,9 +82,9 @@ export class S3Objects {
     return { Bucket: this.#bucket, Key: this.#prefix + key };
   }
 
-  /** Looks at an object; undefined when there is none. */
+  /** Inspects an object; undefined when there is none. */
   async inspect(key: string): Promise<S3Head | undefined> {
-    // The answer's date, because how long ago something was written is asked of one clock only, the server's.
+    // The answer's date: ages are computed by one clock only, the server's.
     const command = new this.sdk.HeadObjectCommand(this.#at(key));
     let date = "";
     command.middlewareStack.add((next) => async (args) => {

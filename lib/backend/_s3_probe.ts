@@ -1,8 +1,8 @@
 /**
- * What is asked of an S3 server before a store is opened on it. Servers that speak S3
+ * The checks of an S3 server before a store is opened on it. Servers that speak S3
  * differ in what they do with conditions, and one that ignores them would lose updates
- * without a word. So nothing is taken on trust: each promise that the engine needs is tried
- * on objects of the probe's own, and a server that breaks one is refused by name of it.
+ * silently. So each promise that the engine needs is tried
+ * on objects of the probe's own, and a server that breaks one is refused, with its name.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { S3Failure } from "./_s3_failure.ts";
 import type { Condition, S3Objects } from "./_s3_objects.ts";
 import { decide } from "./_s3_write.ts";
 
-/** What a server may do or leave. */
+/** What a server supports of what is optional. */
 export interface S3Abilities {
   /** Whether it checks the condition of a delete itself. */
   conditional_delete: boolean;
@@ -82,14 +82,14 @@ class Probe {
     this.#wrong = randomHex(random, 16);
   }
 
-  /** Everything about one object; resolves to whether it can be deleted under a condition. */
+  /** Checks one object; resolves to whether it can be deleted under a condition. */
   async single(key: string, prefix: string): Promise<boolean> {
     const objects = this.#objects;
     const mark = randomHex(this.#random, 16);
     const created = await this.#write(key, "one", "new", mark);
     const before = await this.#inspect(key);
     this.#require(before !== undefined, "a new object cannot be seen at once");
-    this.#require(before!.etag === created, "PUT and HEAD tell different etags of one object");
+    this.#require(before!.etag === created, "PUT and HEAD return different etags of one object");
     this.#require(before!.mark === mark, "it does not keep an object's metadata");
     await Promise.all([
       this.#refuses(key, "new", "a create-only write (If-None-Match: *) replaced an object"),
@@ -111,22 +111,22 @@ class Probe {
     await this.#refuses(key, { if_match: this.#wrong }, "a write with an etag (If-Match) made a missing object");
   }
 
-  /** Parallel creates: exactly one may succeed, and it stands. */
+  /** Parallel creates: exactly one may succeed, and it stays. */
   async rivals(key: string): Promise<void> {
     const marks = Array.from({ length: RIVALS }, () => randomHex(this.#random, 16));
     const outcomes = await Promise.allSettled(marks.map((mark) => this.#write(key, mark, "new", mark)));
     let unsure = false;
     for (const outcome of outcomes) {
       if (outcome.status === "fulfilled" || outcome.reason?.code === "precondition_failed") continue;
-      // A rival whose answer was lost may have won and been overtaken by none: the object tells.
+      // A rival whose answer was lost may have won: the object shows it.
       if (outcome.reason?.code !== "ambiguous") throw outcome.reason;
       unsure = true;
     }
     const winners = marks.filter((_, i) => outcomes[i]!.status === "fulfilled");
     const enough = winners.length === 1 || unsure && winners.length === 0;
     this.#require(enough, `${winners.length} of ${RIVALS} parallel creates of one object succeeded`);
-    const stands = (await this.#inspect(key))?.mark;
-    this.#require(winners.length === 0 || stands === winners[0], "a create that succeeded was lost to a rival");
+    const winner = (await this.#inspect(key))?.mark;
+    this.#require(winners.length === 0 || winner === winners[0], "a create that succeeded was lost to a rival");
   }
 
   async #deletesUnderCondition(key: string, etag: string): Promise<boolean> {
@@ -153,7 +153,7 @@ class Probe {
     );
   }
 
-  /** Makes a write that has to be refused. */
+  /** Makes a write that the server has to refuse. */
   async #refuses(key: string, condition: Condition, wrong: string): Promise<void> {
     try {
       await this.#objects.calls.repeated(() => this.#objects.write(key, text("refused"), { condition }));

@@ -37,7 +37,7 @@ export class StripeLocks {
   }
 
   /**
-   * Runs `body` while nobody else, in this process or another, runs one for `key`. It is synchronous, so that a lock
+   * Runs `body` while no other caller, in this process or another, runs one for `key`. It is synchronous, so that a lock
    * is never held across an await.
    *
    * @throws {BackendError} `unavailable` when the lock stays taken; else what `body` or the file system throws.

@@ -1,7 +1,7 @@
 /**
- * What the engine asks of the place its objects live in, and the closed set of
- * errors it may answer with. Every implementation passes the suite in
- * `conformance.ts`; nothing else may be assumed of one.
+ * What the engine requires of an object store, and the closed set of
+ * errors it may throw. Every implementation passes the suite in
+ * `tests/support/backend_conformance.ts`; nothing else may be assumed.
  *
  * @module
  */
@@ -30,7 +30,7 @@ export class BackendError extends Error {
   readonly code: BackendErrorCode;
   /** The object's key, or the prefix of a listing. */
   readonly key: string;
-  /** What to do about it, where that is not what one does about the code. */
+  /** What to do about it, where the code's own advice does not fit. */
   readonly hint: string | undefined;
 
   /** Makes an error of `code` about `key`. */
@@ -69,8 +69,8 @@ export interface ObjectBody {
 /** How {@linkcode Backend.replace} writes. */
 export interface ReplaceOptions {
   /**
-   * A machine that loses its power before the object's next durable write may come up with what was there before this
-   * one: for a change that is void by then. The object is whole either way, and until then everybody sees the new one.
+   * A machine that loses power before the object's next durable write may come up with what was there before this
+   * write: for a change that is void by then. The object is whole either way, and until then every reader sees the new one.
    */
   may_revert?: boolean;
 }
@@ -86,8 +86,8 @@ export interface ObjectStream {
 /**
  * A flat, strongly consistent object store. All writes are atomic: a reader sees
  * the whole new object or what was there before. A write is durable once its
- * promise resolves, unless it asks for less. No object's key goes on where another one's
- * ends and has a `/`: where keys are paths, a directory in an object's place is `denied`, and
+ * promise resolves, unless it asks for less. No object's key continues another's key
+ * after a `/`: where keys are paths, a directory in an object's place is `denied`, and
  * in a listing a file in that of a directory. Every method throws only {@linkcode BackendError};
  * what a body's own source throws passes unchanged, and nothing is written then.
  */

@@ -4,12 +4,12 @@
  * A write goes to a temporary file, which is fsynced and then linked (create) or
  * renamed (all else) to its name, whose directory is fsynced (unless the write may revert): a reader, or a machine
  * that lost its power, sees the whole new object or what was there before. Create needs
- * no lock, because link(2) fails when the name exists. Whatever replaces or removes an
+ * no lock, because link(2) fails when the name exists. A call that replaces or removes an
  * object holds the key's lock (see `_stripe_locks.ts`) for the compare and the swap only;
  * the bytes are on disk by then.
  *
  * `.taskd` below the directory holds the locks and the temporary files. The latter are
- * all in one place so that what dead processes leave is found without walking the store.
+ * all in one directory, so that what dead processes leave is found without walking the store.
  *
  * @module
  */
@@ -26,7 +26,7 @@ import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
 import { settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
 import { StripeLocks } from "./_stripe_locks.ts";
 
-/** Largest object {@linkcode Backend.get} reads when it is told nothing else. */
+/** Largest object that {@linkcode Backend.get} reads by default. */
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 /** How often a write is tried again when a delete removes the directory it made. */
 const MAX_ATTEMPTS = 16;
@@ -59,7 +59,7 @@ export class LocalBackend implements Backend {
   #staging: string;
   #random: RandomBytes;
   #locks: StripeLocks;
-  /** Directories known to be durable in their parents, with what identifies each: one may be removed and made again. */
+  /** Directories known to be durable in their parents, with its identity: one may be removed and made again. */
   #durable = new Map<string, string>();
 
   private constructor(root: string, cloning: boolean, options: LocalBackendOptions) {
@@ -167,7 +167,7 @@ export class LocalBackend implements Backend {
       let path = this.#root;
       for (const part of directory) {
         path += `/${part}`;
-        // Not as if there were nothing: garbage collection would take all for unreachable.
+        // Not empty by mistake: garbage collection would take every object for unreachable.
         if (statOf(path, prefix, "directory") === undefined) return;
       }
       yield* walk(path, prefix.slice(0, prefix.length - start.length), start);
@@ -286,7 +286,7 @@ export class LocalBackend implements Backend {
       try {
         Deno.removeSync(directory);
       } catch {
-        // Not empty; or gone, or not ours to remove, which is as good.
+        // Not empty, gone, or not ours to remove.
         break;
       }
       directory = dirname(directory);
@@ -309,20 +309,20 @@ export class LocalBackend implements Backend {
     await this.#read(key, async (object) => {
       let made = false;
       try {
-        // Made empty first: copying would replace a file that exists. And no other name: a caller may hold this one alone.
+        // Made empty first: copying would replace a file that exists. And no other name: the caller may have access to this one alone.
         Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
         made = true;
         await Deno.copyFile(object.path, path);
       } catch (error) {
         if (made) discard(path);
-        // What may be missing is the target's directory; the object has just been seen.
+        // Only the target's directory can be missing: the object was found just now.
         throw writeError(error, key);
       }
     });
   }
 }
 
-/** Gives the staged file the name of a new object, which nobody was faster to make where what stands there is none. */
+/** Links the staged file to the name of a new object; reports what is there if it is not an object. */
 function linkNew(temporary: string, path: string, key: string): void {
   try {
     Deno.linkSync(temporary, path);
@@ -342,7 +342,7 @@ function mismatch(key: string): BackendError {
   return new BackendError("precondition_failed", key, `${key} is missing or has another etag`);
 }
 
-/** A failure after the change was made: it shows, but may not outlive a crash. */
+/** A failure after the change was made: it is visible, but may not survive a crash. */
 function ambiguous(error: unknown, key: string): BackendError {
   const { message } = backendError(error, key, "make durable");
   return new BackendError("ambiguous", key, message, error);
@@ -363,7 +363,7 @@ async function fsyncUnlessGone(directory: string): Promise<void> {
   }
 }
 
-/** Whether objects can be clones. Asked where temporary files are, so that no listing shows the probe. */
+/** Whether objects can be clones. Probed where temporary files are, so that no listing shows it. */
 async function canClone(staging: string, options: CloneOptions): Promise<boolean> {
   try {
     Deno.mkdirSync(staging, { recursive: true, mode: 0o700 });

@@ -1,9 +1,9 @@
 /**
- * A store in a bucket of an S3 server: AWS, MinIO and others that keep its conditional
- * writes, which is tried when a store is opened.
+ * A store in a bucket of an S3 server: AWS, MinIO and others that support conditional
+ * writes, which opening a store verifies.
  *
  * What the engine relies on: a write that resolved is durable as far as the server is; a
- * conditional write is decided exactly once, whatever became of its answers; every wait is
+ * conditional write is decided exactly once, even if its answers are lost; every wait is
  * bounded; no error holds a secret.
  *
  * @module
@@ -25,16 +25,16 @@ import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts
 export type { S3Deadlines } from "./_s3_calls.ts";
 export type { S3BackendOptions, S3Credentials } from "./_s3_options.ts";
 
-/** Largest object {@linkcode Backend.get} reads when it is told nothing else. */
+/** Largest object that {@linkcode Backend.get} reads by default. */
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 /** Bytes of an uploaded part; three of them are in memory at most. */
 const PART_BYTES = 16 * 1024 * 1024;
-/** Bytes at hand go up in one request to this size. */
+/** Bytes in memory are uploaded in one request up to this size. */
 const SINGLE_BYTES = 64 * 1024 * 1024;
 /** What one copy request may copy: the limit of S3. */
 const SINGLE_COPY_BYTES = 5 * 1024 ** 3;
 
-/** What servers were found to do, for the life of the process. */
+/** Abilities that servers were found to have, for the life of the process. */
 const known = new Map<string, Promise<S3Abilities>>();
 
 /** A store in a bucket. Requires `--allow-net` of the server, and `--allow-env` and `--allow-read` of what the SDK's chain reads. */
@@ -65,7 +65,7 @@ export class S3Backend implements Backend {
   }
 
   /**
-   * Opens a store and, once per process and place, tries that its server keeps what the engine relies on.
+   * Opens a store and, once per process and location, verifies that its server keeps what the engine relies on.
    *
    * @throws {BackendError} `denied` (the message says what the server does wrong, or that access is refused),
    * `not_found` (no such bucket), `unavailable`.
@@ -85,7 +85,7 @@ export class S3Backend implements Backend {
     } catch (error) {
       known.delete(place);
       client.destroy();
-      // The keys of the probe's own objects mean nothing to anybody.
+      // The keys of the probe's own objects would mean nothing to the reader.
       const failure = error instanceof BackendError ? error.cause : error;
       if (!(failure instanceof S3Failure)) throw error;
       throw failureError(failure, url, "open the store", failure.reason === "NoSuchBucket" ? "not_found" : undefined);
@@ -129,12 +129,12 @@ export class S3Backend implements Backend {
         destroy(body);
         throw new S3Failure("lost", `the server's answer begins at ${download.offset} instead of ${offset}`);
       }
-      const wanted = Math.max(0, Math.min(length, size - offset));
-      return await this.#collect(body, wanted, offset - download.offset);
+      const available = Math.max(0, Math.min(length, size - offset));
+      return await this.#collect(body, available, offset - download.offset);
     });
   }
 
-  /** See {@linkcode Backend.getStream}. A download that breaks off goes on where it was. */
+  /** See {@linkcode Backend.getStream}. An interrupted download resumes where it was. */
   async getStream(key: string): Promise<ObjectStream> {
     const download = await this.#read(key, () => this.#open(key));
     const chunks = this.#stream(key, download);
@@ -253,12 +253,12 @@ export class S3Backend implements Backend {
       if (!(error instanceof S3Failure)) throw error;
       throw failureError(error, key, "write");
     } finally {
-      // Whatever it came to: the source may hold a file open until it is told.
+      // In any case: the source may hold a file open until then.
       await pieces.return(undefined);
     }
   }
 
-  /** Where a server cannot make a multipart upload create-only, an object that is there is at least looked for. */
+  /** Where a server cannot make a multipart upload create-only, checks at least that no object is there. */
   async #beforeMultipartCreate(key: string): Promise<void> {
     this.#multipart_create ??= probeMultipartCreate(this.#objects, this.#random);
     let able: boolean;
@@ -301,7 +301,7 @@ export class S3Backend implements Backend {
     }
   }
 
-  /** `size` bytes of a download, after the first `skip`; the rest is not waited for. */
+  /** `size` bytes of a download, after the first `skip`; without waiting for the rest. */
   async #collect(body: AsyncIterable<Uint8Array>, size: number, skip = 0): Promise<Uint8Array> {
     const bytes = new Uint8Array(size);
     let at = -skip;
@@ -339,7 +339,7 @@ export class S3Backend implements Backend {
     }
   }
 
-  /** The rest of the very object that a download began with. */
+  /** The rest of the same object that a download began with. */
   #resume(key: string, { at, size, etag }: { at: number; size: number; etag: string }) {
     if (at === size) return Promise.resolve(none());
     return this.#repeated(key, "read", async () => {

@@ -1,6 +1,6 @@
 /**
- * What the SDK asks of Deno besides the network, so that a launch line can allow exactly
- * that. It reads its settings one by one: a name that is not allowed ends it, whether set or not.
+ * What the SDK needs of Deno in addition to the network, so that a launch line can allow exactly
+ * that. It reads its settings one by one: a name that is not allowed fails it, whether set or not.
  *
  * @module
  */
@@ -15,7 +15,7 @@ export const S3_ENV: readonly string[] = [
   "USERPROFILE",
 ];
 
-/** Facts about the system, as `--allow-sys` takes them: the client's name tells the kernel's version. */
+/** Facts about the system, as `--allow-sys` takes them: the client's name contains the kernel's version. */
 export const S3_SYS: readonly string[] = ["osRelease"];
 
 /** Files with credentials and settings, as `--allow-read` takes them; `AWS_PROFILE` and others may name more. */
@@ -37,7 +37,7 @@ export interface S3Reach {
 
 /** All that reaching a bucket takes, per kind of permission. */
 export interface S3Access {
-  /** `host:port` of the server, and of who hands out credentials where the environment holds none. */
+  /** `host:port` of the server, and of the metadata services that issue credentials where the environment holds none. */
   net: string[];
   /** Names of environment variables. */
   env: string[];
@@ -72,13 +72,13 @@ const INSTANCE_METADATA = "169.254.169.254:80";
 /** The one `host:port` that the SDK sends a bucket's requests to. */
 export function s3Host({ bucket, endpoint, region = "us-east-1", path_style }: S3Reach): string {
   const url = new URL(endpoint ?? `https://s3.${region}.${domainOf(region)}`);
-  // An address takes no name before it, and no certificate covers a name with further dots.
+  // An address takes no subdomain, and no certificate covers a name with further dots.
   const cannot = /^[\d.]+$|^\[/.test(url.hostname) || bucket.includes(".");
   const in_path = path_style ?? endpoint !== undefined;
   return `${cannot || in_path ? "" : `${bucket}.`}${url.hostname}:${portOf(url)}`;
 }
 
-/** What opening a store in a bucket may touch beside its workspace, and nothing else. */
+/** What opening a store in a bucket may access in addition to its workspace. */
 export function s3Access(reach: S3Reach, { home, env }: S3Environment): S3Access {
   const files = [env("AWS_CONFIG_FILE"), env("AWS_SHARED_CREDENTIALS_FILE")].filter((file) => file !== undefined);
   const access = {

@@ -5,7 +5,7 @@
  * @module
  */
 
-/** `%_config` is left out: its few rows are settings, which somebody made. */
+/** `%_config` is left out: its few rows are a user's settings. */
 const SUFFIXES = ["_data", "_idx", "_content", "_docsize"] as const;
 
 /** SQLite keeps the definition from the name on as it was written; one with comments in it is not recognized. */
@@ -14,7 +14,7 @@ const DEFINITION =
 
 /**
  * The names of the tables in which the virtual table `name` keeps its data, if its definition is one of FTS5. Those that
- * SQLite does not take for its storage (`shadow` in `pragma_table_list`) are none, whatever they are called.
+ * SQLite does not take for its storage (`shadow` in `pragma_table_list`) are not, whatever their names.
  */
 export function fullTextStorage(name: string, definition: string): string[] {
   const head = DEFINITION.exec(definition);

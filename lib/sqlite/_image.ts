@@ -1,5 +1,5 @@
 /**
- * Opens a database image that may come from anybody, to be looked at and nothing
+ * Opens a database image of any origin, for reading and nothing
  * else: no locks, no -wal, no code that its schema brings along.
  *
  * @module
@@ -10,7 +10,7 @@ import { TaskdError } from "../errors.ts";
 import { openName, urisWork } from "./open_name.ts";
 import { exists } from "../fs.ts";
 
-/** SQLite's primary result codes that say what a file is; https://sqlite.org/rescode.html. */
+/** SQLite's primary result codes that classify a file; https://sqlite.org/rescode.html. */
 const SQLITE_CORRUPT = 11;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_NOTADB = 26;
@@ -37,7 +37,7 @@ export interface Image {
 }
 
 /**
- * Opens a whole image that nobody changes, such as a cache entry. Views and triggers cannot run, also not from
+ * Opens a whole image that no process changes, such as a cache entry. Views and triggers cannot run, also not from
  * inside a virtual table.
  *
  * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
@@ -57,7 +57,7 @@ export function openImage(path: string): Image {
       db.exec("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
       // The last argument names the view or trigger that asks.
       db.setAuthorizer((_action, _a, _b, _c, inside) => inside === null ? SQLITE_OK : SQLITE_DENY);
-      db.prepare("SELECT count(*) FROM sqlite_schema").get(); // the first look at the file
+      db.prepare("SELECT count(*) FROM sqlite_schema").get(); // the first read of the file
     } catch (error) {
       close();
       throw error;

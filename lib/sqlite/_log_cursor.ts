@@ -34,7 +34,7 @@ export interface WalMark extends WalPosition {
   salt2: number;
 }
 
-/** Tell one generation of the log from another. */
+/** Identify a generation of the log. */
 type Salts = Pick<WalMark, "salt1" | "salt2">;
 
 /** The place between what was read of one log and what follows. */
@@ -87,7 +87,7 @@ export class LogCursor {
     return this.#header && { ...walStart(this.#header), salt1: this.#header.salt1, salt2: this.#header.salt2 };
   }
 
-  /** Whether frames follow what was read: of a transaction that goes on, or of a commit that only SQLite can tell. */
+  /** Whether frames follow what was read: of an unfinished transaction, or of a commit that only SQLite can confirm. */
   get in_doubt(): boolean {
     return this.#header !== undefined && this.#position !== undefined &&
       (this.#uncounted || this.#log.mayCountAt(this.#header, this.#position.offset));
@@ -119,7 +119,7 @@ export class LogCursor {
 
   /**
    * Whether there may be something to read; turns to the beginning of a log that was started over. An idle log, or one
-   * with a stale or dead tail, costs two looks at 24 bytes and one at its header.
+   * with a stale or dead tail, costs two reads of 24 bytes and one of its header.
    *
    * @param reset_allowed Whether the log may have been started over since, with nothing lost.
    * @throws {RebaseNeeded} when it was and must not have been, or has not what was read.
@@ -169,7 +169,7 @@ export class LogCursor {
     this.#uncounted = this.frames > 0;
   }
 
-  /** Throws {@linkcode RebaseNeeded} where SQLite took for empty what was read, and now counts frames in its place. */
+  /** Throws {@linkcode RebaseNeeded} where SQLite took the log that was read for empty, and now counts frames in it. */
   assertCounted(): void {
     if (this.#uncounted) throw new RebaseNeeded(BEGUN_ANEW);
   }

@@ -1,7 +1,7 @@
 /**
  * The two connections by which a tail keeps the log in its hands: bookkeeping of wal_tail.ts.
  *
- * One holds a read transaction open, the pin: nobody can reset the log under it, and no checkpoint goes past it. The
+ * One holds a read transaction open, the pin: no process can reset the log under it, and no checkpoint goes past it. The
  * other is at hand: it puts up the write barrier, checkpoints beside the pin, and takes over when the pin is moved on.
  *
  * @module
@@ -107,7 +107,7 @@ export class LogPin {
   }
 
   /**
-   * Checkpoints what no reader needs, behind the barrier and with the pin let go. Waits a moment for another process's
+   * Checkpoints what no reader needs, behind the barrier and with the pin released. Waits a moment for another process's
    * checkpoint to end: behind the barrier no commit starts a further one. One that stays at work is left to it, and how far
    * it has come is the answer.
    */

@@ -1,5 +1,5 @@
 /**
- * Looks into the -wal of an open checkout: bookkeeping of wal_tail.ts.
+ * Reads the -wal of an open checkout: bookkeeping of wal_tail.ts.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import {
   type WalPosition,
 } from "./wal.ts";
 
-/** Reads one log. The headers of file and frames share one buffer: a look at an idle log allocates next to nothing. */
+/** Reads one log. The headers of file and frames share one buffer: a poll of an idle log allocates next to nothing. */
 export class LogReader {
   readonly #file: CheckoutFile;
   readonly #peek = new Uint8Array(WAL_HEADER_BYTES);

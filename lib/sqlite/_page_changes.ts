@@ -45,7 +45,7 @@ export class PageChanges {
     return this.#overlay.size > 0;
   }
 
-  /** The offsets of pages in the log as they are now, whatever is added later. */
+  /** The offsets of pages in the log as they are now, unaffected by later additions. */
   overlay(): ReadonlyMap<number, number> {
     return new Map(this.#overlay);
   }
@@ -92,7 +92,7 @@ export class PageChanges {
     this.#overlay.clear();
   }
 
-  /** Hands over what has changed, but for the lock page, which is never stored. */
+  /** Returns and forgets the changes, except the lock page, which is never stored. */
   take(lock_page: number): Changes {
     const changes = {
       pages: [...this.#changed].filter((pgno) => pgno !== lock_page).sort((a, b) => a - b),

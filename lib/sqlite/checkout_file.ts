@@ -20,7 +20,7 @@ import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHead
 /** One page of the smallest size: no database is shorter. */
 export const MIN_DATABASE_BYTES = 512;
 
-/** Size and time of a file, as far as a look from outside can tell. */
+/** Size and modification time of a file. */
 export interface FileStamp {
   size: number;
   /** Nanoseconds since 1970 in decimal digits; Deno reports whole milliseconds. */
@@ -48,7 +48,7 @@ export function stampFile(path: string): FileStamp | undefined {
 }
 
 /**
- * Puts the time of a file that nobody is writing back, so that every later write sets another one: file times are
+ * Sets the time of a file that no process is writing back, so that every later write sets another one: file times are
  * coarse, and a write in the same tick would not show.
  */
 export function backdate(path: string, now_ms: number): void {
@@ -75,14 +75,14 @@ export function readChangeCounter(path: string): number | undefined {
   }
 }
 
-/** Refuses anything but a plain file: a symlink could lead anywhere, and opening a FIFO would block for ever. */
+/** Refuses anything but a plain file: a symlink could lead anywhere, and opening a FIFO would never return. */
 export function requirePlainFile(path: string): Deno.FileInfo {
   let info: Deno.FileInfo;
   try {
     info = Deno.lstatSync(path);
   } catch (cause) {
     if (cause instanceof Deno.errors.NotFound) throw new TaskdError("not_found", `There is no file ${path}`, { cause });
-    throw fileError(cause, `Cannot look at ${path}`);
+    throw fileError(cause, `Cannot inspect ${path}`);
   }
   if (!info.isFile) {
     throw new TaskdError("denied", `Cannot use ${path}: it is not a plain file`, {
@@ -110,10 +110,10 @@ export function requirePlainDatabase(path: string): Deno.FileInfo {
 }
 
 /**
- * Copies the main file of a database without SQLite, for one that nobody writes to. Opens and closes the file: no
+ * Copies the main file of a database that no process writes to, without SQLite. Opens and closes the file: no
  * connection of this process may have it open.
  *
- * @throws {TaskdError} `busy` when somebody has written to it meanwhile, `denied`, `no_space` or `unavailable`.
+ * @throws {TaskdError} `busy` when it was written to meanwhile, `denied`, `no_space` or `unavailable`.
  */
 export async function copyStill(from: string, to: string): Promise<void> {
   const attempted = `Cannot copy ${from}`;
@@ -167,7 +167,7 @@ export class CheckoutFile {
     return connection;
   }
 
-  /** The database header as it stands in the main file; throws `not_a_database`. */
+  /** The database header in the main file; throws `not_a_database`. */
   header(): DatabaseHeader {
     const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
     const header = this.readMain(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
@@ -211,7 +211,7 @@ export class CheckoutFile {
     }
   }
 
-  /** Checkpoints what no reader needs and blocks nobody. */
+  /** Checkpoints what no reader needs, without blocking. */
   checkpointPassive(connection: Connection): CheckpointAnswer {
     return checkpointAnswer(connection.get("PRAGMA wal_checkpoint(PASSIVE)"));
   }
@@ -240,10 +240,10 @@ function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointA
 
 /** A file that is open for reading. */
 class OpenFile {
-  /** Kept: the runtime asks for the path's permission each time it looks at an open file, the dearest of all looks. */
+  /** Kept: the runtime checks the path's permission at each call on an open file, which costs more than the call. */
   readonly inode: number | null;
   readonly #file: Deno.FsFile;
-  /** Where the next read begins; NaN when nobody knows. */
+  /** Where the next read begins; NaN when unknown. */
   #position = 0;
 
   constructor(path: string) {
@@ -257,7 +257,7 @@ class OpenFile {
 
   /** Fills `into` from `offset`; returns the bytes read, fewer only at the file's end. */
   readAt(offset: number, into: Uint8Array): number {
-    // Hundreds of idle sessions look at nothing but the start of an empty log.
+    // Idle sessions read nothing but the start of an empty log.
     if (offset !== this.#position) this.#file.seekSync(offset, Deno.SeekMode.Start);
     this.#position = NaN;
     let done = 0;
@@ -329,7 +329,7 @@ export class ImageFile {
       throw new TaskdError("corrupt", "A database image is shorter than it was");
     }
     const lock = lockPage(this.page_size);
-    // What the lock page holds is nobody's business: images are compared without it.
+    // The content of the lock page is undefined: images are compared without it.
     if (lock >= first && lock < first + count) {
       into.fill(0, (lock - first) * this.page_size, (lock - first + 1) * this.page_size);
     }

@@ -15,8 +15,8 @@ import { openName } from "./open_name.ts";
 const WRITE_LOCK = { tries: 200, pause_ms: 0.05 };
 
 /**
- * The race for the shared index was lost again and again: https://sqlite.org/rescode.html#protocol. Busy, but for ten
- * seconds already: so long SQLite itself tries before it gives up, with the thread standing still.
+ * The race for the shared index was lost again and again: https://sqlite.org/rescode.html#protocol. Busy, for ten
+ * seconds already: SQLite itself retries that long and blocks the thread.
  */
 const SQLITE_PROTOCOL = 15;
 
@@ -34,7 +34,7 @@ const RESULT_CODES: Record<number, ErrorCode> = {
   26: "not_a_database", // SQLITE_NOTADB
 };
 
-// Extended ones that say more. The -shm cannot grow: what a full disk looks like first. A file ends early: it was cut.
+// More precise extended codes. The -shm cannot grow: the first sign of a full disk. A file ends early: it was cut.
 const EXTENDED_CODES: Record<number, ErrorCode> = {
   522: "corrupt", // SQLITE_IOERR_SHORT_READ
   4874: "no_space", // SQLITE_IOERR_SHMSIZE
@@ -124,7 +124,7 @@ export class Connection {
   }
 
   /**
-   * Takes a read snapshot that lasts until {@linkcode rollback}. BEGIN alone takes none, and a look at a table would need a
+   * Takes a read snapshot that lasts until {@linkcode rollback}. BEGIN alone takes none, and reading a table would need a
    * schema that this library can read.
    */
   pin(): void {

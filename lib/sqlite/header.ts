@@ -80,7 +80,7 @@ export function parseDatabaseHeader(bytes: Uint8Array): DatabaseHeader | undefin
 export interface UriOptions {
   /** `rw` never creates a missing file, which an ordinary open does. */
   mode?: "ro" | "rw" | "rwc";
-  /** Promises that nobody changes the file: no locks are taken and no -wal is looked for. */
+  /** Asserts that no process changes the file: SQLite takes no locks and ignores a -wal. */
   immutable?: boolean;
 }
 

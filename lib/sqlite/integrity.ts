@@ -11,11 +11,11 @@ import { attempt, openImage } from "./_image.ts";
 const MAX_PROBLEMS = 100;
 
 /**
- * Runs `PRAGMA integrity_check` on an image that nobody changes. Reads all of it in one synchronous call.
+ * Runs `PRAGMA integrity_check` on an image that no process changes. Reads all of it in one synchronous call.
  *
- * @param path A whole SQLite file; a -wal beside it is not looked at.
+ * @param path A whole SQLite file; a -wal beside it is ignored.
  * @returns What is wrong, at most 100 lines; empty when nothing is. A file so damaged
- * that SQLite gives up is one line.
+ * that SQLite stops reading is one line.
  * @throws {TaskdError} `not_found`.
  */
 export function integrityCheck(path: string): string[] {

@@ -1,5 +1,5 @@
 /**
- * The name under which node:sqlite opens a database. SQLite's URIs say what plain
+ * The name under which node:sqlite opens a database. SQLite's URIs express what plain
  * paths cannot (never create, immutable), but Deno 2.9 hands a URI to SQLite only in a process that has
  * every permission; under any narrower grant it takes the URI for a relative path.
  *
@@ -30,8 +30,8 @@ export function urisWork(): boolean {
  * A URI with these options where URIs work, else the path.
  *
  * With a path `immutable` has no effect, and `mode` is kept as well as can be: a missing file is an error
- * here, before SQLite can make it. One that disappears after that comes back empty: whoever opens a
- * database for writing looks at its page count, which is 0 then.
+ * here, before SQLite can make it. One that disappears after that comes back empty: a caller that opens a
+ * database for writing checks its page count, which is 0 then.
  *
  * @throws {TaskdError} `not_found`, unless `mode` allows to create.
  */

@@ -1,7 +1,7 @@
 /**
  * What differs between two database images, table by table and row by row. Compares stored
  * types and bytes exactly, runs nothing that the schemas bring along, and keeps no more than the rows shown in
- * memory. Both files must be whole images that nobody changes, such as cache entries.
+ * memory. Both files must be whole images that no process changes, such as cache entries.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export interface RowDiffOptions {
   /** Rows to show of each table, default 0. */
   rows?: number;
   /**
-   * Whether SQLite's own tables and those behind virtual tables are compared too; they come last, but for the storage of a
+   * Whether SQLite's own tables and those behind virtual tables are compared too; they come last, except the storage of a
    * full-text table, which is counted in its line.
    */
   internal?: boolean;
@@ -255,9 +255,9 @@ async function mergeRows(
 ): Promise<RowDiff[]> {
   const plan = planOf(before);
   const shown: RowDiff[] = [];
-  const wanted = options.rows ?? 0;
+  const limit = options.rows ?? 0;
   const show = (change: RowDiff["change"], row_a: Row | undefined, row_b: Row | undefined) => {
-    if (shown.length < wanted) shown.push(showRow(plan, change, { before: row_a, after: row_b, encoding: a.encoding }));
+    if (shown.length < limit) shown.push(showRow(plan, change, { before: row_a, after: row_b, encoding: a.encoding }));
   };
   const rows_a = a.rows(before, plan);
   const rows_b = b.rows(after, plan);

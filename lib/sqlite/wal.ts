@@ -15,7 +15,7 @@ export const WAL_HEADER_BYTES = 32;
 /** Bytes of the header before each page. */
 export const WAL_FRAME_HEADER_BYTES = 24;
 
-/** The low bit says that checksums are over big-endian words. */
+/** The low bit set: checksums are over big-endian words. */
 const MAGIC_LITTLE_ENDIAN = 0x377f0682;
 const MAGIC_BIG_ENDIAN = 0x377f0683;
 /** The only version that SQLite has ever written. */
@@ -62,7 +62,7 @@ export interface WalCommit {
   pages: Map<number, number>;
   /** Pages of the database after the last of the transactions. */
   page_count: number;
-  /** The fewest pages after any of the transactions: whatever is above was dropped, and counts only if in `pages`. */
+  /** The fewest pages after any of the transactions: pages above were dropped, and count only if in `pages`. */
   low_page_count: number;
   /** Frames that were read. */
   frames: number;
@@ -161,7 +161,7 @@ export function walStart(header: WalHeader): WalPosition {
  *
  * @param from {@linkcode walStart}, or the `end` of an earlier answer under the same header.
  * @param options With `max_bytes`, ends at the first commit that many or more bytes past `from`. With `trusted`, salts and
- * checksums are not looked at: for frames of which SQLite itself has said that they count.
+ * checksums are not checked: for frames that SQLite itself counts.
  * @returns Undefined when there is no whole transaction.
  */
 export function readCommits(

@@ -2,8 +2,8 @@
  * Follows the write-ahead log of a live database, so that no committed page goes
  * unseen, while any stock client writes.
  *
- * The invariant: a read transaction of ours is open at all times, so nobody can reset
- * the log before we have read it, and nobody but us can make the main file take up
+ * The invariant: a read transaction of ours is open at all times, so no process can reset
+ * the log before we have read it, and no other can make the main file take up
  * frames that we have not released. Hence every changed page can be read at leisure,
  * from the log where the overlay knows an offset, else from the main file. Only
  * {@linkcode WalTail.takeover} lets go, and only under a write barrier: with writers held
@@ -38,7 +38,7 @@ export interface Image {
   readPages(first: number, count: number, into: Uint8Array): void;
 }
 
-/** Follows one log. All methods are synchronous and short, but for a busy wait of at most the file's timeout. */
+/** Follows one log. All methods are synchronous and short, except a busy wait of at most the file's timeout. */
 export class WalTail {
   readonly file: CheckoutFile;
   readonly page_size: number;
@@ -60,7 +60,7 @@ export class WalTail {
 
   /**
    * Begins to follow an open checkout. What the log holds already counts as not changed,
-   * but for what lies past `resume`, when that mark is still in the log.
+   * except what lies past `resume`, when that mark is still in the log.
    *
    * @returns Whether `resume` was found; without it the caller has to compare or copy.
    */
@@ -79,7 +79,7 @@ export class WalTail {
     return this.#pages.dirty;
   }
 
-  /** Whether frames follow what was read: of a transaction that goes on, or of a commit that only SQLite can tell. */
+  /** Whether frames follow what was read: of an unfinished transaction, or of a commit that only SQLite can confirm. */
   get in_doubt(): boolean {
     return this.#cursor.in_doubt;
   }
@@ -109,7 +109,7 @@ export class WalTail {
     return this.#cursor.generation;
   }
 
-  /** Forgets everything known of the log and reads it anew; nothing counts as changed, but for what lies past `resume`. */
+  /** Forgets everything known of the log and reads it anew; nothing counts as changed, except what lies past `resume`. */
   resync(resume?: WalMark): boolean {
     return this.#pin.behindBarrier(() => {
       this.#pin.release();
@@ -129,7 +129,7 @@ export class WalTail {
     const answer = this.#pin.checkpointUnpinned();
     let resumed = false;
     if (this.#cursor.header) {
-      // SQLite says how many frames count: past them may lie a commit that never happened. Of a log that it takes for
+      // SQLite reports how many frames count: past them may lie a commit that never happened. Of a log that it takes for
       // empty every frame is in the main file already, and reading on starts behind them all.
       const end = answer.log > 0 ? this.#cursor.endOf(answer.log) : Infinity;
       if (resume && this.#cursor.isOf(resume)) this.#merge(this.#cursor.read(Math.min(end, resume.offset)));
@@ -137,7 +137,7 @@ export class WalTail {
       this.#pages.forgetChanges();
       this.#merge(this.#cursor.read(end));
       // Older libraries leave frames of a commit without salts and checksums where pages had spilled before a rollback to
-      // a savepoint, 3.40 among them. SQLite goes by its index alone, and so can we: behind the barrier it told the end.
+      // a savepoint, 3.40 among them. SQLite goes by its index alone, and so can we: behind the barrier it reported the end.
       if (end < Infinity) this.#merge(this.#cursor.read(end, true));
       if (!resumed) this.#pages.forgetChanges();
       this.#cursor.markGhost();
@@ -159,7 +159,7 @@ export class WalTail {
   }
 
   #drain(end: number): boolean {
-    // Whatever was committed since may have been folded and overwritten.
+    // Commits made since may have been folded and overwritten.
     if (!this.#pin.is_on) throw new RebaseNeeded("the write-ahead log could not be pinned");
     if (!this.#cursor.follows(this.#reset_allowed)) return false;
     const commit = this.#cursor.read(end);
@@ -191,7 +191,7 @@ export class WalTail {
   /**
    * Folds the log into the main file behind a write barrier, so that the next writer starts it over.
    *
-   * @returns False when a reader, a writer or another checkpointer stood in the way; try again later.
+   * @returns False when a reader, a writer or another checkpointer blocked it; try again later.
    */
   takeover(): boolean {
     try {
@@ -208,7 +208,7 @@ export class WalTail {
 
   /**
    * Lets most of the log be folded while writers go on, so that the barrier is short: the other connection pins the
-   * newest commit, everything up to there is read, and only then the old pin is given up.
+   * newest commit, everything up to there is read, and only then the old pin is released.
    */
   #movePin(): void {
     this.#pin.move(() => this.drain());
@@ -253,13 +253,13 @@ export class WalTail {
    * @throws {RebaseNeeded} when such a commit was read.
    */
   confirm(): void {
-    // Nobody has committed since hold() did the same; and a connection in a transaction cannot checkpoint.
+    // Nothing was committed since hold() did the same; and a connection in a transaction cannot checkpoint.
     if (this.#pin.held) return;
     this.drain();
     const before = this.#cursor.frames;
     let log = this.#pin.counted();
     if (log < before && !this.#reset_allowed) {
-      // A living writer puts a commit down, syncs it and only then counts it. Whoever gets the write lock after it sees
+      // A living writer puts a commit down, syncs it and only then counts it. The next holder of the write lock sees
       // it counted, or knows that it is dead.
       this.#pin.behindBarrier(() => this.#cursor.assertStillThere());
       log = this.#pin.counted();
@@ -336,7 +336,7 @@ export class WalTail {
       throw new RebaseNeeded(`the write-ahead log has ${answer.log} frames, of which ${consumed} can be read`);
     }
     if (answer.log === 0 && consumed > 0 && !this.#reset_allowed) throw new RebaseNeeded(NEVER_HAPPENED);
-    // log 0: nothing that SQLite still counts as in the log, whatever bytes the file has.
+    // log 0: SQLite counts nothing as in the log, whatever bytes the file has.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
     if (complete) {
       this.#pages.folded();
