@@ -8,11 +8,10 @@
  * @module
  */
 
-import type { PolicyView } from "../settings/explain.ts";
-import type { SpendFigures } from "../task/rows.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { PolicyView } from "../settings/policy_view.ts";
+import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
 import type { TaskStore } from "../task/task_store.ts";
-import type { CeilingView, Health, PendingTask, QueueItemView, SubmitRequest, TaskView, TrustBrief } from "./wire.ts";
+import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "./wire.ts";
 
 /** A running broker. Every method throws a `TaskdError`, whose code decides the HTTP status. */
 export interface BrokerEngine {

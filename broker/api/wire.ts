@@ -1,7 +1,6 @@
 /**
- * What travels over the broker's HTTP interface, as types and as one schema for the only
- * body that is more than a few words. The server, the client, the command line and the
- * web pages are written against it.
+ * What travels over the broker's HTTP interface: one schema for each request and each answer. The server, the client,
+ * the command line, the web pages and openapi.json follow from them.
  *
  * Field names are those of the contract; times are ISO 8601 UTC, money is USD.
  *
@@ -9,166 +8,160 @@
  */
 
 import * as v from "valibot";
-import type { TrustBrief } from "../task/brief.ts";
-import type { Stats } from "../task/stats.ts";
-import type { TaskRecord } from "../task/record.ts";
-import type { CiObservation, Json, SpendFigures } from "../task/rows.ts";
-import type { Gate, Outcome, Pushed, Stage } from "../task/stages.ts";
-import type { TaskSummary } from "../task/summary.ts";
+import { POLICY_VIEW } from "../settings/policy_view.ts";
+import {
+  ROW_EVENTS,
+  SPEND,
+  SUBMIT_REQUEST,
+  TASK_RECORD,
+  TASK_STATS,
+  TASK_SUMMARY,
+  TRUST_BRIEF,
+} from "../task/schema.ts";
+import { GATE } from "../task/stages.ts";
+import { AMOUNT, COUNT, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "../task/values.ts";
+
+export { POLICY_VIEW, SUBMIT_REQUEST, TRUST_BRIEF };
 
 /** The most bytes of a request's body. */
 export const MAX_BODY_BYTES = 1 << 20;
-/** The most characters of an instruction. */
-export const MAX_INSTRUCTION_CHARS = 100_000;
-/** The most bytes of what an agent is started with as one argument: Linux takes 128 KiB, names of databases come on top. */
-export const MAX_ARGUMENT_BYTES = 124 << 10;
-/** The most bytes of an instruction in UTF-8; the rest is for what a retry is told of failed checks. */
-const MAX_INSTRUCTION_BYTES = 112 << 10;
 
-const word = v.pipe(v.string(), v.minLength(1), v.maxLength(4_096));
-const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
-
-/** The body of `POST /tasks` and `POST /queue`: unknown fields are refused. */
-export const SUBMIT_SCHEMA = v.strictObject({
-  repo: word,
-  instruction: v.pipe(
-    v.string(),
-    v.minLength(1),
-    v.maxLength(MAX_INSTRUCTION_CHARS),
-    v.maxBytes(MAX_INSTRUCTION_BYTES),
-  ),
-  agent: v.exactOptional(word),
-  model: v.exactOptional(word),
-  base: v.exactOptional(word),
-  egress_extra: v.exactOptional(
-    v.pipe(
-      v.array(v.strictObject({ host: word, ports: v.pipe(v.array(port), v.minLength(1), v.maxLength(64)) })),
-      v.maxLength(256),
-    ),
-  ),
-  sensitive: v.exactOptional(v.boolean()),
-  draft: v.exactOptional(v.boolean()),
-  platform: v.exactOptional(word),
-  databases: v.exactOptional(v.pipe(v.array(word), v.maxLength(64))),
-});
-
-/** What is asked for: see {@linkcode SUBMIT_SCHEMA}. */
-export type SubmitRequest = v.InferOutput<typeof SUBMIT_SCHEMA>;
+const { id, repo, agent, stage } = TASK_RECORD.entries;
+const live = v.exactOptional(SPEND);
 
 /** Paths of what belongs to a task. */
-export interface TaskLinks {
-  self: string;
-  events: string;
-  diff: string;
-  brief: string;
-  log: string;
-}
+const TASK_LINKS = v.strictObject({ self: WORD, events: WORD, diff: WORD, brief: WORD, log: WORD });
+/** See {@linkcode TASK_LINKS}. */
+export type TaskLinks = v.InferOutput<typeof TASK_LINKS>;
 
-/** The answer 202 to `POST /tasks`. */
-export interface Submitted {
-  id: string;
-  stage: Stage;
-  links: TaskLinks;
-}
+/** `POST /tasks` and `/retry`. */
+export const SUBMITTED = v.strictObject({ id, stage, links: TASK_LINKS });
+/** See {@linkcode SUBMITTED}. */
+export type Submitted = v.InferOutput<typeof SUBMITTED>;
 
-/** A task in `GET /tasks`. */
-export interface TaskListItem extends TaskSummary {
+const TASK_LIST_ITEM = v.strictObject({
+  ...TASK_SUMMARY.entries,
   /** What the gateway lease has metered so far; only while the task is under way. */
-  live?: SpendFigures;
-}
+  live,
+});
+/** A task in `GET /tasks`. */
+export type TaskListItem = v.InferOutput<typeof TASK_LIST_ITEM>;
 
-/** The answer to `GET /tasks?limit=&before=&stage=`. */
-export interface TaskList {
-  tasks: TaskListItem[];
+/** `GET /tasks`. */
+export const TASK_LIST = v.strictObject({
+  tasks: v.array(TASK_LIST_ITEM),
   /** The value of `before` for the next page; absent on the last. */
-  next?: string;
-}
+  next: v.exactOptional(id),
+});
+/** See {@linkcode TASK_LIST}. */
+export type TaskList = v.InferOutput<typeof TASK_LIST>;
 
-/** The answer to `GET /tasks/<id>`; `<id>` may be any unique prefix. */
-export interface TaskView extends TaskRecord {
-  /** As in {@linkcode TaskListItem}. */
-  live?: SpendFigures;
+/** `GET /tasks/<id>`; `<id>` may be any unique prefix. */
+export const TASK_VIEW = v.strictObject({
+  ...TASK_RECORD.entries,
+  /** As in a list. */
+  live,
   /** Whether the trace is what the broker wrote; with what is wrong when not. */
-  trace: { intact: true; rows: number } | { intact: false; fault: string };
+  trace: v.variant("intact", [
+    v.strictObject({ intact: v.literal(true), rows: COUNT }),
+    v.strictObject({ intact: v.literal(false), fault: v.string() }),
+  ]),
   /** The last names that the egress proxy refused to the task, with why; bounded. */
-  refused_egress: { target: string; reason: string; hint?: string }[];
-  links: TaskLinks;
-}
+  refused_egress: v.array(
+    v.strictObject({ target: v.string(), reason: v.string(), hint: v.exactOptional(v.string()) }),
+  ),
+  links: TASK_LINKS,
+});
+/** See {@linkcode TASK_VIEW}. */
+export type TaskView = v.InferOutput<typeof TASK_VIEW>;
+
+const { outcome, reason, gate, pushed } = ROW_EVENTS.stage.entries;
 
 /**
  * The events of `GET /tasks/<id>/events`, by name. Those with `live: false` are rows of the trace and carry its number as
  * the event's id; live spend has none and is never repeated. `result` is the last; the stream then ends. A task that ends
  * has this one and no `stage` event. Should the trace turn out to be damaged, the last is `error`, with a {@linkcode Problem}.
  */
-export type TaskEventView =
-  | { event: "stage"; data: { ts: string; stage: Stage; reason?: string; gate?: Gate; pushed?: Pushed } }
-  | { event: "output"; data: { ts: string; channel: "stdout" | "stderr" | "setup"; text: string; cut_chars?: number } }
-  | { event: "spend"; data: SpendFigures & { ts: string; live: boolean } }
-  | { event: "evidence"; data: { ts: string; name: string; value: Json } }
-  | { event: "ci"; data: CiObservation & { ts: string } }
-  | { event: "note"; data: { ts: string; text: string } }
-  | { event: "result"; data: { ts: string; outcome: Outcome; reason: string; pushed?: Pushed } };
+export const TASK_EVENTS = {
+  stage: v.strictObject({ ts: TIME, stage, reason, gate, pushed }),
+  output: v.strictObject({ ts: TIME, ...ROW_EVENTS.output.entries }),
+  spend: v.strictObject({ ts: TIME, ...SPEND.entries, live: v.boolean() }),
+  evidence: v.strictObject({ ts: TIME, ...ROW_EVENTS.evidence.entries }),
+  ci: v.strictObject({ ts: TIME, ...ROW_EVENTS.ci.entries }),
+  note: v.strictObject({ ts: TIME, ...ROW_EVENTS.note.entries }),
+  result: v.strictObject({ ts: TIME, outcome: v.nonOptional(outcome), reason: TEXT, pushed }),
+};
+/** See {@linkcode TASK_EVENTS}. */
+export type TaskEventView = {
+  [E in keyof typeof TASK_EVENTS]: { event: E; data: v.InferOutput<(typeof TASK_EVENTS)[E]> };
+}[keyof typeof TASK_EVENTS];
 
-/** A task at the gate, in `GET /admin/pending`. */
-export interface PendingTask {
-  id: string;
-  repo: string;
-  instruction: string;
-  agent: string;
+const PENDING_TASK = v.strictObject({
+  id,
+  repo,
+  instruction: TEXT,
+  agent,
   /** Since when it waits. */
-  since: string;
+  since: TIME,
   /** Milliseconds until it is denied by itself; absent when it waits for ever. */
-  expires_in_ms?: number;
-  gate: Gate;
+  expires_in_ms: v.exactOptional(v.number()),
+  gate: GATE,
   /** The gateway's figure. */
-  spend?: SpendFigures;
-  files_changed: number;
-  lines_changed: number;
-  sensitive: boolean;
-}
+  spend: v.exactOptional(SPEND),
+  files_changed: COUNT,
+  lines_changed: COUNT,
+  sensitive: v.boolean(),
+});
+/** A task at the gate. */
+export type PendingTask = v.InferOutput<typeof PENDING_TASK>;
 
-/** The body of `POST /admin/tasks/<id>/approve`. */
-export const APPROVE_SCHEMA = v.strictObject({
-  diff_sha256: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
-  acknowledge: v.optional(v.pipe(v.array(word), v.maxLength(256)), []),
+/** `GET /admin/pending`, oldest first. */
+export const PENDING_LIST = v.strictObject({ tasks: v.array(PENDING_TASK) });
+
+/** `POST /admin/tasks/<id>/approve`. */
+export const APPROVE_REQUEST = v.strictObject({
+  diff_sha256: SHA256,
+  acknowledge: v.optional(v.pipe(v.array(v.pipe(WORD, v.minLength(1))), v.maxLength(256)), []),
 });
 
-/** The body of `POST /admin/tasks/<id>/deny` and `/kill`; may be empty. */
-export const REASON_SCHEMA = v.strictObject({
-  reason: v.optional(v.pipe(v.string(), v.maxLength(4_096)), ""),
-});
+/** `POST /admin/tasks/<id>/deny` and `/kill`; may be empty. */
+export const REASON_REQUEST = v.strictObject({ reason: v.optional(WORD, "") });
 
 /** One limb of the global ceiling. */
-export interface LimbView {
+const LIMB = v.strictObject({
   /** Whether it refuses starts now. */
-  blocked: boolean;
+  blocked: v.boolean(),
   /** Why; empty when it does not. */
-  reason: string;
-}
+  reason: v.string(),
+});
+/** See {@linkcode LIMB}. */
+export type LimbView = v.InferOutput<typeof LIMB>;
 
 /** `GET /admin/ceiling`, and `global_ceiling` of `stats --json`. */
-export interface CeilingView {
-  enabled: boolean;
+export const CEILING_VIEW = v.strictObject({
+  enabled: v.boolean(),
   /** As configured: `24h`, or `0s` for the total. */
-  window: string;
-  window_ms: number;
-  budget_usd: number;
-  spent_usd: number;
+  window: v.string(),
+  window_ms: COUNT,
+  budget_usd: AMOUNT,
+  spent_usd: AMOUNT,
   /** Null without a USD limb. */
-  headroom_usd: number | null;
-  max_tasks: number;
-  recorded_starts: number;
-  in_flight_starts: number;
-  starts: number;
+  headroom_usd: v.nullable(AMOUNT),
+  max_tasks: COUNT,
+  recorded_starts: COUNT,
+  in_flight_starts: COUNT,
+  starts: COUNT,
   /** Null without a task limb. */
-  headroom_starts: number | null;
-  usd: LimbView;
-  tasks: LimbView;
+  headroom_starts: v.nullable(COUNT),
+  usd: LIMB,
+  tasks: LIMB,
   /** Lines of the ledger that could not be read. */
-  damaged: number;
-  oldest_entry: string | null;
-  newest_entry: string | null;
-}
+  damaged: COUNT,
+  oldest_entry: v.nullable(TIME),
+  newest_entry: v.nullable(TIME),
+});
+/** See {@linkcode CEILING_VIEW}. */
+export type CeilingView = v.InferOutput<typeof CEILING_VIEW>;
 
 /** Where a queue item can stand. */
 export const QUEUE_STATES = [
@@ -181,83 +174,77 @@ export const QUEUE_STATES = [
   "cancelled",
   "dead_letter",
 ] as const;
-
 /** Where a queue item stands. */
 export type QueueState = typeof QUEUE_STATES[number];
 
-/** An item of `GET /queue`. */
-export interface QueueItemView {
-  id: string;
-  state: QueueState;
-  repo: string;
-  instruction: string;
-  agent: string;
-  queued_at: string;
-  updated_at: string;
+/** An item of the queue. */
+export const QUEUE_ITEM = v.strictObject({
+  id: RANDOM_ID,
+  state: v.picklist(QUEUE_STATES),
+  repo,
+  instruction: TEXT,
+  agent,
+  queued_at: TIME,
+  updated_at: TIME,
   /** The task that was made of it. */
-  task_id?: string;
+  task_id: v.exactOptional(RANDOM_ID),
   /** Why it ended as it did. */
-  reason?: string;
-}
+  reason: v.exactOptional(TEXT),
+});
+/** See {@linkcode QUEUE_ITEM}. */
+export type QueueItemView = v.InferOutput<typeof QUEUE_ITEM>;
+
+/** `GET /queue`, oldest first. */
+export const QUEUE_LIST = v.strictObject({ items: v.array(QUEUE_ITEM) });
 
 /** `GET /healthz`. */
-export interface Health {
-  ok: true;
-  version: string;
-  pid: number;
-  runtime: string;
-  started_at: string;
+export const HEALTH = v.strictObject({
+  ok: v.literal(true),
+  version: v.string(),
+  pid: COUNT,
+  runtime: v.string(),
+  started_at: TIME,
   /** Tasks that hold a slot. */
-  running: number;
+  running: COUNT,
   /** Tasks at the gate. */
-  pending: number;
-}
-
-/** The body of `POST /admin/prune`: tasks that ended before that moment. */
-export const PRUNE_SCHEMA = v.strictObject({
-  before: v.pipe(v.string(), v.isoTimestamp()),
-  dry_run: v.optional(v.boolean(), false),
+  pending: COUNT,
 });
+/** See {@linkcode HEALTH}. */
+export type Health = v.InferOutput<typeof HEALTH>;
+
+/** `POST /admin/prune`: tasks that ended before that moment. */
+export const PRUNE_REQUEST = v.strictObject({ before: TIME, dry_run: v.optional(v.boolean(), false) });
 
 /** The answer to `POST /admin/prune`. */
-export interface Pruned {
+export const PRUNED = v.strictObject({
   /** Ids of what was removed, or would be. */
-  pruned: string[];
-  dry_run: boolean;
-}
+  pruned: v.array(id),
+  dry_run: v.boolean(),
+});
+/** See {@linkcode PRUNED}. */
+export type Pruned = v.InferOutput<typeof PRUNED>;
 
-/** The answer to `GET /admin/pending`. */
-export interface PendingList {
-  tasks: PendingTask[];
-}
+/** `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
+export const UI_ADDRESS = v.strictObject({ url: v.string() });
+/** See {@linkcode UI_ADDRESS}. */
+export type UiAddress = v.InferOutput<typeof UI_ADDRESS>;
 
-/** The answer to `GET /queue`. */
-export interface QueueList {
-  items: QueueItemView[];
-}
-
-/** The answer to `GET /admin/ui`, on the unix socket alone. */
-export interface UiAddress {
-  /** Of the web pages, with the token that they need in its fragment. */
-  url: string;
-}
-
-/** The answer to `GET /admin/stats?since=&by=`: as `stats --json`. */
-export interface StatsView extends Stats {
-  global_ceiling: CeilingView;
-}
+/** `GET /admin/stats`: as `stats --json`. */
+export const STATS_VIEW = v.strictObject({ ...TASK_STATS.entries, global_ceiling: CEILING_VIEW });
+/** See {@linkcode STATS_VIEW}. */
+export type StatsView = v.InferOutput<typeof STATS_VIEW>;
 
 /** Every error's body: RFC 9457, `application/problem+json`, with the stable code. */
-export interface Problem {
-  type: "about:blank";
-  title: string;
-  status: number;
-  detail: string;
-  code: string;
+export const PROBLEM = v.strictObject({
+  type: v.literal("about:blank"),
+  title: v.string(),
+  status: v.number(),
+  detail: v.string(),
+  code: v.string(),
   /** What to do about it. */
-  hint?: string;
+  hint: v.exactOptional(v.string()),
   /** Categories that an approval still has to name. */
-  missing?: string[];
-}
-
-export type { TrustBrief };
+  missing: v.exactOptional(WORDS),
+});
+/** See {@linkcode PROBLEM}. */
+export type Problem = v.InferOutput<typeof PROBLEM>;

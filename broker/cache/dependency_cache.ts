@@ -13,7 +13,7 @@
 
 import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
-import type { SetupEvidence } from "../task/brief.ts";
+import type { SetupEvidence } from "../task/schema.ts";
 import { type CacheEntry, CacheFolder } from "./_folder.ts";
 import { CacheStore, type FileLock, type Staging } from "./_cache_store.ts";
 import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./key.ts";

@@ -15,18 +15,17 @@ import type {
   Pruned,
   QueueItemView,
   StatsView,
-  SubmitRequest,
   Submitted,
   TaskList,
   TaskView,
-  TrustBrief,
 } from "../api/wire.ts";
-import type { PolicyView } from "../settings/explain.ts";
-import type { Grouping } from "../task/stats.ts";
+import type { Grouping, SubmitRequest, TrustBrief } from "../task/schema.ts";
+import * as wire from "../api/wire.ts";
+import { readable } from "../api/readable.ts";
+import type { PolicyView } from "../settings/policy_view.ts";
 import type { Stage } from "../task/stages.ts";
 import { readEvents, type TaskEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
-import * as schemas from "./schemas.ts";
 import { type BrokerPlace, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { concat } from "../../lib/concat.ts";
@@ -88,22 +87,22 @@ export class BrokerClient {
 
   /** Submits a task. */
   submit(request: SubmitRequest): Promise<Submitted> {
-    return this.#json(schemas.SUBMITTED, post("/tasks", request));
+    return this.#json(wire.SUBMITTED, post("/tasks", request));
   }
 
   /** Submits a task again, as a new one. */
   retry(id: string): Promise<Submitted> {
-    return this.#json(schemas.SUBMITTED, post(`/tasks/${segment(id)}/retry`));
+    return this.#json(wire.SUBMITTED, post(`/tasks/${segment(id)}/retry`));
   }
 
   /** Tasks, newest first. */
   tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<TaskList> {
-    return this.#json(schemas.TASK_LIST, get("/tasks", options));
+    return this.#json(wire.TASK_LIST, get("/tasks", options));
   }
 
   /** The whole record of a task. */
   task(id: string): Promise<TaskView> {
-    return this.#json(schemas.TASK_VIEW, get(`/tasks/${segment(id)}`));
+    return this.#json(wire.TASK_VIEW, get(`/tasks/${segment(id)}`));
   }
 
   /**
@@ -145,7 +144,7 @@ export class BrokerClient {
 
   /** What the broker itself established about a task. */
   brief(id: string): Promise<TrustBrief> {
-    return this.#json(schemas.TRUST_BRIEF, get(`/tasks/${segment(id)}/brief`));
+    return this.#json(wire.TRUST_BRIEF, get(`/tasks/${segment(id)}/brief`));
   }
 
   /**
@@ -164,12 +163,12 @@ export class BrokerClient {
 
   /** Puts a task into the queue. */
   enqueue(request: SubmitRequest): Promise<QueueItemView> {
-    return this.#json(schemas.QUEUE_ITEM, post("/queue", request));
+    return this.#json(wire.QUEUE_ITEM, post("/queue", request));
   }
 
   /** The queue, oldest first. */
   async queue(): Promise<QueueItemView[]> {
-    return (await this.#json(schemas.QUEUE_LIST, get("/queue"))).items;
+    return (await this.#json(wire.QUEUE_LIST, get("/queue"))).items;
   }
 
   /** Takes an item off the queue, or ends its task. */
@@ -179,7 +178,7 @@ export class BrokerClient {
 
   /** Tasks that wait for approval, oldest first. */
   async pending(): Promise<PendingTask[]> {
-    return (await this.#json(schemas.PENDING_LIST, get("/admin/pending"))).tasks;
+    return (await this.#json(wire.PENDING_LIST, get("/admin/pending"))).tasks;
   }
 
   /** Approves; throws `NotAcknowledged` with what is missing. */
@@ -199,36 +198,32 @@ export class BrokerClient {
 
   /** Removes the records of tasks that ended before `before`, in ISO 8601. */
   prune(request: { before: string; dry_run: boolean }): Promise<Pruned> {
-    return this.#json(schemas.PRUNED, post("/admin/prune", request));
+    return this.#json(wire.PRUNED, post("/admin/prune", request));
   }
 
   /** The settings in force. */
-  async policy(): Promise<PolicyView> {
-    // With it comes the parser of YAML, which is most of a client's start.
-    const { readPolicyView } = await import("../settings/explain.ts");
-    const view = readPolicyView(await this.#json(v.unknown(), get("/admin/policy")));
-    if (view === null) throw notUnderstood("its settings have another form");
-    return view;
+  policy(): Promise<PolicyView> {
+    return this.#json(wire.POLICY_VIEW, get("/admin/policy"));
   }
 
   /** The headroom of the global ceiling. */
   ceiling(): Promise<CeilingView> {
-    return this.#json(schemas.CEILING, get("/admin/ceiling"));
+    return this.#json(wire.CEILING_VIEW, get("/admin/ceiling"));
   }
 
   /** What tasks came to and what they cost; `since` in ISO 8601. */
   stats(options: { since?: string; by?: Grouping } = {}): Promise<StatsView> {
-    return this.#json(schemas.STATS, get("/admin/stats", options));
+    return this.#json(wire.STATS_VIEW, get("/admin/stats", options));
   }
 
   /** The address of the web pages, with their token: a secret. */
   async uiUrl(): Promise<string> {
-    return (await this.#json(schemas.UI_ADDRESS, get("/admin/ui"))).url;
+    return (await this.#json(wire.UI_ADDRESS, get("/admin/ui"))).url;
   }
 
   /** That the broker is there. */
   health(): Promise<Health> {
-    return this.#json(schemas.HEALTH, get("/healthz"));
+    return this.#json(wire.HEALTH, get("/healthz"));
   }
 
   /** The metrics in Prometheus text format. */
@@ -239,7 +234,9 @@ export class BrokerClient {
 
   async #json<T>(schema: v.GenericSchema<unknown, T>, sending: Sending): Promise<T> {
     using received = await this.#send(sending);
-    const parsed = v.safeParse(schema, parseJson(await readAll(received, MAX_ANSWER_BYTES)), { abortEarly: true });
+    const parsed = v.safeParse(readable(schema), parseJson(await readAll(received, MAX_ANSWER_BYTES)), {
+      abortEarly: true,
+    });
     if (parsed.success) return parsed.output;
     const issue = parsed.issues[0];
     throw notUnderstood(`${v.getDotPath(issue) ?? "it"}: ${issue.message.slice(0, 200)}`);

@@ -7,9 +7,10 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { decodeLine, LineSplitter } from "../../lib/protocol/lines.ts";
-import type { TaskEventView } from "../api/wire.ts";
+import * as v from "valibot";
+import { readable } from "../api/readable.ts";
+import { TASK_EVENTS, type TaskEventView } from "../api/wire.ts";
 import { errorOf } from "./problems.ts";
-import { readEvent } from "./schemas.ts";
 
 /** The longest line of an event in bytes: a row of a trace, every character of it escaped, and room for the rest. */
 const MAX_LINE_BYTES = 4 << 20;
@@ -63,6 +64,13 @@ function eventOf({ event, data, id }: Record<string, string>): TaskEvent | undef
   const view = readEvent(event, value);
   if (view === undefined) return undefined;
   return id !== undefined && /^\d{1,15}$/.test(id) ? { ...view, id: Number(id) } : view;
+}
+
+/** The event `name` with its data; undefined for one that this version does not know. */
+function readEvent(name: string, data: unknown): TaskEventView | undefined {
+  if (!Object.hasOwn(TASK_EVENTS, name)) return undefined;
+  const parsed = v.safeParse(readable<v.GenericSchema>(TASK_EVENTS[name as keyof typeof TASK_EVENTS]), data);
+  return parsed.success ? { event: name, data: parsed.output } as TaskEventView : undefined;
 }
 
 function notAnEvent(problem: string): TaskdError {

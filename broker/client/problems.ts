@@ -8,11 +8,14 @@
 import * as v from "valibot";
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { NotAcknowledged } from "../api/not_acknowledged.ts";
-import { PROBLEM } from "./schemas.ts";
+import { readable } from "../api/readable.ts";
+import { PROBLEM } from "../api/wire.ts";
+
+const REPORTED = readable(v.pick(PROBLEM, ["detail", "code", "hint", "missing"]));
 
 /** The error that a body with `status` tells of. */
 export function errorOf(body: unknown, status: number): TaskdError {
-  const parsed = v.safeParse(PROBLEM, body);
+  const parsed = v.safeParse(REPORTED, body);
   if (!parsed.success) return notUnderstood(`it answers ${status} without a reason`);
   const { code, detail, hint, missing } = parsed.output;
   if (code === "not_acknowledged" && missing !== undefined) return new NotAcknowledged(missing, detail);

@@ -6,8 +6,8 @@
  */
 
 import * as v from "valibot";
-import type { Json } from "../task/rows.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { Json } from "../task/values.ts";
+import type { TaskRecord } from "../task/schema.ts";
 
 const name = v.pipe(v.string(), v.maxLength(128));
 const txid = v.pipe(v.number(), v.safeInteger(), v.minValue(0));

@@ -5,7 +5,7 @@
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
-import type { BriefDatabase } from "../task/brief.ts";
+import type { BriefDatabase, TaskRecord } from "../task/schema.ts";
 import {
   asJson,
   changesOf,
@@ -19,7 +19,6 @@ import {
 import { promoteDatabases, resultsText } from "../databases/promote.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import { parseRequested, type RequestedDatabase } from "../databases/requested.ts";
-import type { TaskRecord } from "../task/record.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
 import { changeOf } from "./trace_evidence.ts";

@@ -14,21 +14,13 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import type { BrokerEngine } from "../api/engine.ts";
-import type {
-  CeilingView,
-  Health,
-  PendingTask,
-  QueueItemView,
-  SubmitRequest,
-  TaskView,
-  TrustBrief,
-} from "../api/wire.ts";
+import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../api/wire.ts";
+import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
 import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "./metrics.ts";
-import { type PolicyView, policyView } from "../settings/explain.ts";
-import type { SpendFigures } from "../task/rows.ts";
-import type { TaskRecord } from "../task/record.ts";
+import { policyView } from "../settings/explain.ts";
+import type { PolicyView } from "../settings/policy_view.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { Background } from "./background.ts";

@@ -8,8 +8,8 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Admission } from "../admission/admission.ts";
 import type { Lane } from "../agents.ts";
-import type { QueueItemView, SubmitRequest } from "../api/wire.ts";
-import type { SetupEvidence } from "../task/brief.ts";
+import type { QueueItemView } from "../api/wire.ts";
+import type { SetupEvidence, SubmitRequest, TaskRecord } from "../task/schema.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import type { EgressProxy } from "../egress/proxy.ts";
 import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
@@ -21,7 +21,6 @@ import type { Log } from "../../lib/log.ts";
 import type { CommandWorkload, SandboxRuntime } from "../sandbox/runtime.ts";
 import type { ResolvedSettings } from "../settings/load.ts";
 import type { Profile, VendorAuth } from "../settings/settings.ts";
-import type { TaskRecord } from "../task/record.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 

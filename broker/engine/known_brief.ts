@@ -5,12 +5,11 @@
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { type BriefDatabase, buildBrief, type SetupEvidence, type TrustBrief } from "../task/brief.ts";
+import { buildBrief } from "../task/brief.ts";
+import type { BriefDatabase, SetupEvidence, SpendFigures, TaskRecord, TrustBrief } from "../task/schema.ts";
 import type { DiffFacts } from "../git/facts.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
-import type { SpendFigures } from "../task/rows.ts";
-import type { TaskRecord } from "../task/record.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
 

@@ -12,7 +12,7 @@ import type { StartClaim } from "../admission/admission.ts";
 import { NotAcknowledged } from "../api/not_acknowledged.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { type ApprovalRequest, type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import type { Move, Outcome } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { Background } from "./background.ts";

@@ -7,7 +7,7 @@
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 

@@ -14,7 +14,7 @@ import { commitTree } from "../git/commit.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { pushCommit } from "../git/push.ts";
 import { parseRepo } from "../git/repo_url.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { isDataOnly, promoteData } from "./database_stages.ts";

@@ -14,7 +14,7 @@ import { listRemote, remoteOptions } from "../git/stage.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
-import type { PushAttempt } from "../task/rows.ts";
+import type { PushAttempt } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
 import { promoteData } from "./database_stages.ts";
 import { readBytes } from "./kept_files.ts";

@@ -7,7 +7,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { type Agent, agentOf } from "../agents.ts";
-import type { SubmitRequest } from "../api/wire.ts";
+import type { SubmitRequest, TaskOrder } from "../task/schema.ts";
 import { parseRequested } from "../databases/requested.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/rules.ts";
@@ -17,7 +17,6 @@ import { hasSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
-import type { TaskOrder } from "../task/rows.ts";
 import type { TaskOrigin } from "./engine_deps.ts";
 
 /** A request that may become a task. */

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import type { TaskRecord } from "../task/record.ts";
+import type { TaskRecord } from "../task/schema.ts";
 
 const oid = v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/));
 const sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));

@@ -9,7 +9,7 @@
  */
 
 import { hasCode } from "../../lib/errors.ts";
-import { MAX_OUTPUT_CHARS } from "../task/rows.ts";
+import { MAX_OUTPUT_CHARS } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
 
 /** What is passed on of an agent's output in all. */

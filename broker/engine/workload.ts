@@ -10,7 +10,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested.ts";
 import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import type { TaskPlan } from "./task_plan.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import type { StagePaths } from "./task_paths.ts";

@@ -6,8 +6,9 @@
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { APPROVE_SCHEMA, PRUNE_SCHEMA, type Pruned, REASON_SCHEMA, type StatsView } from "../api/wire.ts";
-import { computeStats, type Grouping, GROUPINGS } from "../task/stats.ts";
+import { APPROVE_REQUEST, PRUNE_REQUEST, type Pruned, REASON_REQUEST, type StatsView } from "../api/wire.ts";
+import { computeStats } from "../task/stats.ts";
+import { type Grouping, GROUPINGS } from "../task/schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -56,14 +57,14 @@ function isGrouping(text: string): text is Grouping {
 /** `POST /admin/tasks/<id>/approve` */
 export async function approve(call: Call): Promise<Response> {
   const id = call.task();
-  await call.engine.approve(id, await call.body(APPROVE_SCHEMA));
+  await call.engine.approve(id, await call.body(APPROVE_REQUEST));
   return nothing();
 }
 
 /** `POST /admin/tasks/<id>/deny` */
 export async function deny(call: Call): Promise<Response> {
   const id = call.task();
-  const { reason } = await call.body(REASON_SCHEMA, { optional: true });
+  const { reason } = await call.body(REASON_REQUEST, { optional: true });
   await call.engine.deny(id, reason);
   return nothing();
 }
@@ -71,14 +72,14 @@ export async function deny(call: Call): Promise<Response> {
 /** `POST /admin/tasks/<id>/kill` */
 export async function kill(call: Call): Promise<Response> {
   const id = call.task();
-  const { reason } = await call.body(REASON_SCHEMA, { optional: true });
+  const { reason } = await call.body(REASON_REQUEST, { optional: true });
   await call.engine.kill(id, reason);
   return nothing();
 }
 
 /** `POST /admin/prune` */
 export async function prune(call: Call): Promise<Response> {
-  const { before, dry_run } = await call.body(PRUNE_SCHEMA);
+  const { before, dry_run } = await call.body(PRUNE_REQUEST);
   const pruned = await call.engine.prune({ before_ms: Date.parse(before), dry_run });
   return json({ pruned, dry_run } satisfies Pruned);
 }

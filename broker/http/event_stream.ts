@@ -9,7 +9,8 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import type { TaskEventView } from "../api/wire.ts";
-import type { Row, SpendFigures } from "../task/rows.ts";
+import type { Row } from "../task/rows.ts";
+import type { SpendFigures } from "../task/schema.ts";
 import { jsonText } from "./answers.ts";
 import { eventOf } from "./event_views.ts";
 import type { PieceSource } from "./pull_stream.ts";

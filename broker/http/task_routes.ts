@@ -6,8 +6,8 @@
 
 import { createHash } from "node:crypto";
 import { TaskdError } from "../../lib/errors.ts";
-import { SUBMIT_SCHEMA, type Submitted, type TaskLinks, type TaskList } from "../api/wire.ts";
-import type { TaskRecord } from "../task/record.ts";
+import type { Submitted, TaskLinks, TaskList } from "../api/wire.ts";
+import { SUBMIT_REQUEST, type TaskRecord } from "../task/schema.ts";
 import { isStage, type Stage, STAGES } from "../task/stages.ts";
 import { answer, json } from "./answers.ts";
 import type { Call } from "./call.ts";
@@ -30,7 +30,7 @@ function accepted({ id, stage }: TaskRecord): Response {
 
 /** `POST /tasks` */
 export async function submit(call: Call): Promise<Response> {
-  const request = await call.body(SUBMIT_SCHEMA);
+  const request = await call.body(SUBMIT_REQUEST);
   return accepted(await call.engine.submit(request));
 }
 
@@ -119,7 +119,7 @@ export async function log(call: Call): Promise<Response> {
 
 /** `POST /queue` */
 export async function enqueue(call: Call): Promise<Response> {
-  const request = await call.body(SUBMIT_SCHEMA);
+  const request = await call.body(SUBMIT_REQUEST);
   return json(await call.engine.enqueue(request), { status: 202 });
 }
 

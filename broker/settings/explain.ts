@@ -5,47 +5,16 @@
  * @module
  */
 
-import * as v from "valibot";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ShownValue } from "./value_schemas.ts";
 import { canonicalJson, isCompared, type ResolvedSettings } from "./load.ts";
+import type { PolicyField, PolicyView } from "./policy_view.ts";
 
 /** A row of the table. */
 export interface ExplainRow {
   setting: string;
   value: string;
   source: string;
-}
-
-/** A setting as it travels; another version of the program may have others. */
-export interface PolicyField {
-  setting: string;
-  value: ShownValue;
-  source: string;
-}
-
-/** A resolution as it travels: what the broker answers to `/admin/policy`. */
-export interface PolicyView {
-  fields: PolicyField[];
-  /** SHA-256 in hex over the compared fields. */
-  hash: string;
-}
-
-const JSON_VALUE: v.GenericSchema<ShownValue> = v.lazy(() =>
-  v.union([v.string(), v.number(), v.boolean(), v.array(JSON_VALUE), v.record(v.string(), JSON_VALUE)])
-);
-const VIEW: v.GenericSchema<unknown, PolicyView> = v.object({
-  fields: v.pipe(
-    v.array(v.object({ setting: v.string(), value: JSON_VALUE, source: v.string() })),
-    v.maxLength(10_000),
-  ),
-  hash: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
-});
-
-/** Takes what the broker answered; null when it is not understood: then nothing can be compared. */
-export function readPolicyView(answer: unknown): PolicyView | null {
-  const parsed = v.safeParse(VIEW, answer);
-  return parsed.success ? parsed.output : null;
 }
 
 /** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when nobody could be asked. */

@@ -1,6 +1,8 @@
+import * as v from "valibot";
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { load } from "../../tests/broker/settings/harness.ts";
-import { compareWithLive, explainTable, policyView, readPolicyView, renderExplain, verdictLine } from "./explain.ts";
+import { compareWithLive, explainTable, policyView, renderExplain, verdictLine } from "./explain.ts";
+import { POLICY_VIEW } from "./policy_view.ts";
 import { canonicalJson } from "./load.ts";
 import { SETTING_PATHS } from "./settings.ts";
 
@@ -80,7 +82,7 @@ Deno.test("a comparison survives JSON, and a broker of another version diverges"
   const local = await load({
     config: "compat: { prices: { b: { input: 1, output: 2 }, a: { output: 1, input: 2 } } }",
   });
-  const comparison = compareWithLive(local, readPolicyView(JSON.parse(JSON.stringify(policyView(local)))));
+  const comparison = compareWithLive(local, v.parse(POLICY_VIEW, JSON.parse(JSON.stringify(policyView(local)))));
   assertEquals(JSON.parse(JSON.stringify(comparison)).in_sync, true);
   assertEquals(Object.keys(comparison), ["local", "live", "in_sync"]);
   const other = { ...policyView(local), hash: "0".repeat(64) };
@@ -100,10 +102,10 @@ Deno.test("an invalid answer is not compared, and one with unknown settings is",
       { fields: [{ setting: 1, value: 1, source: "default" }], hash },
       { fields: {}, hash },
     ]
-  ) assertEquals(readPolicyView(answer), null, JSON.stringify(answer));
+  ) assertEquals(v.is(POLICY_VIEW, answer), false, JSON.stringify(answer));
   const local = await load();
   const strange = { setting: "\u001b[2J", value: { __proto__: [1] }, source: "default" };
-  const live = readPolicyView({ fields: [...local.fields(), strange], hash });
+  const live = v.parse(POLICY_VIEW, { fields: [...local.fields(), strange], hash });
   assertEquals(
     verdictLine(compareWithLive(local, live)),
     "daemon: divergent: \\x1b[2J (start again to apply the configuration)",

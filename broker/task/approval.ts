@@ -8,7 +8,7 @@
  * @module
  */
 
-import type { TaskRecord } from "./record.ts";
+import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
 
 /** What an approver says. */

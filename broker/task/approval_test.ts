@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { APPROVED, encodeAll, SHA, someOrder, staged, START_MS, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { type GateAnswer, gateExpiresIn, judgeApproval, judgeDenial } from "./approval.ts";
-import { foldRows, type TaskRecord } from "./record.ts";
+import { foldRows } from "./record.ts";
+import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
 
 const ID = "ab".repeat(16);

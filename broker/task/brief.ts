@@ -13,29 +13,8 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { RowDiff } from "../../lib/sqlite/diff_result.ts";
 import type { DiffFacts } from "../git/facts.ts";
-import type { ChangeStatus } from "../git/file_change.ts";
-import type { PolicyVerdict, Violation } from "../git/diff_policy.ts";
-import type { SpendFigures } from "./rows.ts";
-
-/** How one command of a profile ended, by its exit code alone. */
-export interface CommandEvidence {
-  phase: "setup" | "readiness";
-  command: readonly string[];
-  status: "passed" | "failed" | "timed_out" | "not_run";
-  /** Absent when it never ended by itself. */
-  exit_code?: number;
-  duration_ms: number;
-}
-
-/** What the setup phase came to. */
-export interface SetupEvidence {
-  commands: readonly CommandEvidence[];
-  cache: {
-    participation: "hit" | "miss" | "disabled" | "disabled: no lockfile";
-    /** First digits of the entry's key. */
-    key_prefix?: string;
-  };
-}
+import type { PolicyVerdict } from "../git/diff_policy.ts";
+import type { BriefDatabase, BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
 
 /** What is known of a task; what is absent was not established. */
 export interface BriefInput {
@@ -63,82 +42,11 @@ export interface BriefInput {
   /** Absent when the repository's profile has no commands. */
   setup?: SetupEvidence;
   /** Absent when the task has no databases. */
-  databases?: readonly BriefDatabase[];
-}
-
-/** What became of a database. */
-export interface BriefDatabase {
-  db: string;
-  /** The branch that it was forked from and is promoted onto. */
-  base: string;
-  changed: boolean;
-  /** At most a hundred, with their first rows. */
-  tables: readonly ComparedTable[];
-  more_tables: number;
-  /** Definitions of tables, indexes, views and triggers that are not what they were. */
-  schema: readonly { type: string; name: string; change: "added" | "removed" | "changed" }[];
-  more_schema: number;
-  /** Bytes differ where neither a row nor a definition does. */
-  other_changes: boolean;
+  databases?: BriefDatabase[];
 }
 
 /** The second-look category of a task that changed a database. */
 export const DATABASE = "database";
-
-/** A changed file, as far as a person needs it. */
-export interface BriefFile {
-  path: string;
-  status: ChangeStatus;
-  added: number;
-  deleted: number;
-  binary: boolean;
-}
-
-/** The change. */
-export interface BriefDiff {
-  sha256: string;
-  tree: string;
-  files_changed: number;
-  lines_changed: number;
-  /** At most {@linkcode MAX_FILES}. */
-  files: BriefFile[];
-}
-
-/** One category that has to be acknowledged. */
-export interface BriefFlag {
-  category: string;
-  reason: string;
-  /** How many paths. */
-  count: number;
-  /** At most {@linkcode MAX_PATHS}, with more on each where there is more to say. */
-  paths: { path: string; detail?: string }[];
-}
-
-/** The brief. Strings may hold anything that a task can write: sanitise to show them. */
-export interface TrustBrief {
-  version: 1;
-  task_id: string;
-  /** SHA-256 of the instruction's UTF-8, in hex. */
-  instruction_sha256: string;
-  repo: string;
-  base_commit: string | null;
-  runtime: string | null;
-  image: string | null;
-  image_digest: string | null;
-  agent: string;
-  model: string | null;
-  policy_hash: string | null;
-  budget_usd: number | null;
-  spend: SpendFigures | null;
-  diff: BriefDiff | null;
-  flags: BriefFlag[];
-  violations: Violation[];
-  setup: SetupEvidence | null;
-  /** Absent when the task has no databases. */
-  databases?: readonly BriefDatabase[];
-  /** What could not be established, one sentence each. */
-  missing_evidence: string[];
-}
 
 /** Files that a brief lists; the diff has them all. */
 export const MAX_FILES = 1_000;
@@ -321,7 +229,7 @@ function spendText({ usd, requests, unmetered_requests, priced }: SpendFigures):
   return unmetered_requests === 0 ? amount : `${amount}, ${unmetered_requests} of them unmetered`;
 }
 
-function fileLine({ path, status, added, deleted, binary }: BriefFile): string {
+function fileLine({ path, status, added, deleted, binary }: BriefDiff["files"][number]): string {
   return `${status.padEnd(12)} +${added} -${deleted}${binary ? " binary" : ""}  ${path}`;
 }
 

@@ -7,45 +7,10 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import type { CiObservation, Json, PushAttempt, Row, SpendFigures, TaskOrder } from "./rows.ts";
-import { type Gate, moveProblem, type Outcome, type Pushed, type Stage } from "./stages.ts";
-
-/** What is known of a task. */
-export interface TaskRecord extends TaskOrder {
-  stage: Stage;
-  /** Present once it is done. */
-  outcome?: Outcome;
-  /** Why it ended so. */
-  reason?: string;
-  /** ISO 8601 UTC. */
-  created_at: string;
-  /** Of the last row. */
-  updated_at: string;
-  /** When it came to its stage. */
-  stage_since: string;
-  /** Metered by the broker; absent when nothing was metered. */
-  spend?: SpendFigures;
-  /** USD that the agent says it has spent: a claim, never added to anything. */
-  claimed_usd?: number;
-  /** Of the change that is or was at the gate, or went past without one. */
-  diff_sha256?: string;
-  /** What the gate asks for; stays after it was passed. */
-  gate?: Gate;
-  /** Categories that the approver has acknowledged; present once it was approved. */
-  acknowledgements?: string[];
-  /** Pushes that were begun, each of which may have arrived. */
-  push_attempts: PushAttempt[];
-  /** When the last of them was begun. */
-  push_begun_at?: string;
-  /** What is known to be pushed. */
-  pushed?: Pushed;
-  /** The last thing seen of the pushed change's checks. */
-  ci?: CiObservation;
-  /** Facts for the trust brief, by name; without a prototype. */
-  evidence: Record<string, Json>;
-  /** Number of its last row. */
-  seq: number;
-}
+import type { Row } from "./rows.ts";
+import type { TaskRecord } from "./schema.ts";
+import type { Json } from "./values.ts";
+import { moveProblem } from "./stages.ts";
 
 /** The most pushes and facts that a record keeps. */
 const MAX_ENTRIES = 1_024;

@@ -3,7 +3,8 @@ import fc from "fast-check";
 import { anyLife, APPROVED, encodeAll, SHA, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { foldRow, foldRows, type TaskRecord } from "./record.ts";
+import { foldRow, foldRows } from "./record.ts";
+import type { TaskRecord } from "./schema.ts";
 import type { Row, TaskEvent } from "./rows.ts";
 import { STAGES } from "./stages.ts";
 

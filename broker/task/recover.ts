@@ -7,8 +7,7 @@
  * @module
  */
 
-import type { TaskRecord } from "./record.ts";
-import type { PushAttempt } from "./rows.ts";
+import type { PushAttempt, TaskRecord } from "./schema.ts";
 import { type Move, type Stage, STAGES } from "./stages.ts";
 import type { Task } from "./task.ts";
 

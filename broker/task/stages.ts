@@ -7,7 +7,9 @@
  * @module
  */
 
+import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
+import { COUNT, SHA256, WORD, WORDS } from "./values.ts";
 
 /** What a task may come to, with what that means. */
 export const OUTCOMES = {
@@ -120,29 +122,31 @@ export const STAGES = {
 export type Stage = keyof typeof STAGES;
 
 /** What a person decides on at the gate. */
-export interface Gate {
+export const GATE = v.strictObject({
   /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
-  diff_sha256: string;
+  diff_sha256: SHA256,
   /** Categories that the approver has to acknowledge. */
-  second_look: string[];
+  second_look: WORDS,
   /** Milliseconds until the task is denied by itself; 0 is never. */
-  timeout_ms: number;
-}
+  timeout_ms: COUNT,
+});
+/** See {@linkcode GATE}. */
+export type Gate = v.InferOutput<typeof GATE>;
 
-/** A person's consent. */
-export interface Approval {
-  diff_sha256: string;
-  /** The categories that were acknowledged. */
-  acknowledged: string[];
-}
+/** A person's consent, with the categories that they acknowledged. */
+export const APPROVAL = v.strictObject({ diff_sha256: SHA256, acknowledged: WORDS });
+/** See {@linkcode APPROVAL}. */
+export type Approval = v.InferOutput<typeof APPROVAL>;
 
 /** What was pushed. */
-export interface Pushed {
-  branch: string;
-  commit: string;
+export const PUSHED = v.strictObject({
+  branch: WORD,
+  commit: WORD,
   /** URL of the pull request, when one was opened. */
-  pull_request?: string;
-}
+  pull_request: v.exactOptional(WORD),
+});
+/** See {@linkcode PUSHED}. */
+export type Pushed = v.InferOutput<typeof PUSHED>;
 
 type Next<S extends Stage> = (typeof STAGES)[S]["next"][number];
 type Ending<S extends Stage> = (typeof STAGES)[S]["ends"][number];

@@ -9,63 +9,7 @@
 import { agentOf } from "../agents.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { type Outcome, OUTCOMES } from "./stages.ts";
-import type { TaskSummary } from "./summary.ts";
-
-/** What tasks can be told apart by. */
-export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
-/** One of them. */
-export type Grouping = typeof GROUPINGS[number];
-
-/** What the broker metered. */
-export interface MeteredSpend {
-  usd: number;
-  requests: number;
-  /** Tasks of which every request was metered. */
-  metered_tasks: number;
-  /** Tasks that cost more than `usd` has of them, by an unknown amount. */
-  unmetered_tasks: number;
-  /** Their requests without a figure. */
-  unmetered_requests: number;
-}
-
-/** What some tasks came to. */
-export interface Tally {
-  tasks: number;
-  /** Those that have not ended. */
-  under_way: number;
-  /** Of those that have. */
-  outcomes: Record<Outcome, number>;
-  spend: MeteredSpend;
-  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
-  agent_reported: { tasks: number; usd: number };
-}
-
-/** The tally of one agent, vendor, repository or day. */
-export interface GroupTally extends Tally {
-  name: string;
-}
-
-/** One day in UTC. */
-export interface DayFigures {
-  /** `2026-01-31`. */
-  day: string;
-  tasks: number;
-  /** Metered by the broker. */
-  usd: number;
-}
-
-/** Everything that `taskd stats` tells of tasks. */
-export interface Stats extends Tally {
-  /** Tasks whose trace cannot be followed; they are in no other figure. */
-  damaged: number;
-  /** Only tasks that were started from then on, ISO 8601 UTC; null for all. */
-  since: string | null;
-  by?: Grouping;
-  /** The dearest first; days in their order. */
-  groups?: GroupTally[];
-  /** Every day from the first task's to the last one's, at most the last {@linkcode MAX_DAYS}. */
-  days: DayFigures[];
-}
+import type { DayFigures, Grouping, GroupTally, Tally, TaskStats, TaskSummary } from "./schema.ts";
 
 /** Days that are told one by one. */
 export const MAX_DAYS = 366;
@@ -84,7 +28,7 @@ export interface StatsOptions {
 export function computeStats(
   tasks: Iterable<TaskSummary>,
   { damaged = 0, ...options }: StatsOptions & { damaged?: number } = {},
-): Stats {
+): TaskStats {
   const running = new RunningStats(options);
   for (const task of tasks) running.add(task);
   return running.stats(damaged);
@@ -123,7 +67,7 @@ export class RunningStats {
    *
    * @param damaged How many more there are, whose traces cannot be followed.
    */
-  stats(damaged: number): Stats {
+  stats(damaged: number): TaskStats {
     const by = this.#by;
     return {
       ...this.#all,

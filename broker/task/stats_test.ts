@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import type { TaskSummary } from "./summary.ts";
-import { computeStats, GROUPINGS, MAX_DAYS } from "./stats.ts";
+import { GROUPINGS, type TaskSummary } from "./schema.ts";
+import { computeStats, MAX_DAYS } from "./stats.ts";
 
 const metered = (usd: number, unmetered_requests = 0) => ({
   usd,

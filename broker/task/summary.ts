@@ -6,37 +6,10 @@
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { TaskRecord } from "./record.ts";
-import type { Outcome, Stage } from "./stages.ts";
+import type { TaskRecord, TaskSummary } from "./schema.ts";
 
 /** The most characters of a text in a list. */
 const LISTED_CHARS = 160;
-
-/** A task in a list. */
-export interface TaskSummary {
-  id: string;
-  repo: string;
-  /** The beginning of the instruction, on one line, safe to show. */
-  instruction: string;
-  agent: string;
-  model?: string;
-  stage: Stage;
-  outcome?: Outcome;
-  /** The beginning of the reason, on one line, safe to show. */
-  reason?: string;
-  /** ISO 8601 UTC. */
-  created_at: string;
-  updated_at: string;
-  /** Metered by the broker; absent when nothing was metered. */
-  spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
-  /** The agent's own claim; absent where the broker has metered. */
-  claimed_usd?: number;
-  retry_of?: string;
-  /** As in the order. */
-  ci_attempt?: number;
-  /** As in the order. */
-  queue_id?: string;
-}
 
 function listed(text: string): string {
   const line = sanitizeLine(text.slice(0, LISTED_CHARS));

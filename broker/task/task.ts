@@ -18,8 +18,9 @@ import {
   judgeApproval,
   judgeDenial,
 } from "./approval.ts";
-import { foldRow, type TaskRecord } from "./record.ts";
-import type { Row, TaskEvent, TaskOrder } from "./rows.ts";
+import { foldRow } from "./record.ts";
+import type { TaskOrder, TaskRecord } from "./schema.ts";
+import type { Row, TaskEvent } from "./rows.ts";
 import { assertMove, type Move } from "./stages.ts";
 import type { TraceHead } from "./trace.ts";
 import { TraceWriter, type TraceWriterOptions } from "./trace_writer.ts";

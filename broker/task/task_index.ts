@@ -15,10 +15,11 @@ import { nextTurn } from "../../lib/clock.ts";
 import { hasCode, messageOf } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
-import { foldRow, type TaskRecord } from "./record.ts";
+import { foldRow } from "./record.ts";
+import type { TaskRecord, TaskSummary } from "./schema.ts";
 import { sha256Hex } from "./rows.ts";
 import { isStage } from "./stages.ts";
-import { summarize, type TaskSummary } from "./summary.ts";
+import { summarize } from "./summary.ts";
 import {
   atOnce,
   DamagedTrace,

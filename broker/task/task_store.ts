@@ -11,10 +11,10 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../l
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { isTaskId, newTaskId, resolveTaskId } from "./ids.ts";
-import type { TaskRecord } from "./record.ts";
-import type { Row, TaskOrder } from "./rows.ts";
+import type { TaskOrder, TaskRecord, TaskSummary } from "./schema.ts";
+import type { Row } from "./rows.ts";
 import type { Stage } from "./stages.ts";
-import { summarize, type TaskSummary } from "./summary.ts";
+import { summarize } from "./summary.ts";
 import { Task, type TaskChange } from "./task.ts";
 import {
   type DamagedTask,

@@ -29,7 +29,7 @@ import spend from "./pages/spend.ts" with { type: "text" };
 import stages from "./pages/stages.ts" with { type: "text" };
 import syntax from "./pages/syntax.ts" with { type: "text" };
 import task_page from "./pages/task_page.ts" with { type: "text" };
-import words from "./pages/changed_words.ts" with { type: "text" };
+import changed_words from "./pages/changed_words.ts" with { type: "text" };
 import bar_style from "./styles/bar.css" with { type: "text" };
 import base_style from "./styles/base.css" with { type: "text" };
 import diff_style from "./styles/diff.css" with { type: "text" };
@@ -86,5 +86,5 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   stages,
   syntax,
   task_page,
-  words,
+  changed_words,
 }));

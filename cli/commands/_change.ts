@@ -4,7 +4,8 @@
  * @module
  */
 
-import { renderBrief, type TrustBrief } from "../../broker/task/brief.ts";
+import { renderBrief } from "../../broker/task/brief.ts";
+import type { TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import type { Gate } from "../../broker/task/stages.ts";

@@ -9,7 +9,7 @@ import { type AskProgram, askProgram } from "../../broker/sandbox/host_programs.
 import { type FindBrokerOptions, healthOverSocket, terminateBy } from "../../broker/client/lifecycle.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
-import type { PolicyView } from "../../broker/settings/explain.ts";
+import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";

@@ -8,7 +8,7 @@
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskEventView } from "../../broker/api/wire.ts";
-import type { SpendFigures } from "../../broker/task/rows.ts";
+import type { SpendFigures } from "../../broker/task/schema.ts";
 import type { Gate, Outcome, Pushed, Stage } from "../../broker/task/stages.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { MAX_INSTRUCTION_CHARS } from "../../broker/api/wire.ts";
+import { MAX_INSTRUCTION_CHARS } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { SubmitRequest } from "../../broker/api/wire.ts";
+import type { SubmitRequest } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { readInstruction } from "./_instruction.ts";

@@ -8,7 +8,8 @@
 import { LANES, laneText } from "../../broker/agents.ts";
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
-import { type Grouping, GROUPINGS, type GroupTally, RunningStats, type Stats } from "../../broker/task/stats.ts";
+import { RunningStats } from "../../broker/task/stats.ts";
+import { type Grouping, GROUPINGS, type GroupTally, type TaskStats } from "../../broker/task/schema.ts";
 import { visitTraces } from "../../broker/task/task_index.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -23,7 +24,7 @@ const BROKER_DEADLINE_MS = 2_000;
 const BAR_COLUMNS = 24;
 
 /** Figures of tasks, and the global ceiling; null when it cannot be known. */
-export interface StatsResult extends Stats {
+export interface StatsResult extends TaskStats {
   global_ceiling: CeilingView | null;
 }
 
@@ -107,7 +108,7 @@ function dollars(usd: number): string {
 }
 
 /** The metered amount; `+` marks a lower bound, `unmetered` an unknown amount. */
-function spendText({ usd, unmetered_tasks }: Stats["spend"]): string {
+function spendText({ usd, unmetered_tasks }: TaskStats["spend"]): string {
   if (unmetered_tasks === 0) return dollars(usd);
   return usd === 0 ? "unmetered" : `${dollars(usd)}+`;
 }

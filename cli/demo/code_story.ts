@@ -15,7 +15,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { AgentProgress } from "../../broker/agent/progress.ts";
 import { parseProgress } from "../../broker/agent/progress_reader.ts";
 import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
-import type { SpendFigures } from "../../broker/task/rows.ts";
+import type { SpendFigures } from "../../broker/task/schema.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
 import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, NETWORK, PRICES } from "./broker_home.ts";
 import { BrokerProcess } from "./broker_process.ts";

@@ -5,7 +5,8 @@
  * @module
  */
 
-import { compareWithLive, type PolicyView, verdictLine } from "../../broker/settings/explain.ts";
+import { compareWithLive, verdictLine } from "../../broker/settings/explain.ts";
+import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";

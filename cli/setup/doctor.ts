@@ -7,7 +7,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
-import type { PolicyView } from "../../broker/settings/explain.ts";
+import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { taskdHome } from "../../broker/settings/load.ts";
 import { checkBroker, checkStore } from "./_broker_checks.ts";

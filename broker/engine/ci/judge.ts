@@ -7,7 +7,7 @@
 
 import { type CheckRun, concludeChecks } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
-import type { CiObservation } from "../../task/rows.ts";
+import type { CiObservation } from "../../task/schema.ts";
 
 /** The contract's floor below which `watch_timeout` may not be, and before which an absence of checks means nothing. */
 export const DISPATCH_FLOOR_MS = 5 * 60_000;

@@ -8,9 +8,8 @@
 
 import { type RandomBytes, randomHex } from "../../../lib/clock.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
-import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../../api/wire.ts";
+import { MAX_ARGUMENT_BYTES, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
 import type { CheckRun } from "../../git/checks.ts";
-import type { TaskOrder } from "../../task/rows.ts";
 
 /** Failed checks that are told of. */
 const MAX_CHECKS = 50;

@@ -16,7 +16,7 @@ import type { CheckRun } from "../../git/checks.ts";
 import type { Gh } from "../../git/gh.ts";
 import type { Log } from "../../../lib/log.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
-import type { CiObservation } from "../../task/rows.ts";
+import type { CiObservation } from "../../task/schema.ts";
 import type { Task } from "../../task/task.ts";
 import type { TaskStore } from "../../task/task_store.ts";
 import { dispatchFloor, judgeView } from "./judge.ts";

@@ -3,12 +3,12 @@ import { APPROVED, plantTrace, someOrder, staged, START_MS, TO_THE_GATE } from "
 import { VirtualClock } from "../../../tests/support/clock.ts";
 import { SeededRandom } from "../../../tests/support/writers/random.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { MAX_ARGUMENT_BYTES, type SubmitRequest } from "../../api/wire.ts";
+import { MAX_ARGUMENT_BYTES, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
 import type { TaskOrigin } from "../engine_deps.ts";
 import type { CheckRun } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
-import type { TaskEvent, TaskOrder } from "../../task/rows.ts";
+import type { TaskEvent } from "../../task/rows.ts";
 import type { Task } from "../../task/task.ts";
 import { TaskStore } from "../../task/task_store.ts";
 import { CheckWatch } from "./watch.ts";

@@ -14,7 +14,7 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { formatDuration } from "../../../lib/text/duration.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
-import type { CommandEvidence, SetupEvidence } from "../../task/brief.ts";
+import type { CommandEvidence, SetupEvidence } from "../../task/schema.ts";
 import type { CacheUse } from "../../cache/dependency_cache.ts";
 import { cacheEnv } from "../../cache/package_managers.ts";
 import type { Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";

@@ -8,9 +8,9 @@
  */
 
 import * as v from "valibot";
-import { QUEUE_STATES, type QueueState, SUBMIT_SCHEMA } from "../../api/wire.ts";
+import { QUEUE_STATES, type QueueState } from "../../api/wire.ts";
+import { SUBMIT_REQUEST, type TaskRecord } from "../../task/schema.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
-import type { TaskRecord } from "../../task/record.ts";
 
 /** States that an item never leaves. */
 export const FINAL_STATES: ReadonlySet<QueueState> = new Set(["completed", "ci_failed", "cancelled", "dead_letter"]);
@@ -22,7 +22,7 @@ const ITEM = v.strictObject({
   id: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
   /** Its place: items begin in the order of their numbers. */
   number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
-  request: SUBMIT_SCHEMA,
+  request: SUBMIT_REQUEST,
   state: v.picklist(QUEUE_STATES),
   queued_at: v.pipe(v.string(), v.isoTimestamp()),
   updated_at: v.pipe(v.string(), v.isoTimestamp()),

@@ -11,12 +11,12 @@ import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.t
 import { hasCode, messageOf, TaskdError } from "../../../lib/errors.ts";
 import { fileError, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
 import { escapeJson } from "../../../lib/text/sanitize.ts";
-import type { QueueItemView, SubmitRequest } from "../../api/wire.ts";
+import type { QueueItemView } from "../../api/wire.ts";
+import type { SubmitRequest, TaskRecord } from "../../task/schema.ts";
 import type { EngineOperations, TaskQueue } from "../engine_deps.ts";
 import type { Log } from "../../../lib/log.ts";
 import { type Identified, newTaskId, resolveTaskId } from "../../task/ids.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
-import type { TaskRecord } from "../../task/record.ts";
 import type { TaskStore } from "../../task/task_store.ts";
 import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
 

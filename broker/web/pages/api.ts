@@ -4,7 +4,8 @@
  * @module
  */
 
-import type { PendingTask, Problem, TaskEventView, TaskList, TaskView, TrustBrief } from "../../api/wire.ts";
+import type { PendingTask, Problem, TaskEventView, TaskList, TaskView } from "../../api/wire.ts";
+import type { TrustBrief } from "../../task/schema.ts";
 import { EventReader } from "./events.ts";
 
 /** A refusal of the broker, or no answer at all. */

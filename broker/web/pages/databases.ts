@@ -4,8 +4,7 @@
  * @module
  */
 
-import type { TrustBrief } from "../../api/wire.ts";
-import type { BriefDatabase } from "../../task/brief.ts";
+import type { BriefDatabase, TrustBrief } from "../../task/schema.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";

@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { TrustBrief } from "../../api/wire.ts";
+import type { TrustBrief } from "../../task/schema.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";

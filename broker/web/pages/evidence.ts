@@ -4,9 +4,9 @@
  * @module
  */
 
-import type { TaskView, TrustBrief } from "../../api/wire.ts";
-import type { CommandEvidence } from "../../task/brief.ts";
-import type { Json } from "../../task/rows.ts";
+import type { TaskView } from "../../api/wire.ts";
+import type { CommandEvidence, TrustBrief } from "../../task/schema.ts";
+import type { Json } from "../../task/values.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";
 import { shown, shownLine } from "./hidden.ts";

@@ -7,8 +7,8 @@
  * @module
  */
 
-import type { TaskView, TrustBrief } from "../../api/wire.ts";
-import type { SpendFigures } from "../../task/rows.ts";
+import type { TaskView } from "../../api/wire.ts";
+import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
 import { ApiError } from "./api.ts";
 import { changedRows } from "./databases.ts";
 import { Decision } from "./decision.ts";

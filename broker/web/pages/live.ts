@@ -4,7 +4,8 @@
  * @module
  */
 
-import type { TaskEventView, TaskView, TrustBrief } from "../../api/wire.ts";
+import type { TaskEventView, TaskView } from "../../api/wire.ts";
+import type { TrustBrief } from "../../task/schema.ts";
 import type { Stage } from "../../task/stages.ts";
 import { changedRows } from "./databases.ts";
 import { el, every, type PageElement } from "./dom.ts";

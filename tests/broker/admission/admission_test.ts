@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
+import type { TaskRecord } from "../../../broker/task/schema.ts";
 import { hasCode } from "../../../lib/errors.ts";
 import { someOrder } from "../task/lives.ts";
 import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, someId, START } from "./site.ts";

@@ -10,7 +10,7 @@ import type { StartClaim, StartRequest } from "../../../broker/admission/admissi
 import { ledgerPath } from "../../../broker/admission/ledger_file.ts";
 import type { Settlement } from "../../../broker/gateway/lease.ts";
 import { newTaskId } from "../../../broker/task/ids.ts";
-import type { SpendFigures } from "../../../broker/task/rows.ts";
+import type { SpendFigures } from "../../../broker/task/schema.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { SeededRandom } from "../../support/writers/random.ts";

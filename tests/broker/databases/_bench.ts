@@ -6,9 +6,8 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
-import type { TrustBrief } from "../../../broker/task/brief.ts";
+import type { TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { changesOf, resultsOf } from "../../../broker/databases/evidence.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Client } from "../../../lib/client/client.ts";
 import { DaemonProcess, Place } from "../../daemon/daemon_process.ts";
 import type { Scripted } from "../../support/model_server.ts";

@@ -6,11 +6,10 @@
  */
 
 import { join } from "@std/path/join";
-import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";
 import { stagedTasks } from "../../../broker/engine/task_paths.ts";
 import { textsBelow } from "../../../cli/redteam/texts.ts";
 import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type Clock, systemClock } from "../../../lib/clock.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { psLister } from "../../../broker/sandbox/processes.ts";
-import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import type { SubmitRequest } from "../../../broker/task/schema.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench, silentServer, until } from "./bench.ts";

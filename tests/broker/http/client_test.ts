@@ -79,15 +79,15 @@ Deno.test("fields and events that this version does not know are left out; an un
     if (pathname === "/queue") return Response.json({ items: [], later: true });
     if (pathname.endsWith("/events")) {
       return new Response(
-        'id: 1\nevent: novelty\ndata: {"ts":"t"}\n\n: comment\n\nid: 2\nevent: result\n' +
-          'data: {"ts":"t","outcome":"denied","reason":"no","mood":"bad"}\n\n',
+        'id: 1\nevent: novelty\ndata: {"ts":"2026-01-01T00:00:00.000Z"}\n\n: comment\n\nid: 2\nevent: result\n' +
+          'data: {"ts":"2026-01-01T00:00:00.000Z","outcome":"denied","reason":"no","mood":"bad"}\n\n',
       );
     }
     return Response.json({ detail: "Cannot do it", code: "of_the_future" }, { status: 418 });
   }, async (client) => {
     assertEquals(await client.queue(), []);
     assertEquals(await Array.fromAsync(client.events("aa")), [
-      { event: "result", data: { ts: "t", outcome: "denied", reason: "no" }, id: 2 },
+      { event: "result", data: { ts: "2026-01-01T00:00:00.000Z", outcome: "denied", reason: "no" }, id: 2 },
     ]);
     const error = await failure(client.health());
     assertEquals([error.code, error.message], ["internal", "Cannot do it"]);

@@ -7,20 +7,11 @@
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
-import type {
-  CeilingView,
-  Health,
-  PendingTask,
-  QueueItemView,
-  SubmitRequest,
-  TaskView,
-  TrustBrief,
-} from "../../../broker/api/wire.ts";
+import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../../../broker/api/wire.ts";
+import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { taskLinks } from "../../../broker/http/task_routes.ts";
-import type { PolicyView } from "../../../broker/settings/explain.ts";
+import type { PolicyView } from "../../../broker/settings/policy_view.ts";
 import type { GateAnswer } from "../../../broker/task/approval.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
-import type { SpendFigures } from "../../../broker/task/rows.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import type { TaskStore } from "../../../broker/task/task_store.ts";
 import { TaskdError } from "../../../lib/errors.ts";

@@ -6,7 +6,8 @@
  */
 
 import type { SeededRandom } from "../../support/writers/random.ts";
-import { type EncodedRow, encodeRow, NO_PREVIOUS, type TaskEvent, type TaskOrder } from "../../../broker/task/rows.ts";
+import { type EncodedRow, encodeRow, NO_PREVIOUS, type TaskEvent } from "../../../broker/task/rows.ts";
+import type { TaskOrder } from "../../../broker/task/schema.ts";
 import { type Move, type Stage, STAGES } from "../../../broker/task/stages.ts";
 import { tracePath } from "../../../broker/task/trace.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
 import type { CeilingView } from "../../../broker/api/wire.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
-import { GROUPINGS } from "../../../broker/task/stats.ts";
+import { GROUPINGS } from "../../../broker/task/schema.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { ceilingLines, parseSince, render, type StatsResult } from "../../../cli/commands/stats.ts";
 import { Io } from "../../../cli/text/io.ts";

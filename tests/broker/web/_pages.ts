@@ -9,12 +9,20 @@ import { existsSync } from "@std/fs/exists";
 import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import type { PendingTask, TaskView, TrustBrief } from "../../../broker/api/wire.ts";
-import { type BriefDatabase, type BriefFlag, buildBrief, type SetupEvidence } from "../../../broker/task/brief.ts";
+import type { PendingTask, TaskView } from "../../../broker/api/wire.ts";
+import type {
+  BriefDatabase,
+  BriefFlag,
+  SetupEvidence,
+  SpendFigures,
+  TaskOrder,
+  TrustBrief,
+} from "../../../broker/task/schema.ts";
+import { buildBrief } from "../../../broker/task/brief.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
-import type { Json, SpendFigures, TaskOrder } from "../../../broker/task/rows.ts";
+import type { Json } from "../../../broker/task/values.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { webResponse } from "../../../broker/web/web.ts";
@@ -36,7 +44,7 @@ export interface GateOptions {
   /** Paths of the categories. */
   flags?: readonly BriefFlag[];
   setup?: SetupEvidence;
-  databases?: readonly BriefDatabase[];
+  databases?: BriefDatabase[];
   spend?: SpendFigures;
   evidence?: Record<string, Json>;
   refused?: TaskView["refused_egress"];

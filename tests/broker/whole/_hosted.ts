@@ -4,9 +4,8 @@
  * @module
  */
 
-import type { SubmitRequest } from "../../../broker/api/wire.ts";
+import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";
 import type { BrokerOverrides } from "../../../broker/serve.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type BenchOptions, BrokerBench } from "../engine/bench.ts";
 import { CodeHost } from "./_code_host.ts";

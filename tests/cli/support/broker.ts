@@ -7,13 +7,12 @@
 
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
-import type { CeilingView, PendingTask, QueueItemView, SubmitRequest, TaskView } from "../../../broker/api/wire.ts";
-import { buildBrief, type TrustBrief } from "../../../broker/task/brief.ts";
+import type { CeilingView, PendingTask, QueueItemView, TaskView } from "../../../broker/api/wire.ts";
+import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
+import { buildBrief } from "../../../broker/task/brief.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
 import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { GateAnswer } from "../../../broker/task/approval.ts";
-import type { TaskRecord } from "../../../broker/task/record.ts";
-import type { SpendFigures } from "../../../broker/task/rows.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { systemRandom, toHex } from "../../../lib/clock.ts";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import * as v from "valibot";
 import { buildBrief } from "../task/brief.ts";
-import type { TaskView } from "../api/wire.ts";
-import { TASK_VIEW, TRUST_BRIEF } from "./schemas.ts";
+import { TASK_VIEW, type TaskView, TRUST_BRIEF } from "./wire.ts";
+import { readable } from "./readable.ts";
 
 Deno.test("a task comes whole to a client: what it repeats, its attempt, its item of the queue, its push", () => {
   const now = "2026-01-01T00:00:00.000Z";
@@ -32,7 +32,7 @@ Deno.test("a task comes whole to a client: what it repeats, its attempt, its ite
       log: "/tasks/1/log",
     },
   };
-  assertEquals(v.parse(TASK_VIEW, JSON.parse(JSON.stringify(task))), task);
+  assertEquals(v.parse(readable(TASK_VIEW), JSON.parse(JSON.stringify(task))), task);
 });
 
 Deno.test("a brief comes whole to a client, with the rows of databases, blobs among them", () => {
@@ -63,5 +63,5 @@ Deno.test("a brief comes whole to a client, with the rows of databases, blobs am
       other_changes: false,
     }],
   });
-  assertEquals(v.parse(TRUST_BRIEF, JSON.parse(JSON.stringify(brief))), brief);
+  assertEquals(v.parse(readable(TRUST_BRIEF), JSON.parse(JSON.stringify(brief))), brief);
 });
