@@ -8,7 +8,7 @@
 
 import { type Lane, LANES } from "../agents.ts";
 
-/** Parts of a window that are told apart: what was spent ages out at most this part of the window late. */
+/** Parts of a window that are counted separately: spend ages out at most this part of the window late. */
 const PARTS = 1_024;
 
 interface Part {

@@ -169,7 +169,7 @@ export class GlobalCeiling {
     return `${name} is reached: ${numbers}. ${this.#remedy(totals, { raise: "global_max_tasks", alone })}`;
   }
 
-  /** Why no limb can be judged. */
+  /** Why no limb can be evaluated. */
   #unknown(name: string): string | undefined {
     const { unreadable, unwritten, path } = this.#ledger ?? {};
     if (unreadable !== undefined) {

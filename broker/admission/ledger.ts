@@ -78,7 +78,7 @@ export class Ledger {
 
   /**
    * Opens the ledger of an audit directory, or begins one. What keeps it from being read or written is not thrown but
-   * told by {@linkcode unreadable} and {@linkcode unwritten}.
+   * reported by {@linkcode unreadable} and {@linkcode unwritten}.
    *
    * @throws {TaskdError} `busy` when another broker uses it.
    */
@@ -258,7 +258,7 @@ export class Ledger {
       this.#put({ line: withoutHold(line), ended_monotonic_ms: time.monotonic() - Math.max(0, age_ms) });
       return;
     }
-    // Stamped by a clock that ran ahead, or read by one that is behind: nobody knows, so it is as young as can be.
+    // Stamped by a clock that ran ahead, or read by one that is behind: its age is unknown, so it counts as the youngest.
     const since_ms = line.held_since === undefined ? wall_ms : Math.min(wall_ms, Date.parse(line.held_since));
     const held: StartLine | DamagedLine = { ...line, held_since: stampText(since_ms) };
     this.#put({ line: held, ended_monotonic_ms: time.monotonic() - (wall_ms - since_ms) });

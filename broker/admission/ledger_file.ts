@@ -110,7 +110,7 @@ export class LedgerFile {
     }
   }
 
-  /** Removes what a failed write has left; the next write replaces the file, since nobody knows what the disk has. */
+  /** Removes what a failed write left; the next write replaces the file, since the disk's content is unknown. */
   #takeBack(): void {
     try {
       this.#file?.truncateSync(this.#size);

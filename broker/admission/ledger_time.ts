@@ -1,8 +1,8 @@
 /**
- * Two times of a ledger. Ages, which decide, are counted by a monotonic clock that nobody
- * sets; stamps, which have to outlive the process, are wall time that never goes back
- * within a ledger. So setting the clock back frees nothing early, and what was stamped by a
- * clock that ran ahead is not held for ever.
+ * Two times of a ledger. Ages, which decide, are counted by a monotonic clock; stamps, which
+ * have to outlive the process, are wall time that never goes back within a ledger. So setting
+ * the clock back frees nothing early, and what was stamped by a clock that ran ahead does not
+ * count forever.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * A clock for windows of hours and days: nobody sets it, and it goes on while the machine
+ * A clock for windows of hours and days: it cannot be set, and goes on while the machine
  * sleeps, which the runtime's monotonic clock does not on Linux and macOS.
  *
  * @module
@@ -7,12 +7,12 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 
-/** The uptime is told in whole seconds: below two of them nothing says that the machine slept. */
+/** The uptime comes in whole seconds: a smaller difference does not mean that the machine slept. */
 const COARSE_MS = 2_000;
 
 /**
  * Milliseconds of the clock's monotonic time and, where the system's clock is used and `--allow-sys=osUptime` lets it be
- * asked, of the time that the machine slept, which is rather told too short than too long: ages never run ahead.
+ * asked, of the time that the machine slept, rather too short than too long: ages never run ahead.
  *
  * @param uptime Seconds since the machine started, sleep included.
  */

@@ -5,7 +5,7 @@
  * @module
  */
 
-/** A call that the model wants. */
+/** A call that the model requests. */
 export interface ToolCall {
   id: string;
   name: string;
@@ -53,12 +53,12 @@ export function parseCompletion(body: unknown): Completion | undefined {
   const calls: ToolCall[] = [];
   const listed = Array.isArray(raw) ? raw : [];
   for (const [index, call] of listed.slice(0, MAX_CALLS).entries()) {
-    const wanted = field(call, "function");
+    const called = field(call, "function");
     const id = field(call, "id");
-    const args = field(wanted, "arguments");
+    const args = field(called, "arguments");
     calls.push({
       id: typeof id === "string" && id !== "" && id.length <= 256 ? id : `call_${index}`,
-      name: textOf(field(wanted, "name")).slice(0, 256),
+      name: textOf(field(called, "name")).slice(0, 256),
       // Some endpoints send the object itself.
       arguments: typeof args === "object" && args !== null ? JSON.stringify(args) : textOf(args),
     });

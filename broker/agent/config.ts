@@ -1,5 +1,5 @@
 /**
- * What the built-in agent is told when it starts: one line of JSON on its standard input, so that the token is neither
+ * The configuration of the built-in agent: one line of JSON on its standard input, so that the token is neither
  * in an environment nor in an argument. The input then stays open; its end means that the broker is gone.
  *
  * Everything the agent's process imports lies in this folder or in lib/: it runs without packages and without a network

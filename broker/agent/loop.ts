@@ -1,5 +1,5 @@
 /**
- * The built-in agent's loop: ask the model, do its calls, tell it what came of them, until it finishes or a bound is
+ * The built-in agent's loop: ask the model, run its calls, return their results, until it finishes or a bound is
  * reached. The conversation is bounded too: the oldest answers of tools are left out first.
  *
  * @module

@@ -1,6 +1,6 @@
 /**
  * Asks the gateway for chat completions, without streaming: usage is then part of every answer, and what is spent can
- * be metered. Answers that ask for patience are waited for within bounds; every other ends the run with an outcome
+ * be metered. Answers that ask to retry later are retried within bounds; every other ends the run with an outcome
  * that says whose affair it is.
  *
  * @module
@@ -43,7 +43,7 @@ export interface ModelClientOptions {
   model: string;
   clock: Clock;
   fetch: typeof fetch;
-  /** Told when it waits. */
+  /** Called when it waits. */
   onProgress(row: AgentProgress): void;
 }
 

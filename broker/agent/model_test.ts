@@ -38,7 +38,7 @@ async function passing<T>(clock: VirtualClock, work: Promise<T>): Promise<T> {
   return await settled;
 }
 
-Deno.test("a failing endpoint is asked again with growing patience, and six times at most", async () => {
+Deno.test("a failing endpoint is retried six times at most, with growing delays", async () => {
   const { model, clock, waits } = client(Array.from({ length: 6 }, () => new Response("down", { status: 500 })));
   const error = await assertRejects(() => passing(clock, model.complete([], [])), ModelFailure, "the answer was 500");
   assertEquals(error.outcome, "model_unavailable");

@@ -40,7 +40,7 @@ export type AgentProgress =
   | { type: "said"; turn: number; text: string }
   /** A tool was called. */
   | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }
-  /** The gateway or the endpoint asked for patience. */
+  /** The gateway or the endpoint asked to retry later. */
   | { type: "waiting"; wait_ms: number; summary: string }
   /** The end. */
   | { type: "result"; outcome: AgentOutcome; summary: string; turns: number; requests: number };

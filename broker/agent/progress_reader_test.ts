@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { type AgentProgress, encodeProgress, MAX_PROGRESS_TEXT } from "./progress.ts";
 import { parseProgress } from "./progress_reader.ts";
 
-Deno.test("a row of progress comes back as it was told, on one line and safe to show", () => {
+Deno.test("a row of progress is read back on one line and safe to show", () => {
   const rows: AgentProgress[] = [
     { type: "turn", turn: 1 },
     { type: "said", turn: 1, text: "I look" },

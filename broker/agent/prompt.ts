@@ -1,5 +1,5 @@
 /**
- * What the model is told before it begins.
+ * The system prompt.
  *
  * @module
  */

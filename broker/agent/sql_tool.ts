@@ -24,7 +24,7 @@ const MAX_MEMORY_BYTES = 256 << 20;
 /** Milliseconds after which a call is given up. */
 const SQL_MS = 60_000;
 
-/** What came of a call, in words. */
+/** The result of a call, as text. */
 export interface SqlResult {
   text: string;
   summary: string;
@@ -39,7 +39,7 @@ export class AgentDatabases {
   readonly #stuck = new Set<string>();
   #module: string | undefined;
 
-  /** Of files that only this process uses. A test that shares its process with others asks for a limit that binds nobody. */
+  /** Of files that only this process uses. SQLite's memory limit is the process's: a test that shares one raises it. */
   constructor(databases: readonly AgentDatabase[], clock: Clock, max_memory_bytes: number = MAX_MEMORY_BYTES) {
     this.#max_memory_bytes = max_memory_bytes;
     this.#databases = new Map(databases.map(({ name, path }) => [name, path]));

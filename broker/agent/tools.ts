@@ -78,8 +78,8 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
       const all = (await tree.read(path)).split("\n");
       if (all.at(-1) === "") all.pop();
       const first = args.integer("first_line", 1);
-      const wanted = all.slice(first - 1, first - 1 + args.integer("lines", all.length || 1));
-      const numbered = wanted.map((line, index) => `${first + index}\t${line}`).join("\n");
+      const requested = all.slice(first - 1, first - 1 + args.integer("lines", all.length || 1));
+      const numbered = requested.map((line, index) => `${first + index}\t${line}`).join("\n");
       const head = `${path}: ${all.length} lines`;
       return { ok: true, text: `${head}\n${numbered}`, summary: head };
     },

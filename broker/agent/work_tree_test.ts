@@ -34,7 +34,7 @@ Deno.test("a link in the work tree is neither read, written, listed through nor 
   assertEquals(Deno.readTextFileSync(`${folder.root}/secret.txt`), "secret");
 });
 
-Deno.test("a FIFO in the work tree is refused and nobody waits for it", async () => {
+Deno.test("a FIFO in the work tree is refused without waiting for it", async () => {
   using folder = new Folder();
   const { success } = await new Deno.Command("mkfifo", { args: [`${folder.work}/pipe`] }).output();
   assertEquals(success, true);

@@ -82,7 +82,7 @@ export class CacheStore {
     return this.#locked(() => this.#stage());
   }
 
-  /** Removes a folder that nobody is to see. */
+  /** Removes a folder before it can be seen. */
   async abort(staging: Staging): Promise<void> {
     // Closed, its lock is gone, and with it the right to it.
     if (this.#closed) return;
@@ -106,7 +106,7 @@ export class CacheStore {
   }
 
   /**
-   * Makes a settled folder the entry of its key, unless somebody else was first or there is no room.
+   * Makes a settled folder the entry of its key, unless another process was first or there is no room.
    *
    * @returns The entry's lock, which is the folder's own when that became the entry; or why there is none.
    */
@@ -136,7 +136,7 @@ export class CacheStore {
     return result;
   }
 
-  /** Removes an entry, unless somebody uses it. */
+  /** Removes an entry, unless it is in use. */
   async evict(key: string): Promise<void> {
     const trash: string[] = [];
     await this.#locked(() => this.#clear(key, trash));
@@ -167,7 +167,7 @@ export class CacheStore {
     return this.#folder.discard(path, randomHex(this.#options.random, 16));
   }
 
-  /** Puts whatever is in the place of an entry aside; false while somebody uses it. */
+  /** Moves what is in the place of an entry aside; false while it is in use. */
   #clear(key: string, trash: string[]): boolean {
     const path = this.#folder.entryPath(key);
     if (!this.#folder.has(key)) return true;

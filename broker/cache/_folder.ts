@@ -2,8 +2,8 @@
  * The folders of a cache and the locks that keep processes, and tasks of one process, from each other.
  *
  * `lock` is held while entries are looked up, published or evicted. `use.lock` of an entry or of a folder that is
- * being filled is held shared by whoever uses it; the kernel frees it when its process ends, however it ends. So what
- * nobody holds is nobody's: an entry may be evicted, and a folder that was being filled be removed.
+ * being filled is held shared by its users; the kernel frees it when their process ends, however it ends. So an
+ * unlocked entry may be evicted, and an unlocked folder that was being filled removed.
  *
  *     cache_root/lock
  *     cache_root/entries/<key>/{entry.json, use.lock, deps/}
@@ -59,13 +59,13 @@ export class CacheFolder {
     return `${this.root}/entries/${key}`;
   }
 
-  /** Runs `act` while nobody else, here or in another process, looks up, publishes or evicts. */
+  /** Runs `act` while no other caller, here or in another process, looks up, publishes or evicts. */
   async locked<T>(act: () => T | Promise<T>): Promise<T> {
     const path = `${this.root}/lock`;
     while (true) {
       using file = openLock(path);
       await file.lock(true);
-      // Somebody may have removed it while it was waited for.
+      // It may have been removed during the wait.
       if (isStillAt(file, path)) return await act();
     }
   }
@@ -129,7 +129,7 @@ export class CacheFolder {
     try {
       Deno.utimeSync(`${path}/use.lock`, used, used);
     } catch (error) {
-      // Somebody has removed it by hand.
+      // It was removed by hand.
       if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot mark ${path} as used`);
     }
   }
@@ -153,7 +153,7 @@ export class CacheFolder {
     }
   }
 
-  /** Locks an entry or a filled folder for its removal; undefined while somebody uses it. Under {@linkcode locked}. */
+  /** Locks an entry or a filled folder for its removal; undefined while it is in use. Under {@linkcode locked}. */
   claim(path: string): Deno.FsFile | undefined {
     try {
       const file = openLock(`${path}/use.lock`);
@@ -176,7 +176,7 @@ export class CacheFolder {
     }
   }
 
-  /** What a crash has left: folders that nobody fills any more, entries that are not whole. Under {@linkcode locked}. */
+  /** What a crash left: folders that no process fills, and incomplete entries. Under {@linkcode locked}. */
   abandoned(): string[] {
     const staging = [...Deno.readDirSync(`${this.root}/staging`)].map(({ name }) => `${this.root}/staging/${name}`);
     const broken = this.#keys().filter((key) => !KEY.test(key) || this.readEntry(key) === undefined);
@@ -187,7 +187,7 @@ export class CacheFolder {
         using lock = this.claim(path);
         return lock !== undefined && isThere(path);
       } catch (error) {
-        // Whoever filled it has just dropped it, for which nobody needs the lock.
+        // Its owner has just dropped it, which needs no lock.
         if (fileErrorCode(error) === "not_found" || hasCode(error, "not_found")) return false;
         throw error;
       }

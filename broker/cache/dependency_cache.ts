@@ -30,7 +30,7 @@ export interface DependencyCacheOptions {
   clock: Clock;
   /** By default the system's. */
   random?: RandomBytes;
-  /** Told what could not be removed; it is tried again when the cache is next opened. */
+  /** Receives what could not be removed; it is tried again when the cache is next opened. */
   onWarning?: (message: string) => void;
 }
 
@@ -140,7 +140,7 @@ export class DependencyCache {
       await store.abort(staging);
       store.release(lock);
       if (signal?.aborted || !hasCode(error, "not_found", "unavailable")) throw error;
-      // Somebody has harmed it. It is as good as none.
+      // It was damaged and counts as absent.
       this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
       await store.evict(key);
       return new TaskUse(store, { key, repo, staging: await store.stage() });
@@ -236,7 +236,7 @@ class TaskUse implements CacheUse {
   }
 
   async #release(): Promise<void> {
-    // Whoever called it was told why it failed.
+    // The caller received the error.
     await this.#committed?.catch(() => {});
     const [staging, lock] = [this.#staging, this.#lock];
     this.#staging = this.#lock = undefined;

@@ -3,7 +3,7 @@
  * {@linkcode DEPS}.
  *
  * In the setup phase every cache is written. The agent sees the same folder read-only; of the managers, some can read
- * from such a folder and are told to, the others fail on one and are left to their defaults below HOME.
+ * from such a folder and are configured to; the others fail on one and keep their defaults below HOME.
  *
  * @module
  */

@@ -22,7 +22,7 @@ Deno.test("an agent gets only variables that a read-only cache can bear", () => 
   assertEquals(agent.GOPROXY, "file:///deps/go/cache/download,https://proxy.golang.org,direct");
 });
 
-Deno.test("lists of requirements are told by their name", () => {
+Deno.test("lists of requirements are recognized by their name", () => {
   for (const name of ["requirements.txt", "requirements-dev.txt", "requirements_3.12.txt"]) {
     assert(isRequirementsName(name), name);
   }

@@ -46,7 +46,7 @@ export interface CopyOptions {
   signal?: AbortSignal;
 }
 
-/** What is done with each entry of a tree; a folder is told before what is in it. */
+/** Called for each entry of a tree; for a folder before its contents. */
 interface Visitor {
   directory(path: string, info: Deno.FileInfo): Promise<void>;
   file(path: string, info: Deno.FileInfo): Promise<void>;
@@ -93,8 +93,8 @@ async function inParallel<T>(items: readonly T[], act: (item: T) => Promise<void
 /** `mode` with what the owner needs and without set-user-id, set-group-id and the sticky bit. */
 function plainMode(info: Deno.FileInfo, needed: number): number | undefined {
   const mode = info.mode === null ? needed : info.mode & 0o7777;
-  const wanted = mode & 0o777 | needed;
-  return wanted === mode ? undefined : wanted;
+  const next = mode & 0o777 | needed;
+  return next === mode ? undefined : next;
 }
 
 async function chmod(path: string, mode: number | undefined): Promise<void> {

@@ -127,7 +127,7 @@ Deno.test("copyTree() makes the same tree, which changes without the original", 
   assertEquals(await Deno.readTextFile(`${at.tree}/a/b/file`), "one\n");
 });
 
-Deno.test("copyTree() stops when it is told to, and nothing of it goes on", async () => {
+Deno.test("copyTree() stops when it is aborted, and nothing of it goes on", async () => {
   await using at = await folder();
   await shell("for i in $(seq 200); do echo $i > $i; done", at.tree);
   const controller = new AbortController();

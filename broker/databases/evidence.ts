@@ -74,7 +74,7 @@ const RESULT_SCHEMA = v.object({
   /** The branch that keeps what `base` was before. */
   safety_branch: v.exactOptional(name),
 });
-/** What came of a database's branch after the approval. */
+/** What happened to a database's branch after the approval. */
 export type DatabaseResult = v.InferOutput<typeof RESULT_SCHEMA>;
 
 /** Names of the facts. */
@@ -83,7 +83,7 @@ export const EVIDENCE = {
   forks: "database_forks",
   /** What is at the gate. */
   changes: "databases",
-  /** What came of it. */
+  /** The result. */
   results: "database_results",
 } as const;
 
@@ -97,7 +97,7 @@ export function changesOf(record: Pick<TaskRecord, "evidence">): DatabaseChange[
   return read(HEAD_SCHEMA, record.evidence[EVIDENCE.changes]);
 }
 
-/** What came of them after the approval. */
+/** What happened to them after the approval. */
 export function resultsOf(record: Pick<TaskRecord, "evidence">): DatabaseResult[] {
   return read(RESULT_SCHEMA, record.evidence[EVIDENCE.results]);
 }

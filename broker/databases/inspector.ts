@@ -160,7 +160,7 @@ async function isHot(path: string): Promise<boolean> {
   return await file.read(bytes) === bytes.length && JOURNAL_MAGIC.every((byte, index) => bytes[index] === byte);
 }
 
-/** Moves a file that somebody else may have the right to; it is the broker's from then on. */
+/** Moves a file that another user may own; it is the broker's from then on. */
 async function take(path: string, target: string): Promise<void> {
   await Deno.rename(path, target);
   await Deno.chmod(target, 0o600);
@@ -173,7 +173,7 @@ async function runInspector(
   const module = import.meta.resolve("./inspector_main.ts");
   const args = helperArgs({ name: "inspector", module, folders: ["."], heap_mib: HEAP_MIB });
   const { code, stdout, stderr } = await runProcess("/bin/sh", {
-    // The system's own limit holds also when nobody is left to end the process.
+    // The system's own limit holds also when the broker is gone.
     args: ["-c", `ulimit -t ${CPU_S} && exec "$0" "$@"`, deno_path, ...args],
     env: helperEnv(deno_cache_dir),
     cwd: work_dir,

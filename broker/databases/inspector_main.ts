@@ -52,7 +52,7 @@ async function inspect(): Promise<Report> {
     if (problems.length > 0) throw new Refusal(`it is damaged: ${problems.slice(0, MAX_PROBLEMS).join("; ")}`);
   }
   if (sameContent()) return unchanged();
-  // Nobody shall approve blindly what an application reads through an index, or counts on for its next key.
+  // A reviewer must see what an application reads through an index, or relies on for its next key.
   const tables = await diffRows(BASE, RESULT, { rows: MAX_ROWS, internal: true });
   const schema = schemaDifferences();
   return {
@@ -104,7 +104,7 @@ function settle(wal: boolean): void {
   }
 }
 
-/** Whether both hold the same pages, but for what changes with every look. */
+/** Whether both hold the same pages, except what changes with every access. */
 function sameContent(): boolean {
   using a = Deno.openSync(BASE);
   using b = Deno.openSync(RESULT);

@@ -3,7 +3,7 @@
  *
  * What it guarantees: the sandbox sees a copy and never a file of the store; what it leaves is taken over only when it
  * is a sound database; the heads that waited at the gate are promoted and nothing else, onto bases that have not moved
- * since; a branch that nobody needs is destroyed, and one that is kept is named in the task's trace.
+ * since; a branch without a task is destroyed, and one that is kept is named in the task's trace.
  *
  * @module
  */
@@ -123,7 +123,7 @@ export class TaskDatabases {
       const collected: CollectedDatabase[] = [];
       for (const fork of forks) {
         const { db, branch } = fork;
-        // Refused when somebody has worked on the branch meanwhile: what would be shown is not what it began as.
+        // Refused when the branch changed meanwhile: what would be shown is not what it began as.
         const { path } = await client.call("checkout", { db, branch });
         const { report, image } = await inspectDatabase(this.#options, {
           what: `the database ${db}`,
@@ -139,7 +139,7 @@ export class TaskDatabases {
     });
   }
 
-  /** Puts an image into the branch's checkout, which nobody has open, and names it. */
+  /** Puts an image into the branch's closed checkout, and names it. */
   async #store(
     client: Client,
     { fork, image, path, task_id }: { fork: ForkedDatabase; image: string; path: string; task_id: string },
@@ -158,7 +158,7 @@ export class TaskDatabases {
     const note = `what the task ${task_id} made of ${db}@${fork.base}`;
     const { txid } = await client.call("checkpoint", { db, branch, name: branch, note });
     const status = await statusOf(client, db, branch);
-    if (status.txid !== txid) throw new TaskdError("conflict", `Somebody else works on ${db}@${branch}`);
+    if (status.txid !== txid) throw new TaskdError("conflict", `${db}@${branch} was changed meanwhile`);
     return { txid, lineage: status.lineage, image_sha256 };
   }
 
@@ -196,7 +196,7 @@ export class TaskDatabases {
   /**
    * Destroys branches of tasks that have ended.
    *
-   * @param isOver Whether nobody needs the branch of this database and task any more; asked once for each.
+   * @param isOver Whether the task of this database's branch has ended; asked once for each.
    * @returns How many are gone.
    */
   async sweep(isOver: (task_id: string, db: string) => boolean): Promise<number> {

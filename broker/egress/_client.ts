@@ -1,5 +1,5 @@
 /**
- * The life of a client connection: requests one after the other, each judged anew, and an answer that says why for what
+ * The life of a client connection: requests one after the other, each checked anew, and an answer that says why for what
  * is refused.
  *
  * @module
@@ -13,7 +13,7 @@ import { MAX_HEAD_BYTES, parseRequestHead, type RequestHead, valuesOf, wantsClos
 import { refusalResponse, Refused } from "./reasons.ts";
 
 const HEAD_END = new TextEncoder().encode("\r\n\r\n");
-/** Refusals after which a connection is ended: whoever goes on asking can open another. */
+/** Refusals after which a connection is ended; the client can open another. */
 const MAX_REFUSALS = 64;
 /** Bytes of a refused client that are read to let it have its answer. */
 const LINGER_BYTES = 256 << 10;
@@ -29,7 +29,7 @@ export async function serveClient(session: Session): Promise<void> {
       return false;
     });
   } catch {
-    // The client is gone, or was shown out: there is nobody to tell.
+    // The client is gone, or its connection was closed: no answer can be sent.
   } finally {
     session.end();
   }

@@ -3,7 +3,7 @@
  *
  * - 443: TLS only, and its ClientHello must name the host; not a byte goes on before.
  * - 80: HTTP/1 only, every request in the tunnel is checked like one outside.
- * - Other ports, which somebody listed on purpose: what begins as TLS must name the host, all else passes.
+ * - Other ports, which the operator listed on purpose: what begins as TLS must name the host, all else passes.
  *
  * @module
  */
@@ -69,7 +69,7 @@ async function servePlainTunnel(
 }
 
 /**
- * Reads the client's first bytes and judges them; they stay in its buffer.
+ * Reads and checks the client's first bytes; they stay in its buffer.
  *
  * @param required Whether they must be TLS.
  */
@@ -132,7 +132,7 @@ async function tunnel(session: Session, attempt: Attempt, upstream: Wire, check?
   wait();
   await Promise.all([up, down].map((way) =>
     way().catch((error: unknown) => {
-      // A side that is gone ends both: there is nobody to tell.
+      // A side that is gone ends both: no answer can be sent.
       if (error instanceof Refused) decision = session.record(attempt, error);
       session.close();
     })

@@ -1,9 +1,9 @@
 /**
  * Plain HTTP requests: `http://` URLs sent to the proxy, and what runs through a tunnel to port 80.
  *
- * Every request is judged anew and gets a connection of its own to the host, so that no leftover of one can be read as
+ * Every request is checked anew and gets a connection of its own to the host, so that no leftover of one can be read as
  * the beginning of another. Heads and chunks are written anew on both sides. A redirect is a response like any other:
- * whoever follows it asks again.
+ * a client that follows it sends another request.
  *
  * @module
  */
@@ -32,7 +32,7 @@ const CONTINUE = new TextEncoder().encode("HTTP/1.1 100 Continue\r\n\r\n");
 /** Interim responses that are passed over before a host has to come to the point. */
 const MAX_INTERIM = 16;
 
-/** The tunnel that a request came through: its host is settled, and its addresses are judged. */
+/** The tunnel that a request came through: its host is settled, and its addresses are checked. */
 export interface PlainTunnel {
   target: EgressTarget;
   addresses: string[];
@@ -138,7 +138,7 @@ async function exchange(session: Session, attempt: Attempt, request: Request, up
     upstream.close();
     throw upload_error instanceof Refused ? upload_error : error;
   }
-  // Without the end of its body a request leaves nothing that could be told to be the next one.
+  // Without the end of its body, the beginning of the next request is unknown.
   const keep = uploaded && !wantsClose(head) && body.by !== "close";
   const decision = session.record(attempt, response.status);
   try {
@@ -156,7 +156,7 @@ async function exchange(session: Session, attempt: Attempt, request: Request, up
 }
 
 async function sendBody(client: Wire, upstream: Wire, head: RequestHead, framing: Framing): Promise<void> {
-  // Answered here: whether a body is wanted is not worth holding two connections for.
+  // Answered here: asking the host whether it wants the body would hold two connections.
   const expects = valuesOf(head.fields, "expect").some((value) => value.toLowerCase() === "100-continue");
   if (expects && head.minor === 1 && framing.by !== "none") await client.write(CONTINUE);
   await passBody(client, upstream, framing);

@@ -153,7 +153,7 @@ export class Session {
     const { stream, address } = await this.deps.dialer.dial(addresses, target.port, bounded);
     attempt.address = address;
     this.#upstream = new Wire(stream, () => this.deadline.progress(), this.deps.bulk);
-    // The client, or the task, may have gone in the meantime: nobody else would close it.
+    // The client, or the task, may have gone in the meantime, and nothing else would close it.
     if (this.client.closed) this.#upstream.close();
     return this.#upstream;
   }

@@ -1,6 +1,6 @@
 /**
  * A connection with a read buffer: heads and lines are taken off its front, and what was read too much stays for
- * whoever reads next. Every byte moved counts as progress for the connection's deadline.
+ * the next read. Every byte moved counts as progress for the connection's deadline.
  *
  * @module
  */
@@ -44,7 +44,7 @@ export class Wire {
   #closed = false;
   #sent = 0;
 
-  /** Reads and writes `stream`; `onProgress` is told of every byte that moved. */
+  /** Reads and writes `stream`; `onProgress` is called for all bytes that moved. */
   constructor(stream: Stream, onProgress: () => void, bulk: Bulk) {
     this.#stream = stream;
     this.#onProgress = onProgress;

@@ -18,7 +18,7 @@ const MAX_LOG_BYTES = 64 << 20;
 /** Longest URL that is written. */
 const MAX_URL_CHARS = 2_048;
 
-/** What came of a decision. */
+/** What a request moved, and how long it took. */
 export interface Transfer {
   /** Milliseconds from the request's head to the end. */
   elapsed_ms: number;
@@ -122,7 +122,7 @@ export class AccessLog {
     try {
       Deno.renameSync(this.#path, `${this.#path}.0`);
     } catch (error) {
-      // Moved away by somebody, or by the try before, which then could not open another: it must not fail for ever.
+      // Moved away by another program, or by the attempt before, which then could not open a new file.
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     }
     const [file, bytes] = openLog(this.#path);

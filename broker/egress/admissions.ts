@@ -12,7 +12,7 @@ import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
 import { type EgressList, EgressRules } from "./rules.ts";
 
-/** Different names below wildcards that a task may have looked up: each is a message to whoever answers for the zone. */
+/** Different names below wildcards that a task may have looked up: each is a message to the zone's name server. */
 export const MAX_WILDCARD_NAMES = 512;
 /** Characters of a user name: what a URL and Basic authentication take as it is. */
 const USERNAME = /^[A-Za-z0-9._-]{1,64}$/;
@@ -97,13 +97,13 @@ export class EgressAdmissions {
   readonly #random: RandomBytes;
   readonly #by_task = new Map<string, EgressAdmission>();
   /** What an unknown user's password is compared with, so that it takes as long. */
-  readonly #nobody: EgressAdmission;
+  readonly #unknown: EgressAdmission;
 
   /** Draws passwords from `random`. */
   constructor(random: RandomBytes) {
     this.#random = random;
-    this.#nobody = new EgressAdmission("", random(32), new EgressRules());
-    this.#nobody.end();
+    this.#unknown = new EgressAdmission("", random(32), new EgressRules());
+    this.#unknown.end();
   }
 
   /**
@@ -137,7 +137,7 @@ export class EgressAdmissions {
     const text = match === null ? undefined : decodeBase64(match[1]!);
     const colon = text?.indexOf(":") ?? -1;
     if (text === undefined || colon < 0) throw new Refused("credentials_wrong");
-    const admission = this.#by_task.get(text.slice(0, colon)) ?? this.#nobody;
+    const admission = this.#by_task.get(text.slice(0, colon)) ?? this.#unknown;
     if (!admission.matches(sha256(text.slice(colon + 1)))) throw new Refused("credentials_wrong");
     return admission;
   }

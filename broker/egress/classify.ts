@@ -1,5 +1,5 @@
 /**
- * What an IP address is, from one table: the only judge of where the proxy may dial.
+ * What an IP address is, from one table: what alone decides where the proxy may dial.
  *
  * An address that the table does not know is refused: of IPv6 only the global unicast block 2000::/3 is public, less
  * the ranges in it that are not. An address that carries an IPv4 address is never better than what it carries.

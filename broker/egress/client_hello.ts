@@ -30,7 +30,7 @@ const HOST_NAME = 0;
 /** Largest plaintext record (RFC 8446, section 5.1). */
 const MAX_RECORD_BYTES = 1 << 14;
 
-/** Judges what a client has sent first. */
+/** Evaluates what a client has sent first. */
 export function readClientHello(bytes: Uint8Array): HelloVerdict {
   const message = handshakeBytes(bytes);
   if ("is" in message) return message;

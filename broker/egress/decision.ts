@@ -1,5 +1,5 @@
 /**
- * What the proxy decided, for the log, for `inspect` and for whoever listens.
+ * What the proxy decided, for the log, for `inspect` and for listeners.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * From a checked name to a connection: one lookup, every address judged, and the judged address itself dialled. There
+ * From a checked name to a connection: one lookup, every address checked, and the checked address itself dialled. There
  * is no second lookup that could say something else.
  *
  * @module

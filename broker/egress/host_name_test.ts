@@ -23,7 +23,7 @@ Deno.test("one host has one form, however it is written", () => {
   }
 });
 
-Deno.test("a raw address is told as one in every notation that some parser takes", () => {
+Deno.test("a raw address is recognized in every notation that some parser takes", () => {
   for (
     const text of [
       "127.0.0.1",

@@ -47,7 +47,7 @@ const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP\/1
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Fields that speak of one connection only (RFC 9110, section 7.6.1, and what proxies are sent besides). */
+/** Fields that speak of one connection only (RFC 9110, section 7.6.1, and what proxies also receive). */
 const HOP_BY_HOP = new Set([
   "connection",
   "http2-settings",

@@ -1,8 +1,8 @@
 /**
- * The egress proxy: the only way out of a sandbox. It knows each task by its password, and lets it reach the hosts and
+ * The egress proxy: a sandbox's only connection to other hosts. It knows each task by its password, and lets it reach the hosts and
  * ports of the egress list and nothing else.
  *
- * What it guarantees: a name that is not listed is never looked up; what is dialled is an address that was judged and
+ * What it guarantees: a name that is not listed is never looked up; what is dialled is an address that was checked and
  * found public; what goes through belongs to the host that was asked for, by SNI or by Host; every decision is in the
  * access log; every wait, buffer and count has a bound.
  *
@@ -49,7 +49,7 @@ export interface EgressProxyOptions extends DialerOptions {
   egress: EgressList;
   /** Directory of the access log: the setting `squid_run_dir`. */
   log_dir: string;
-  /** Told of every decision, when it is made. */
+  /** Called with every decision, when it is made. */
   onDecision?: (decision: EgressDecision) => void;
   timeouts?: Partial<EgressTimeouts>;
   limits?: Partial<EgressLimits>;

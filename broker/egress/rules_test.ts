@@ -27,7 +27,7 @@ Deno.test("a wildcard admits every depth below it, and not the name itself", () 
   }
 });
 
-Deno.test("a host allowed on one port is refused on every other, and the listed ports are told", () => {
+Deno.test("a host allowed on one port is refused on every other, and the answer lists the ports", () => {
   for (const port of [22, 25, 80, 444]) {
     assertEquals(rules.match({ host: "example.com", port }), { listed: "no", ports: [443, 8080] });
   }

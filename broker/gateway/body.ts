@@ -48,7 +48,7 @@ export class ClientGone extends Error {
   override name = "ClientGone";
 }
 
-/** A body in memory; whoever has it gives its room back. */
+/** A body in memory; its holder releases its room. */
 export interface HeldBody extends Disposable {
   bytes: Uint8Array;
 }

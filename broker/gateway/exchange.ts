@@ -88,7 +88,7 @@ export class Exchange {
     this.#started_ms = options.clock.monotonic();
   }
 
-  /** Runs it until it is settled; throws a refusal when the client can still be told what went wrong. */
+  /** Runs it until it is settled; throws a refusal while an answer can still be sent. */
   async run(): Promise<void> {
     const { response, lease, claim, deadline, upstream } = this.#options;
     const { auth } = lease.options;
@@ -102,7 +102,7 @@ export class Exchange {
       if (incoming.statusCode === 401) {
         const renewed = await this.#renewed(credential, incoming);
         if (renewed && (this.#client_gone || lease.ending.signal.aborted)) {
-          // What goes out now would be billed, and answered to nobody.
+          // What goes out now would be billed, and its answer lost.
           this.#status = incoming.statusCode;
           this.#settle("client_gone");
           return;
@@ -250,7 +250,7 @@ export class Exchange {
     const { response, limits } = this.#options;
     if (response.writableFinished || this.#client_gone) return;
     this.#client_gone = true;
-    // The vendor has seen nothing yet: it bills nothing, and nobody waits for its answer.
+    // The vendor has seen nothing yet: it bills nothing, and its answer is not needed.
     if (this.#outgoing !== undefined && !this.#connected) {
       this.#settle("client_gone");
       this.#abort();

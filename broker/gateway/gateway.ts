@@ -1,6 +1,6 @@
 /**
  * The model gateway: the one way from a sandbox to a model's API. A task's token opens
- * it; the real key is put in here, on the way out, and stands in no answer, no log and
+ * it; the real key is added here to outgoing requests, and is in no answer, no log and
  * no error. What passes is listed, read whole and checked before a byte goes out, and
  * metered as it comes back.
  *
@@ -51,7 +51,7 @@ export interface GatewayOptions {
   prices: PriceBook;
   /** Called after each request of any task. */
   onSettled?: (lease: GatewayLease, settlement: Settlement) => void;
-  /** Told of defects of this program; never of a request's content. */
+  /** Receives defects of this program; never a request's content. */
   log?: (line: string) => void;
   clock?: Clock;
   random?: RandomBytes;

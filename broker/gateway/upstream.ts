@@ -58,7 +58,7 @@ export class Upstream {
     "https:": new HttpsAgent({ keepAlive: true, maxFreeSockets: MAX_IDLE_CONNECTIONS, timeout: IDLE_CONNECTION_MS }),
   };
 
-  /** Throws `invalid_request` for an address that is none. */
+  /** Throws `invalid_request` for an invalid address. */
   constructor(lane: Lane, options: UpstreamOptions) {
     this.#lane = lane;
     this.#options = options;

@@ -1,8 +1,8 @@
 /**
- * A hostile work tree becomes a tree object, through an index that nobody else uses.
+ * A hostile work tree becomes a tree object, through an index of its own.
  *
  * Not `git add`: it would record nested repositories as submodules, which hides their files, ask them for their state,
- * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what it is told
+ * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what it receives
  * to. The tree holds regular files, executables and links, and of submodules exactly those that the base has.
  *
  * @module

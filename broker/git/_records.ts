@@ -70,7 +70,7 @@ export function isGitName(name: string): boolean {
   return /^(?:\.git|git~[0-9])[ .]*(?::.*)?$/s.test(plain);
 }
 
-/** Whether git would refuse this path, or a checkout of it would write into somebody's git directory. */
+/** Whether git would refuse this path, or a checkout of it would write into a git directory. */
 export function hasGitComponent(raw: RawPath): boolean {
   if (isAscii(raw) && !/git/i.test(raw)) return false;
   // A backslash parts names on Windows.

@@ -1,6 +1,6 @@
 /**
  * A look over a hostile work tree before git reads it: what git skips without a word (pipes, sockets, devices, every
- * `.git`) is found here, and what would block git for ever is refused.
+ * `.git`) is found here, and what would block git forever is refused.
  *
  * @module
  */

@@ -1,7 +1,7 @@
 /**
  * The checks of a pull request, and what they come to.
  *
- * Decided on each check's own state, not on anybody's buckets: there, a check that went stale is pending for ever. What
+ * Decided on each check's own state, not on gh's buckets: there, a check that went stale is pending forever. What
  * is not known for certain is never a success: a state that this program does not know counts as pending.
  *
  * @module

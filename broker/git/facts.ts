@@ -1,5 +1,5 @@
 /**
- * What a task changed, established on the host from a work tree that nobody trusts.
+ * What a task changed, established on the host from an untrusted work tree.
  *
  * The facts are tree-to-tree: they describe exactly what a push would bring, never what a human diff chooses to show.
  * No attribute, filter, hook or setting inside the tree changes them. Their digest names the base commit, the tree and
@@ -61,7 +61,7 @@ const ATTEMPTED = "Cannot collect the changes";
 /**
  * Establishes the facts. The work tree is only read.
  *
- * @throws {TaskdError} `invalid_request` for a tree that cannot be told in full (a pipe as .gitignore, say), `too_large`,
+ * @throws {TaskdError} `invalid_request` for a tree that cannot be described in full (a pipe as .gitignore, say), `too_large`,
  * `denied` for unreadable files, `timed_out`, and as {@linkcode Git.run}: the task then fails closed.
  */
 export async function collectFacts(git: Git, options: CollectOptions): Promise<DiffFacts> {

@@ -6,7 +6,7 @@
 
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 
-/** Kinds of failure that are told apart. */
+/** Kinds of failure. */
 export type GitFailure = "auth" | "not_found" | "network" | "moved" | "ownership" | "corrupt" | "no_space" | "other";
 
 /** One kind: how it is known, and what a person gets to read. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { classifyGitFailure, gitError } from "./failure.ts";
 
-Deno.test("what git and servers say is told apart", () => {
+Deno.test("messages of git and servers are classified", () => {
   const table: [string, string][] = [
     ["fatal: Authentication failed for 'https://github.com/a/b/'", "auth"],
     ["fatal: could not read Username for 'https://github.com': terminal prompts disabled", "auth"],

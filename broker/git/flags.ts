@@ -1,7 +1,7 @@
 /**
  * What a careful reviewer wants pointed out: one table of categories, and the rules by which a change falls into one.
  *
- * Each category that occurs has to be acknowledged by whoever approves. Rules on names go by the base name or the whole
+ * Each category that occurs has to be acknowledged for an approval. Rules on names go by the base name or the whole
  * path, in lower case, wherever in the repository: too many flags cost a look, a missing one may cost more.
  *
  * @module
@@ -91,7 +91,7 @@ const BY_PATH: readonly (readonly [FlagCategory, RegExp])[] = [
   ],
 ];
 
-/** What is known of a change besides its {@linkcode FileChange}. */
+/** What is known of a change beyond its {@linkcode FileChange}. */
 export interface ChangeDetails {
   /** Bytes afterwards. */
   size?: number;

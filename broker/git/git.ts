@@ -104,7 +104,7 @@ const CONFIG: readonly string[] = [
   "fetch.fsckObjects=true",
   "protocol.allow=never",
   "protocol.ext.allow=never",
-  // A redirection would carry the request, and perhaps credentials, to a host that nobody pinned.
+  // A redirection would carry the request, and perhaps credentials, to a host that was not pinned.
   "http.followRedirects=false",
   // A peer that trickles: under 1,000 bytes a second for a minute is a dead one.
   "http.lowSpeedLimit=1000",
@@ -150,7 +150,7 @@ export class Git {
   /**
    * Runs a command that has to succeed.
    *
-   * @throws {TaskdError} Told apart by what git says: `auth_failed`, `not_found`, `unavailable`, `denied`, `no_space`,
+   * @throws {TaskdError} By what git prints: `auth_failed`, `not_found`, `unavailable`, `denied`, `no_space`,
    * `corrupt`, `git_failed`; also `timed_out` and `too_large`.
    */
   async run(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {

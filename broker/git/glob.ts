@@ -14,7 +14,7 @@ const GLOB_OPTIONS = {
   dot: true,
   nonegate: true,
   noextglob: true,
-  // `[!a]` besides `[^a]`.
+  // `[!a]` as well as `[^a]`.
   posix: true,
   strictBrackets: true,
   // `dir/**` is what lies below dir, not dir.

@@ -39,7 +39,7 @@ export interface PushOptions {
   fresh_branch_tries: number;
   /** Called before each call of `git push`, which begins when it has resolved; what it throws ends the push. */
   beforeTry?: (branch: string) => Promise<void>;
-  /** Told of each repetition. */
+  /** Called before each repetition. */
   onRetry?: (retry: PushRetry) => void;
   /** Milliseconds for each call of git. */
   deadline_ms?: number;
@@ -165,7 +165,7 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
       url.clone_url,
       `${commit}:${ref}`,
     ], { ...remote, repository: { git_dir } });
-    const refusal = judge(result, ref, attempted);
+    const refusal = evaluatePush(result, ref, attempted);
     if (refusal?.kind === "transient") return refusal;
     const found = await remoteCommit(git, branch, options);
     // Also when the name was said to be taken: by our own push, which the HTTP client had sent twice.
@@ -186,7 +186,7 @@ function isTransient(error: unknown): error is TaskdError {
 }
 
 /** Reads what `git push --porcelain` said of one ref; undefined when it was pushed. */
-function judge({ code, stdout, stderr }: ProcessResult, ref: string, attempted: string): Attempt | undefined {
+function evaluatePush({ code, stdout, stderr }: ProcessResult, ref: string, attempted: string): Attempt | undefined {
   const lines = new TextDecoder().decode(stdout).split("\n").map((line) => line.split("\t"));
   const [flag, , summary = ""] = lines.find((fields) => fields[1]?.endsWith(`:${ref}`)) ?? [];
   if (code === 0 && (flag === "*" || flag === "=")) return undefined;

@@ -167,7 +167,7 @@ function meant(text: string): string {
     "https://host/owner/repo";
 }
 
-/** `text` with the user part of every URL in it replaced: it may be a token. `git@` stays, it is nobody's secret. */
+/** `text` with the user part of every URL in it replaced: it may be a token. `git@` stays, it is no secret. */
 export function redactUserinfo(text: string): string {
   return text.replace(/(\/\/)([^/@\s]+)@/g, (whole, slashes, user) => user === "git" ? whole : `${slashes}***@`);
 }

@@ -42,7 +42,7 @@ const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 
 /**
  * Highest precedence of all attributes, so nothing that a work tree or a commit says about files counts: no filter, no
- * conversion, no `-diff`, no merge driver. `!` takes an attribute back to unspecified, whoever set it.
+ * conversion, no `-diff`, no merge driver. `!` takes an attribute back to unspecified, wherever it was set.
  */
 const ATTRIBUTES = `* -text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace \
 !export-ignore !export-subst !delta !encoding !conflict-marker-size

@@ -21,7 +21,7 @@ const OUT_OF_MEMORY = 122;
 const REMOVALS = 40;
 const REMOVAL_PAUSE_MS = 50;
 
-/** What a running container is told from. */
+/** What a running container is started with. */
 export interface ContainerParts {
   program: ContainerProgram;
   name: string;
@@ -55,7 +55,7 @@ export class ContainerSandbox implements Sandbox {
   constructor(parts: ContainerParts) {
     this.#parts = parts;
     this.#end = this.#run();
-    // Whoever waits is told; nobody has to.
+    // A caller may wait for it, but need not.
     this.#end.catch(() => {});
   }
 
@@ -79,7 +79,7 @@ export class ContainerSandbox implements Sandbox {
         try {
           await readLines(child[stream], budget, (text) => spec.onOutput({ stream, text }));
         } catch (cause) {
-          // Output that nobody takes would block it until its deadline.
+          // Unread output would block it until its deadline.
           failure ??= { cause };
           this.#terminate("stopped");
         }
@@ -124,7 +124,7 @@ export class ContainerSandbox implements Sandbox {
     const unknown = { started: true, running: false, code, out_of_memory: false, error: "" };
     const state = await inspect?.(program, name) ?? unknown;
     if (!state.running) return state;
-    // Its reader is gone and it is not: nobody would see what it does.
+    // It outlives its reader, so its output would be lost.
     await program.do(["kill", name], `Cannot end the sandbox ${name}`);
     return { ...state, code: KILLED };
   }

@@ -2,7 +2,7 @@
  * Symbolic links of a work tree, put aside while an embedded sandbox runs.
  *
  * Deno checks a path as it is written and then lets the system follow links, so a link that was there before would be
- * a door to whatever it points at. A process with permissions for a folder alone cannot make links (that needs
+ * a way to its target. A process with permissions for a folder alone cannot make links (that needs
  * permissions without a scope), so a tree that begins without any stays without any.
  *
  * @module

@@ -1,6 +1,6 @@
 /**
- * What the sandboxes of a broker share: a network without a way out, and the anchor, a container that does nothing but
- * be attached to it. The host has the gateway's address only while somebody is.
+ * What the sandboxes of a broker share: a network without outside access, and the anchor, a container that does nothing but
+ * be attached to it. The host has the gateway's address only while a container is attached.
  *
  * @module
  */
@@ -83,7 +83,7 @@ export class SharedNetwork {
     throw refused(attempted, made, "If its addresses are taken, set gateway_ip to one of a free range");
   }
 
-  /** Whoever made it: it must have no way out, and the gateway where the listeners will be. */
+  /** Whatever made it: it must have no outside access, and the gateway where the listeners will be. */
   #checkNetwork(inspected: string): void {
     const { network, gateway_ip, kind } = this.#options;
     if (kind === "container") return;
@@ -91,7 +91,7 @@ export class SharedNetwork {
     const isInternal = (found?.["internal"] ?? found?.["Internal"]) === true;
     const text = JSON.stringify(found);
     if (isInternal && text.includes(`"${gateway_ip}"`) && text.includes(`"${subnetOf(gateway_ip)}"`)) return;
-    const wrong = isInternal ? `its gateway is not ${gateway_ip}` : "it has a way out";
+    const wrong = isInternal ? `its gateway is not ${gateway_ip}` : "it reaches other networks";
     throw new TaskdError("sandbox_failed", `Cannot use the network ${network}: ${wrong}`, {
       hint: `Remove it with: ${this.#program.path} network rm ${network}; or set network to another name`,
     });

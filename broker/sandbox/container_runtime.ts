@@ -3,9 +3,9 @@
  * and the proxy.
  *
  * A container's root file system is read-only, its capabilities are dropped, processes and memory bounded, its user
- * is nobody outside of it. Its first program puts a firewall up that leaves two destinations and then gives up what it
+ * has no rights outside of it. Its first program sets up a firewall that leaves two destinations and then drops what it
  * needed for that, so that nothing in the sandbox can take it down. Containers carry the labels of their broker and
- * task: what a crashed broker left is found by them, and nobody else's is touched.
+ * task: what a crashed broker left is found by them, and other containers are not touched.
  *
  * @module
  */

@@ -161,7 +161,7 @@ export class DenoRuntime implements SandboxRuntime {
       });
       if (orphans.length === 0) return [...swept];
       for (const { pid, group, task_id } of orphans) {
-        // The leader of its group, unless somebody else started it.
+        // The leader of its group, unless another program started it.
         if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) swept.add(task_id);
       }
       await this.#options.clock.sleep(SWEEP_POLL_MS);
@@ -218,7 +218,7 @@ class DenoSandbox implements Sandbox {
     this.#child = child;
     this.#parts = parts;
     this.#end = this.#run();
-    // Whoever waits is told; nobody has to.
+    // A caller may wait for it, but need not.
     this.#end.catch(() => {});
   }
 
@@ -239,7 +239,7 @@ class DenoSandbox implements Sandbox {
       try {
         await readLines(this.#child[name], budget, (text) => spec.onOutput({ stream: name, text }));
       } catch (cause) {
-        // Output that nobody takes would block it until its deadline.
+        // Unread output would block it until its deadline.
         failure ??= { cause };
         this.#terminate("stopped");
       }

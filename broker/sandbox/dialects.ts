@@ -68,7 +68,7 @@ export interface ContainerOrder {
   work_dir: string;
   workload: CommandWorkload;
   memory_bytes: number;
-  /** Seconds after which the program itself ends it, should nobody else. */
+  /** Seconds after which the program itself ends it, should the broker be gone. */
   backstop_s: number;
 }
 
@@ -80,7 +80,7 @@ export function hostOwner({ kind, identity }: Pick<ContainerHost, "kind" | "iden
 
 /** Ids that the entrypoint takes on, as the container sees them. */
 function agentIds({ kind, identity }: ContainerHost): { uid: number; gid: number } {
-  // Under docker's daemon without a mapping, ids are the host's; the agent then is whoever runs the broker.
+  // Under docker's daemon without a mapping, ids are the host's; the agent then runs as the broker's user.
   const own = kind === "docker" && !identity.rootless && identity.uid !== 0;
   return own ? { uid: identity.uid, gid: identity.gid } : { uid: AGENT_ID, gid: AGENT_ID };
 }
@@ -137,7 +137,7 @@ export function anchorArgs(
   ];
 }
 
-/** `network create`: no way out, no names, the gateway's address on the host. */
+/** `network create`: no outside access, no names, the gateway's address on the host. */
 export function networkArgs(
   { kind, gateway_ip }: Pick<ContainerHost, "kind" | "gateway_ip">,
   network: { name: string; labels: Readonly<Record<string, string>> },
@@ -237,7 +237,7 @@ function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds, capabili
   ];
 }
 
-/** Ids of the host that a sandbox's stand for, so that root in it is nobody outside. */
+/** Ids of the host that a sandbox's stand for, so that root in it has no rights outside. */
 function podmanUsers({ rootless }: Identity): string[] {
   if (rootless) return [`--userns=keep-id:uid=${AGENT_ID},gid=${AGENT_ID}`];
   return [`--uidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`, `--gidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`];

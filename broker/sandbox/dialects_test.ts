@@ -87,7 +87,7 @@ Deno.test("an OCI runtime is named only where one is set", () => {
   assert(!created().some((arg) => arg.startsWith("--runtime")));
 });
 
-Deno.test("a sandbox's user is nobody's on the host, or the broker's own", () => {
+Deno.test("a sandbox's user has no rights on the host, or is the broker's own", () => {
   const user = { rootless: false, uid: 501, gid: 20 };
   assertEquals(hostOwner({ kind: "podman", identity: HOST.identity }), 1_900_001_000);
   assertEquals(hostOwner({ kind: "docker", identity: HOST.identity }), 1_000);

@@ -30,7 +30,7 @@ export interface OpenRuntimeOptions {
   /** Deno's cache, absolute. */
   deno_cache_dir: string;
   clock?: Clock;
-  /** Told what a person should know, such as a version that was not tested. */
+  /** Receives warnings, such as a version that was not tested. */
   onWarning?: (message: string) => void;
   /** Where programs may be; a test has places of its own. */
   places?: typeof PROGRAM_PATHS;

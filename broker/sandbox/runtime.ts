@@ -76,7 +76,7 @@ export interface SandboxSpec {
   timeout_ms: number;
   /** Bytes of output that are passed on; what follows is discarded. */
   max_output_bytes: number;
-  /** Told each line as it comes. */
+  /** Called with each line as it comes. */
   onOutput(line: OutputLine): void;
 }
 
@@ -84,7 +84,7 @@ export interface SandboxSpec {
 export interface SandboxEnd {
   /**
    * `exited` by itself, `timed_out` at its deadline, `stopped` because {@linkcode Sandbox.stop} was called,
-   * `out_of_memory` because it wanted more than it may have.
+   * `out_of_memory` because it needed more than it may have.
    */
   reason: "exited" | "timed_out" | "stopped" | "out_of_memory";
   /** Exit code; 128 + n after signal n. */
@@ -97,7 +97,7 @@ export interface SandboxEnd {
 
 /** A running sandbox. */
 export interface Sandbox {
-  /** Resolves when nothing of it runs any more and its last line was told. */
+  /** Resolves when nothing of it runs any more and its last line was delivered. */
   wait(): Promise<SandboxEnd>;
   /** Ends it, by force after a short grace; resolves as {@linkcode Sandbox.wait} does. */
   stop(): Promise<SandboxEnd>;

@@ -57,9 +57,9 @@ export async function findRuntimes(options: FindRuntimesOptions): Promise<FoundR
 }
 
 /** What the setting `runtime` comes to; undefined when that is not there or does not work. */
-export function chooseRuntime(wanted: RuntimeName, found: readonly FoundRuntime[]): FoundRuntime | undefined {
+export function chooseRuntime(requested: RuntimeName, found: readonly FoundRuntime[]): FoundRuntime | undefined {
   const working = found.filter(({ works }) => works);
-  if (wanted !== "auto") return working.find(({ name }) => name === wanted);
+  if (requested !== "auto") return working.find(({ name }) => name === requested);
   return AUTO_ORDER.flatMap((name) => working.filter((runtime) => runtime.name === name))[0];
 }
 

@@ -1,5 +1,5 @@
 /**
- * The model gateway in front of a vendor on loopback that takes down what reaches it. The key is made up.
+ * The model gateway in front of a vendor on loopback that records what reaches it. The key is made up.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * The egress proxy on loopback, with a resolver that takes down what it is asked: no query leaves the machine.
+ * The egress proxy on loopback, with a resolver that records its queries: no query leaves the machine.
  *
  * @module
  */

@@ -31,7 +31,7 @@ export interface ContainerRun {
   mounts?: CommandWorkload["mounts"];
   reach?: CommandWorkload["reach"];
   max_pids?: number;
-  /** Told each line of standard output. */
+  /** Called with each line of standard output. */
   onLine?: (line: string) => void;
 }
 

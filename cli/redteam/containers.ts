@@ -40,7 +40,7 @@ async function room(trial: Trial, context: RedteamContext): Promise<ContainerRoo
   }
 }
 
-/** Runs attempts in a sandbox; what came of each. */
+/** Runs attempts in a sandbox; returns the result of each. */
 async function attempts(
   context: RedteamContext,
   it: ContainerRoom,
@@ -211,7 +211,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "container.processes",
-    promise: "A fork bomb meets its bound, and the sandbox still ends when it is told to",
+    promise: "A fork bomb meets its bound, and the sandbox still ends when it is stopped",
     attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
     async run(trial, context) {
       const it = await room(trial, context);

@@ -114,8 +114,8 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
         "401 denied",
       );
       for (const [asked, more] of [[addr, []], [port, [`Authorization: Bearer ${token}`]]] as const) {
-        const told = await broker.ask("GET /admin/ui", more, { port: asked });
-        trial.attempt("the token over TCP", !told.body.includes(token), "it was told");
+        const answer = await broker.ask("GET /admin/ui", more, { port: asked });
+        trial.attempt("the token over TCP", !answer.body.includes(token), "the answer has it");
       }
       trial.attempt("the token in the log", !broker.lines.join("\n").includes(token));
       const { status } = await broker.ask("GET /tasks", [`Authorization: Bearer ${token}`], { port });

@@ -7,7 +7,7 @@
 import { HOSTILE_MARKUP, HOSTILE_SUMMARY, isHarmful, TERMINAL_SEQUENCES } from "./inputs/display.ts";
 import type { SecurityPromise } from "./promise.ts";
 
-/** Parts of the policy of a page, each of which shuts one door. */
+/** Directives of a page's policy. */
 const POLICY: readonly string[] = [
   "default-src 'none'",
   "script-src 'self'",

@@ -28,7 +28,7 @@ async function closeTo(trial: Trial, bench: ProxyBench): Promise<void> {
   trial.control("a listed host", allowed === "200", allowed);
 }
 
-/** What the proxy holds whoever asks. */
+/** What the proxy promises for every client. */
 export const EGRESS_PROMISES: readonly SecurityPromise[] = [
   {
     id: "egress.unlisted_names",
@@ -145,7 +145,7 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "egress.rebinding",
-    promise: "The address that was judged is the one that is dialled: a name that changes gains nothing",
+    promise: "The address that was checked is the one that is dialled: a name that changes gains nothing",
     attacks: "A name that is public on the first look-up and a metadata service on the second",
     async run(trial, context) {
       await using server = Server.echo();

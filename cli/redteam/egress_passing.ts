@@ -150,7 +150,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "egress.redirects",
-    promise: "A redirect leads nowhere: following it is a request of its own, and judged as one",
+    promise: "A redirect leads nowhere: following it is a request of its own, and checked as one",
     attacks: "A listed host that redirects to a metadata service",
     async run(trial, context) {
       await using server = new Recorder(REDIRECT);

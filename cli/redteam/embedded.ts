@@ -78,7 +78,7 @@ function outcome(context: RedteamContext): Promise<Outcome> {
       try {
         decoy.kill("SIGKILL");
       } catch {
-        // It was ended, which an attempt has told of.
+        // It was ended, which an attempt has reported.
       }
       await decoy.status;
     }

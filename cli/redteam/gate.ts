@@ -72,7 +72,7 @@ export const GATE_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "control.altered_diff",
-    promise: "A diff that was altered on the disk after it was collected is shown to nobody",
+    promise: "A diff that was altered on the disk after it was collected is not shown",
     attacks: "Another content in the kept diff of a task at the gate",
     async run(trial, context) {
       const broker = await context.broker();

@@ -123,8 +123,8 @@ export const LIMIT_PROMISES: readonly SecurityPromise[] = [
       }
       const went_out = bench.arrived.filter(({ headers }) => headers.includes(bench.key)).length;
       trial.control("the key at the vendor", went_out === Object.keys(ECHOES).length, `${went_out} times`);
-      const told = [...bench.logged, JSON.stringify(await lease.end()), Deno.inspect(lease)].join("\n");
-      trial.attempt("the key in logs and figures", !told.includes(bench.key));
+      const written = [...bench.logged, JSON.stringify(await lease.end()), Deno.inspect(lease)].join("\n");
+      trial.attempt("the key in logs and figures", !written.includes(bench.key));
       trial.attempt("the task's token at the vendor", !JSON.stringify(bench.arrived).includes(lease.token));
     },
   },

@@ -152,7 +152,7 @@ export const GIT_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "git.special_files",
-    promise: "Pipes, sockets and links are never opened or followed, and second names are told",
+    promise: "Pipes, sockets and links are never opened or followed, and second names are flagged",
     attacks: "A pipe and a socket in the tree, a pipe as .gitignore, links out of the tree, a hard link",
     async run(trial, context) {
       const { root, staged, facts, write } = await site(context);
@@ -183,14 +183,14 @@ export const GIT_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "git.names",
-    promise: "A name is told as it is, byte by byte, and one that deceives is flagged",
+    promise: "A name is reported as it is, byte by byte, and one that deceives is flagged",
     attacks: "Line breaks, escape sequences, direction marks, options and pathspecs as names",
     async run(trial, context) {
       const { facts, write } = await site(context);
       for (const name of [...DECEIVING_NAMES, ...UNUSUAL_NAMES]) await write(name, "x\n");
       const found = await facts();
       for (const name of [...DECEIVING_NAMES, ...UNUSUAL_NAMES]) {
-        trial.attempt(`${JSON.stringify(name)} in the change`, paths(found).includes(name), "it is not told");
+        trial.attempt(`${JSON.stringify(name)} in the change`, paths(found).includes(name), "it is missing");
       }
       for (const name of DECEIVING_NAMES) {
         trial.attempt(`a flag for ${JSON.stringify(name)}`, flagged(found, "odd_name").includes(name), "none");

@@ -1,6 +1,6 @@
 /**
- * What takes the built-in agent's place when it has been taken over: tries every way out of the embedded sandbox and
- * prints, one JSON row per line, what came of each. Its configuration's instruction holds the places to try.
+ * What takes the built-in agent's place when it has been taken over: tries every escape from the embedded sandbox and
+ * prints the result of each, one JSON row per line. Its configuration's instruction holds the places to try.
  *
  * It runs in the sandbox alone, as a program of its own.
  *

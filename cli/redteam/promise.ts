@@ -32,7 +32,7 @@ export interface SecurityPromise {
   promise: string;
   /** What is tried, in a few words. */
   attacks: string;
-  /** Tries it all. What it throws counts as a hole: nobody knows then. */
+  /** Tries it all. What it throws counts as a hole, because the result is unknown. */
   run(trial: Trial, context: RedteamContext): Promise<void> | void;
 }
 
@@ -42,9 +42,9 @@ export class Skipped extends Error {}
 /** What is allowed did not work, so that the refusals prove nothing. */
 export class ControlFailed extends Error {}
 
-/** Takes down what came of each attempt at one promise. */
+/** Records the result of each attempt at one promise. */
 export class Trial {
-  /** Attacks that went through: what was tried, and what came of it. */
+  /** Attacks that went through: what was tried, and the result. */
   readonly holes: string[] = [];
   #attempts = 0;
 

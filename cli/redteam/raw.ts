@@ -1,6 +1,5 @@
 /**
- * Connections in raw bytes: a client that writes what no library would, and a server that deals with each connection as
- * it is told.
+ * Connections in raw bytes: a client that writes what no library would, and servers with one handler for each connection.
  *
  * @module
  */
@@ -84,7 +83,7 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
     try {
       this.conn.close();
     } catch {
-      // Somebody else did it.
+      // Already closed.
     }
     return Promise.resolve();
   }
@@ -109,7 +108,7 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
   }
 }
 
-/** A TCP server that deals with each connection as told; a connection that breaks is the client's to notice. */
+/** A TCP server with one handler for each connection; errors of a connection are ignored. */
 export class Server implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #connections = new Set<Deno.TcpConn>();
@@ -179,7 +178,7 @@ export class Server implements AsyncDisposable {
   }
 }
 
-/** A server that takes down what it got on each connection, and answers each first piece with `answer`. */
+/** A server that records what it got on each connection, and answers each first piece with `answer`. */
 export class Recorder implements AsyncDisposable {
   /** Bytes as characters, for each connection. */
   readonly got: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * Tries promises one after the other and says what came of each. Each has its time; one that does not end, throws, or
- * tries nothing is reported as a hole, because nobody then knows that it holds.
+ * Tries promises one after the other and reports the result of each. Each has a deadline; one that does not end, throws, or
+ * tries nothing is reported as a hole, because then it is unknown whether it holds.
  *
  * @module
  */
@@ -13,10 +13,10 @@ import { ControlFailed, type PromiseGroup, type SecurityPromise, Skipped, Trial 
 
 /** How long the attempts at one promise may take; a container on a slow disk is the slowest of them. */
 const PROMISE_DEADLINE_MS = 60_000;
-/** Holes of one promise that are told. */
+/** Holes of one promise that are reported. */
 const MAX_HOLES = 20;
 
-/** What came of a promise. */
+/** The result of a promise. */
 export type PromiseVerdict = "held" | "hole" | "skipped";
 
 /** A promise that was tried. */
@@ -33,7 +33,7 @@ export interface TriedPromise {
   why?: string;
 }
 
-/** What came of all of them. */
+/** The results of all of them. */
 export interface RedteamReport {
   promises: TriedPromise[];
   held: number;
@@ -50,15 +50,15 @@ export interface RunOptions {
   clock: Clock;
   /** Ends it between two promises. */
   signal?: AbortSignal;
-  /** Told which one is tried now. */
+  /** Called before each one. */
   onBegin?: (promise: SecurityPromise) => void;
-  /** Told what came of one. */
+  /** Called with the result of each one. */
   onResult?: (tried: TriedPromise) => void;
   /** Other than {@linkcode PROMISE_DEADLINE_MS}. */
   deadline_ms?: number;
 }
 
-/** Tries them in order; throws `interrupted` when told to end. */
+/** Tries them in order; throws `interrupted` when aborted. */
 export async function runRedteam(options: RunOptions): Promise<RedteamReport> {
   const { promises, clock, signal, onBegin, onResult } = options;
   const began = clock.monotonic();
@@ -102,14 +102,14 @@ async function tryPromise(promise: SecurityPromise, options: RunOptions): Promis
     await withDeadline(Promise.resolve().then(() => promise.run(trial, context)), clock, deadline_ms);
   } catch (error) {
     if (error instanceof Skipped) return result("skipped", { why: error.message });
-    return result("hole", { holes: [...told(trial), unknown(error)] });
+    return result("hole", { holes: [...reported(trial), unknown(error)] });
   }
-  if (trial.holes.length > 0) return result("hole", { holes: told(trial) });
+  if (trial.holes.length > 0) return result("hole", { holes: reported(trial) });
   if (trial.attempts === 0) return result("hole", { holes: ["nothing was tried"] });
   return result("held");
 }
 
-function told({ holes }: Trial): string[] {
+function reported({ holes }: Trial): string[] {
   if (holes.length <= MAX_HOLES) return holes;
   return [...holes.slice(0, MAX_HOLES), `and ${holes.length - MAX_HOLES} more`];
 }

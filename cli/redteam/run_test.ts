@@ -58,7 +58,7 @@ Deno.test("a promise that cannot be tried here is skipped with the reason, and i
   assertEquals([skipped!.verdict, skipped!.why, skipped!.holes], ["skipped", "there is no podman", []]);
 });
 
-Deno.test("of many holes the first are told, and how many more there are", async () => {
+Deno.test("of many holes the first are reported, and how many more there are", async () => {
   const [hole] = await tried((trial) => {
     for (let at = 0; at < 25; at++) trial.attempt(String(at), false);
   });

@@ -60,7 +60,7 @@ export class AnthropicReading implements Reading {
       const model = asString(iteration.model);
       used.push({ usage: readUsage(iteration, reader), ...(model === undefined ? {} : { model }) });
     }
-    // A stream that breaks off has not told the last of its output.
+    // A stream that breaks off has not counted the last of its output.
     const whole = !this.failed && (!this.#streamed || this.done);
     return { used, sane: reader.sane && whole };
   }

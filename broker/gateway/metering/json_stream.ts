@@ -17,7 +17,7 @@ export class JsonStreamParser {
   readonly #decoder = new TextDecoder();
   readonly #on_value: (value: unknown) => void;
   readonly #max_chars: number;
-  /** What came of the present object before this chunk. */
+  /** The part of the present object before this chunk. */
   #parts: string[] = [];
   #chars = 0;
   #depth = 0;

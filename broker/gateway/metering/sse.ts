@@ -14,7 +14,7 @@ export class SseParser {
   readonly #decoder = new TextDecoder();
   readonly #on_data: (data: string) => void;
   readonly #max_chars: number;
-  /** What came of the present line before this chunk. */
+  /** The part of the present line before this chunk. */
   #rest: string[] = [];
   #data: string[] = [];
   #chars = 0;

@@ -33,11 +33,11 @@ export interface BuildImagesOptions {
   env: (name: string) => string | undefined;
   clock?: Clock;
   signal?: AbortSignal;
-  /** Told each step, and each line of output. */
+  /** Called with each step, and each line of output. */
   onProgress?: (progress: { step: string } | { line: string }) => void;
 }
 
-/** What a program that builds may be told by the environment: where packages come from. */
+/** Environment variables that a build may use: where packages come from. */
 const BUILD_VARIABLES = [
   "HTTP_PROXY",
   "HTTPS_PROXY",
@@ -134,7 +134,7 @@ fi
 /**
  * Makes an image of a root file system.
  *
- * @param made `folder` is for notes, and nobody else's.
+ * @param made `folder` is for notes, and empty.
  * @throws {TaskdError} `sandbox_failed` with the last lines of what failed; an image of that name is then the one before.
  */
 export async function importImage(

@@ -11,7 +11,7 @@ export const SUITE = "bookworm";
 /** Node.js of the sandbox; the agents are programs for it. */
 export const NODE_VERSION = "24.21.0";
 
-/** What the containers are built on when nobody names another base; a digest can be named instead. */
+/** The default base of the containers; a digest can be named instead. */
 export const SANDBOX_BASE = `docker.io/library/node:${NODE_VERSION}-${SUITE}-slim`;
 /** For the anchor, which only sleeps. */
 export const ANCHOR_BASE = "docker.io/library/busybox:1.37";

@@ -19,7 +19,7 @@ debootstrap --variant=minbase --include="$DEBIAN" "$SUITE" "$ROOT" $MIRROR >&2
 say "Node.js and the agents"
 agents=$ROOT/usr/local/lib/taskd-agents
 mkdir -p "$agents"
-# Not one by one: npm would remove what it was not told of. What they are is a list of pinned versions.
+# Not one by one: npm would remove what it does not list. They are a list of pinned versions.
 npm install --prefix "$agents" --no-audit --no-fund --loglevel=error $PACKAGES >&2
 for program in "$agents"/node_modules/.bin/*; do
   ln -s "../lib/taskd-agents/node_modules/.bin/$(basename "$program")" "$ROOT/usr/local/bin/"

@@ -48,7 +48,7 @@ def run(*command):
         raise PermissionError(done.stderr.decode()[:200])
 `;
 
-/** A neighbour on the network, who says when somebody has reached it. */
+/** A neighbour on the network, which reports when it was reached. */
 export const SIBLING_SCRIPT = `
 import socket, select
 ports = [socket.create_server(("0.0.0.0", port)) for port in (8088, 3128, 9999)]
@@ -60,7 +60,7 @@ print("reached", flush=True)
 /** Places that a sandbox is to reach, and others that it must not. */
 export interface NetworkPlaces {
   gateway: string;
-  /** Where something listens on the gateway's address besides. */
+  /** Where something else listens on the gateway's address. */
   other_port: number;
   /** The host by its own address, and a port where something listens on it. */
   host: string;

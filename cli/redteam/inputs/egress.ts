@@ -59,7 +59,7 @@ export const BROKEN_TARGETS: readonly string[] = [
   `${"a.".repeat(130)}wild.example:443`,
 ];
 
-/** A name for each kind of address that nobody may be sent to; `own.example` is this host's as the resolver says. */
+/** A name for each kind of address that is refused; `own.example` is this host's as the resolver says. */
 export const INWARD_NAMES: Readonly<Record<string, string[]>> = {
   "loopback.example": ["127.0.0.2"],
   "loopback6.example": ["::1"],

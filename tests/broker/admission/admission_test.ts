@@ -32,7 +32,7 @@ Deno.test("with both limbs at 0 no ledger is opened and no file made, also when 
   assertEquals([view.enabled, view.headroom_usd, view.headroom_starts, view.starts], [false, null, null, 0]);
 });
 
-Deno.test("with both limbs at 0 an audit directory that cannot hold a ledger keeps nobody from starting", async () => {
+Deno.test("with both limbs at 0 an audit directory that cannot hold a ledger prevents no start", async () => {
   await using site = await Site.make({});
   Deno.writeTextFileSync(`${site.audit_root}/global`, "a file");
   await site.restart();
@@ -215,7 +215,7 @@ Deno.test("a ledger row has every field of the contract, in a file that is the o
   assertEquals(Deno.statSync(`${site.audit_root}/global`).mode! & 0o777, 0o700);
 });
 
-Deno.test("a second broker on the same audit directory is told of the first", async () => {
+Deno.test("a second broker on the same audit directory is refused and learns of the first", async () => {
   await using site = await Site.make({ global_budget_usd: 5 });
   try {
     await Admission.open({ audit_root: site.audit_root, settings: site.settings });

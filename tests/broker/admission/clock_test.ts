@@ -4,7 +4,7 @@ import { DAY_MS, HOUR_MS, refusal, Site } from "./site.ts";
 
 const ON = { global_budget_usd: 1_000_000, global_max_tasks: 1_000_000 };
 
-Deno.test("setting the clock back frees nothing early and holds nothing for ever", async () => {
+Deno.test("setting the clock back frees nothing early and holds nothing forever", async () => {
   await using site = await Site.make({ global_max_tasks: 2 });
   await site.run(0);
   site.clock.jump(-400 * DAY_MS);
@@ -63,7 +63,7 @@ const STEP = fc.oneof(
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("restart" as const), off_ms: fc.nat(HOUR_MS) }) },
 );
 
-Deno.test("whatever windows, restarts and backward steps there are, nothing counts too short or for ever", () =>
+Deno.test("whatever windows, restarts and backward steps there are, nothing counts too short or forever", () =>
   fc.assert(
     fc.asyncProperty(
       fc.integer({ min: HOUR_MS, max: 2 * DAY_MS }),

@@ -195,7 +195,7 @@ Deno.test("when there is no room, nothing is evicted in vain", async () => {
   await used.release();
 });
 
-Deno.test("one entry larger than the quota is not kept, and evicts nobody", async () => {
+Deno.test("one entry larger than the quota is not kept, and evicts nothing", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open(4);
   await runTask(cache, request("a"), "x", 2);
@@ -247,7 +247,7 @@ Deno.test("what a crash left is gone when the cache is opened again, and what ot
   assertEquals((await opened.entries()).length, 1);
 });
 
-Deno.test("an entry that somebody has harmed is no entry: the task misses, and fills it again", async () => {
+Deno.test("a damaged entry counts as absent: the task misses, and fills it again", async () => {
   for (
     const harm of [
       (entry: string) => Deno.remove(`${entry}/entry.json`),

@@ -76,7 +76,7 @@ Deno.test("a symbolic link in the log's place is not followed", async () => {
   await left.refused("something else than a file");
 });
 
-Deno.test("nobody waits for a FIFO in the database's place, or in its journal's", async () => {
+Deno.test("a FIFO in the place of the database or its journal is not waited for", async () => {
   for (const suffix of ["", "-wal", "-journal"]) {
     await using left = new Left();
     if (suffix === "") Deno.removeSync(left.left);
@@ -91,7 +91,7 @@ Deno.test("a sparse file of a tebibyte is refused by its size, unread", async ()
   assertEquals((await left.refused("it has grown to 1099511627776 bytes")).code, "too_large");
 });
 
-Deno.test("a database that was removed is told so", async () => {
+Deno.test("a removed database is reported as removed", async () => {
   await using left = new Left();
   Deno.removeSync(left.left);
   await left.refused("the agent has removed it");
@@ -201,7 +201,7 @@ function indexBy(left: Left, expression: string): void {
   left.change(`PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = '${sql}' WHERE name = 'trap'`);
 }
 
-Deno.test("an index that takes for ever is left when the task ends", async () => {
+Deno.test("an index that never ends is left when the task ends", async () => {
   await using left = new Left();
   const slow = Array.from({ length: 20 }).reduce((inner) => `replace(hex(${inner}), '0', '')`, "zeroblob(100000000)");
   indexBy(left, `length(name || ${slow})`.replaceAll("'", "''"));

@@ -107,7 +107,7 @@ Deno.test("a data change that cannot be promoted is no success: push_failed, wit
   assertEquals(await bench.rows(`task-${waiting.id}`), AFTER);
 });
 
-Deno.test("a branch that somebody changed while the task waited is not promoted", async () => {
+Deno.test("a branch that changed while the task waited is not promoted", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const waiting = await bench.toGate();
   await bench.write("DELETE FROM items", `task-${waiting.id}`);

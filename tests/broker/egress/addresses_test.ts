@@ -63,7 +63,7 @@ Deno.test("an address is tried after another that does not take the connection",
   assertEquals(await bench.connect("two.example:443", bench.admit()), "200");
 });
 
-Deno.test("a name without an address and a host without a listener are told apart", async () => {
+Deno.test("a name without an address and a host without a listener get different reasons", async () => {
   const closed = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = closed.addr;
   closed.close();

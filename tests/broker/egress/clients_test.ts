@@ -35,7 +35,7 @@ const without = async (program: string) => await isMissing(program) ? ` (ignored
 const [no_curl, no_git] = [await without("curl"), await without("git")];
 
 Deno.test({
-  name: `curl gets an allowed host over TLS and plain HTTP, and is told why it does not get another${no_curl}`,
+  name: `curl gets an allowed host over TLS and plain HTTP, and learns why it does not get another${no_curl}`,
   ignore: no_curl !== "",
   fn: async () => {
     const directory = await Deno.makeTempDir();
@@ -81,7 +81,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: `git is told that the proxy refused${no_git}`,
+  name: `git learns that the proxy refused${no_git}`,
   ignore: no_git !== "",
   fn: async () => {
     await using bench = await Bench.start({ list: LIST });

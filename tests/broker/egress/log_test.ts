@@ -5,7 +5,7 @@ import { Bench, credentials, Server } from "./_harness.ts";
 
 const LIST = { "allowed.example": [80, 5432] };
 
-Deno.test("every request leaves one line: who, where to, what came of it, and why", async () => {
+Deno.test("every request leaves one line: client, target, result and reason", async () => {
   await using server = Server.start(async (conn) => {
     const buffer = new Uint8Array(1_000);
     await conn.read(buffer);

@@ -169,7 +169,7 @@ Deno.test("a refusal names host, reason and setting, and sends back nothing that
   assertEquals([raw.status, (raw.head + raw.body).includes("script")], [400, false]);
 });
 
-Deno.test("each decision is told at once, and kept for the task's owner, equal ones counted", async () => {
+Deno.test("each decision is reported at once, and kept for the task's owner, equal ones counted", async () => {
   await using bench = await Bench.start({ list: LIST });
   const task = bench.admit();
   for (let i = 0; i < 3; i++) await bench.connect("evil.com:443", task);

@@ -96,7 +96,7 @@ Deno.test("CONNECT's Host must be the target, with or without its port", async (
   }
 });
 
-Deno.test("every request of a kept-alive connection is judged: a second, pipelined one to another host is refused", async () => {
+Deno.test("every request of a connection is checked: a second, pipelined one to another host is refused", async () => {
   await using server = httpServer((request) => ok(request.split(" ")[1]));
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
@@ -182,7 +182,7 @@ Deno.test("a broken chunk is refused, and what follows it is not taken for a req
   assertEquals(server.got.some((request) => request.includes("smuggled HTTP")), false);
 });
 
-Deno.test("bytes after a body with a length are the next request, and judged as one", async () => {
+Deno.test("bytes after a body with a length are the next request, and checked as one", async () => {
   await using server = httpServer((request) => ok(request.slice(-5)));
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();

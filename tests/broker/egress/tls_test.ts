@@ -96,7 +96,7 @@ Deno.test("a server name that differs is refused with a TLS alert, and not a byt
   assertEquals(server.got.join(""), "");
 });
 
-Deno.test("a real client is told that access was denied when it names another server", async () => {
+Deno.test("a real client learns that access was denied when it names another server", async () => {
   const certificate = await makeCertificate("other.example");
   await using server = tlsServer(certificate);
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port } });
@@ -119,7 +119,7 @@ Deno.test("a hello without a server name is refused", async () => {
   assertEquals(server.got, [""]);
 });
 
-Deno.test("a hello that arrives in pieces, or together with the CONNECT, is judged whole and passed on whole", async () => {
+Deno.test("a hello that arrives in pieces, or together with the CONNECT, is checked and passed on whole", async () => {
   await using server = recorder();
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port } });
   const task = bench.admit();

@@ -91,7 +91,7 @@ const LEASE = {
   max_requests: 0,
 } as const;
 
-/** A connection that sends what it is told and reads what comes. */
+/** A connection in raw bytes. */
 export class RawClient implements Disposable {
   readonly #conn: Deno.Conn;
   readonly #decoder = new TextDecoder();

@@ -357,7 +357,7 @@ Deno.test("a redirect of the vendor is passed on, and the key follows none", asy
   assertEquals([response.status, elsewhere.vendor.seen.length, gate.vendor.seen.length], [307, 0, 1]);
 });
 
-Deno.test("a lane without an upstream, and an address that is none, are refused when they are set up", async () => {
+Deno.test("a lane without an upstream, and an invalid address, are refused when they are set up", async () => {
   await using gate = await harness(json({}), {
     upstreams: { vendor_a: { base_url: "http://127.0.0.1:9", api_key: "k" } },
   });

@@ -120,7 +120,7 @@ Deno.test("one address has its share of the connections, and no more", async () 
   assertStringIncludes(answer, "HTTP/1.1 200");
 });
 
-Deno.test("two lengths, a length beside chunks, and a second request inside a body reach nobody", async () => {
+Deno.test("two lengths, a length beside chunks, and a second request inside a body do not reach the vendor", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a");
   for (const text of smuggledRequests(lease.token)) {

@@ -52,7 +52,7 @@ Deno.test("an untouched tree has no changes, also when every file was touched", 
   });
 });
 
-Deno.test("additions, edits, deletions, type and mode changes are told with their lines", async () => {
+Deno.test("additions, edits, deletions, type and mode changes are listed with their lines", async () => {
   const files = {
     "edit": "1\n2\n3\n",
     "gone": "x\n",
@@ -353,7 +353,7 @@ Deno.test("the digest is the same for the same change, and another for any other
   assertNotEquals(await digest({ "a": "1\n" }), one);
 });
 
-Deno.test("locks that a killed run has left are in nobody's way", async () => {
+Deno.test("locks that a killed run left do not block the next", async () => {
   await using bench = await GitBench.start();
   const staged = await bench.stage();
   await writeFiles(staged.work_tree, { "new": "n\n" });

@@ -225,7 +225,7 @@ Deno.test("a hook's refusal is reported with its words and not retried", async (
   assertEquals(bench.retries, []);
 });
 
-Deno.test("missing access, a missing repository and a redirection are told apart and not retried", async () => {
+Deno.test("missing access, a missing repository and a redirection get different codes and no retry", async () => {
   const table: [Fault, string][] = [
     [{ status: 401 }, "auth_failed"],
     [{ status: 403 }, "auth_failed"],

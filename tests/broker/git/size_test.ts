@@ -48,7 +48,7 @@ Deno.test("the shown diff is git's, cut at a line, untouched by attributes", asy
   ]);
 });
 
-Deno.test("thousands of files are told one by one", async () => {
+Deno.test("thousands of files are listed one by one", async () => {
   const count = 5_000;
   await using bench = await GitBench.start();
   const staged = await bench.stage();

@@ -71,7 +71,7 @@ Deno.test("a git directory inside the work tree is refused, and so is a work tre
   await assertRejects(() => stage(join(root, "g"), join(root, "full")), TaskdError, "not empty");
 });
 
-Deno.test("a missing, an empty and a broken repository are told apart", async () => {
+Deno.test("a missing, an empty and a broken repository get different codes", async () => {
   await using bench = await GitBench.start();
   const { root } = bench;
   const stage = (path: string) =>

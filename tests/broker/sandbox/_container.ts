@@ -81,7 +81,7 @@ export async function runIn(
   return { end, out: of("stdout"), err: of("stderr"), work_dir, task_id };
 }
 
-/** Runs a script of attempts, each of which prints a row `{name, got}`, and returns what came of each. */
+/** Runs a script of attempts, each of which prints a row `{name, got}`, and returns the result of each. */
 export async function attempts(
   test: TestRuntime,
   script: string,

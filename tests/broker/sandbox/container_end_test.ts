@@ -68,7 +68,7 @@ podmanTest("processes that an agent leaves behind end with it", async () => {
   assertEquals([end.code, out], [0, ["done"]]);
 });
 
-podmanTest("a sweep ends what a crashed broker of the same owner left, and nobody else's", async () => {
+podmanTest("a sweep ends what a crashed broker of the same owner left, and nothing else", async () => {
   await using test = await testRuntime(34);
   await using other = await testRuntime(35);
   await test.runtime.prepare();
@@ -98,11 +98,11 @@ podmanTest("an image that is missing is named, with what builds it", async () =>
   assertStringIncludes(error.hint!, "taskd setup");
 });
 
-podmanTest("prepare() refuses a network of its name that has a way out", async () => {
+podmanTest("prepare() refuses a network of its name that reaches others", async () => {
   await using test = await testRuntime(37);
   await podman("network", "create", "--subnet=10.213.37.0/24", "--gateway=10.213.37.1", test.network);
   const error = await assertRejects(() => test.runtime.prepare(), TaskdError);
-  assertStringIncludes(error.message, "it has a way out");
+  assertStringIncludes(error.message, "it reaches other networks");
   assertStringIncludes(error.hint!, "network rm");
 });
 

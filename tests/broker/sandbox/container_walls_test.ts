@@ -37,7 +37,7 @@ podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see
     folders.isSubsetOf(new Set(["/workspace", "/home/agent", "/run/.containerenv", "/etc/hostname"])),
     [...folders].join(),
   );
-  // Whoever it is in there, outside it is nobody's user.
+  // Whatever its user is inside, it has no rights outside.
   const { uid, gid } = await Deno.stat(`${home}/made`);
   assertEquals([uid, gid], [1_900_001_000, 1_900_001_000]);
 });

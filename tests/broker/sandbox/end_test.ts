@@ -81,7 +81,7 @@ Deno.test("an agent ends by itself when its broker is killed", async () => {
   await allGone(place.task_id);
 });
 
-Deno.test("sweep() ends what a killed broker left behind, and nobody else's", async () => {
+Deno.test("sweep() ends what a killed broker left behind, and nothing else", async () => {
   await using place = new Place();
   await using broker = startBroker(place, { gateway_url: NOWHERE, instruction: "spin", agent_module: STUBBORN });
   // It prints that it is ready.

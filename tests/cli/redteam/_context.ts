@@ -27,7 +27,7 @@ export async function tryThem(
   // The umask of this process is that of every test beside this one; the command in a process of its own sets it.
   const surfaces = { umask: () => 0o22, ...changes.surfaces };
   await using context = await RedteamContext.open({ ...OPTIONS, ...changes, surfaces });
-  const promises = PROMISES.filter(({ id }) => ids.some((wanted) => id === wanted || id.startsWith(`${wanted}.`)));
+  const promises = PROMISES.filter(({ id }) => ids.some((prefix) => id === prefix || id.startsWith(`${prefix}.`)));
   return (await runRedteam({ promises, context, clock: systemClock })).promises;
 }
 
@@ -38,10 +38,10 @@ export function unheld(tried: readonly TriedPromise[]): unknown[] {
   ) => [id, verdict, holes, why]);
 }
 
-/** Each is told as a hole because an attack went through, and not because something else was broken. */
+/** Each is reported as a hole because an attack went through, and not because something else was broken. */
 export function allReported(tried: readonly TriedPromise[]): void {
-  const told = tried.filter(({ verdict, holes }) =>
+  const reported = tried.filter(({ verdict, holes }) =>
     verdict === "hole" && holes.some((hole) => !/has to work|could not be tried|nothing was tried/.test(hole))
   );
-  assertEquals(told.map(({ id }) => id), tried.map(({ id }) => id));
+  assertEquals(reported.map(({ id }) => id), tried.map(({ id }) => id));
 }

@@ -1,5 +1,5 @@
 /**
- * Containers that hold nothing. Nothing is run: each attempt that a program names is told to have succeeded, and the
+ * Containers that hold nothing. Nothing is run: each attempt that a program names is reported as successful, and the
  * places that it was given are really connected to.
  *
  * @module

@@ -43,7 +43,7 @@ export function naiveProxy(_address: unknown, options: EgressProxyOptions): Retu
       }
       await to.closeWrite();
     };
-    // Whoever breaks off ends both.
+    // Either side ends both.
     await Promise.all([pipe(conn, upstream), pipe(upstream, conn)]).catch(() => {}).finally(() => upstream.close());
   });
   return {

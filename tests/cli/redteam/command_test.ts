@@ -70,7 +70,7 @@ Deno.test("what is open in the installed home is a HOLE with its path and mode, 
     assertEquals([json.code, JSON.parse(json.out).promises[0].verdict], [1, "hole"]);
   }));
 
-Deno.test("a proxy that does not look at server names is told, and the exit status is 1", async () => {
+Deno.test("a proxy that does not check server names is reported, and the exit status is 1", async () => {
   const promises = await tryThem(["egress.server_name"], { surfaces: { proxy: naiveProxy }, timeout_ms: 300 });
   assertEquals(promises.map(({ verdict }) => verdict), ["hole"]);
   assertStringIncludes(promises[0]!.holes[0]!, "a hello of other.example to allowed.example:443");
@@ -78,7 +78,7 @@ Deno.test("a proxy that does not look at server names is told, and the exit stat
   assertEquals([exitCode({ ...report, holes: 1 }), exitCode({ ...report, holes: 0 })], [1, 0]);
 });
 
-Deno.test("a name that is no promise, and a runtime that is none, are refused before anything is tried", () =>
+Deno.test("an unknown promise, and an unknown runtime, are refused before anything is tried", () =>
   withHome(async (home) => {
     const unknown = await redteam(home, "--only", "egress.nonsense");
     assertEquals([unknown.code, unknown.out], [2, ""]);

@@ -36,7 +36,7 @@ const OPEN: Partial<Surfaces> = {
     }),
 };
 
-Deno.test("every promise about them is told as a hole of parts that let everything through", async () => {
+Deno.test("every promise about them is a hole with parts that let everything through", async () => {
   const home = await Deno.makeTempDir();
   try {
     await Deno.mkdir(`${home}/audit`, { mode: 0o755 });

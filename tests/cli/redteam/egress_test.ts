@@ -9,7 +9,7 @@ Deno.test("the egress proxy holds every promise", async () => {
   assertEquals(unheld(await tryThem(["egress"])), []);
 });
 
-Deno.test("every promise about egress is told as a hole of a proxy that checks nothing", async () => {
+Deno.test("every promise about egress is a hole with a proxy that checks nothing", async () => {
   const surfaces: Partial<Surfaces> = { proxy: naiveProxy, classifyAddress: () => "public" };
   const tried = await tryThem(["egress"], { surfaces, timeout_ms: 300 });
   assertEquals(tried.length, EGRESS_PROMISES.length + PASSING_PROMISES.length);

@@ -30,7 +30,7 @@ podmanTest("a root file system that tar cannot read whole becomes no image, and 
     assertEquals(id.length, 64);
     const absent = await assertRejects(() => from(`${base}/absent`), TaskdError);
     assertStringIncludes(absent.message, "No such file or directory");
-    // The other way round: tar cannot get rid of what nobody takes any more.
+    // The other way round: tar cannot write what is no longer read.
     const broken = `${base}/program`;
     await writeProgram(broken, "#!/bin/sh\necho no room for it >&2; exit 7\n");
     const untaken = await assertRejects(() => from("/usr/bin", broken), TaskdError);
