@@ -22,13 +22,13 @@ export interface DoctorResult {
   checks: HostCheck[];
 }
 
-/** Looks at everything. */
+/** Runs every check. */
 export async function run(args: Args, io: Io): Promise<DoctorResult> {
   const checks = await examineHost(args, io);
   return { status: worst(checks), checks };
 }
 
-/** All checks of the host; also what the wizard ends with. */
+/** All checks of the host; `setup` ends with them too. */
 export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
   const { deno, store } = hostOf(args);
   return examine({
@@ -59,7 +59,7 @@ export async function checkLines(named: readonly HostCheck[], io: Io): Promise<s
   const lines: string[] = [];
   for (const { name, status, detail, remedy } of checks) {
     const line = `${MARKS[status]}  ${name.padEnd(width)}  ${detail}`;
-    // What failed is worth more than one line.
+    // A line of a failure is not cut.
     lines.push(status === "ok" && io.columns !== undefined ? await cutLine(line, io.columns) : line);
     if (remedy !== undefined) lines.push(`${" ".repeat(width + 8)}${remedy}`);
   }
@@ -77,7 +77,7 @@ function verdict(status: CheckStatus, checks: readonly HostCheck[]): string {
   return words.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`).join(", ");
 }
 
-/** A host on which something fails is told of by the exit status too. */
+/** Failure when a check fails. */
 export function exitCode({ status }: DoctorResult): number {
   return status === "fail" ? EXIT_FAILURE : EXIT_OK;
 }

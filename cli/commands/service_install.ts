@@ -18,7 +18,7 @@ export interface ServiceInstallResult {
   started: boolean;
 }
 
-/** Writes the file, and has the manager take it up. */
+/** Writes the file and starts the service. */
 export async function run(args: Args, io: Io): Promise<ServiceInstallResult> {
   const file = serviceFile(args);
   const started = args.on("start");
@@ -31,7 +31,7 @@ export async function run(args: Args, io: Io): Promise<ServiceInstallResult> {
   return { manager: file.manager, path: file.path, started };
 }
 
-/** Says so, and what a service of a user needs beside. */
+/** The lines for people, and what a user's service needs to outlive the session. */
 export function render({ manager, path, started }: ServiceInstallResult): string {
   const lines = [`Wrote ${path}`];
   if (started) lines.push("The broker is a service now");

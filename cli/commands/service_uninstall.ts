@@ -11,12 +11,12 @@ import type { Io } from "../text/io.ts";
 import { managerOf } from "./_service.ts";
 import { asking, hostOf } from "./_environment.ts";
 
-/** The file that is gone. */
+/** The file that was removed. */
 export interface ServiceUninstallResult {
   path: string;
 }
 
-/** Has the manager stop it, and removes the file. */
+/** Stops the service and removes the file. */
 export async function run(args: Args, io: Io): Promise<ServiceUninstallResult> {
   const manager = managerOf(args);
   const path = unitPath(manager, args.broker.home);
@@ -28,7 +28,7 @@ export async function run(args: Args, io: Io): Promise<ServiceUninstallResult> {
   return { path };
 }
 
-/** Says so. */
+/** The line for people. */
 export function render({ path }: ServiceUninstallResult): string {
   return `Removed ${path}`;
 }

@@ -19,7 +19,7 @@ import type { Io } from "../text/io.ts";
 import { asking, environment, hostOf } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
-/** What was done, and how the host looks now. */
+/** What was done, and the state of the host. */
 export interface SetupReport extends WizardResult {
   checks: HostCheck[];
   /** Whether nothing fails any more. */
@@ -28,7 +28,7 @@ export interface SetupReport extends WizardResult {
   next: string;
 }
 
-/** Goes through the steps. Under --json, and where stdin is no terminal, nothing is asked. */
+/** Runs the steps. With --json, and where stdin is not a terminal, nothing is asked. */
 export async function run(args: Args, io: Io): Promise<SetupReport> {
   const source = sourceOf(args);
   const answers = await answersOf(args);
@@ -53,7 +53,6 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     },
     say: (text) => io.note(text),
   });
-  // A broker that does not run yet is no fault of the setup's.
   const checks = await examineHost(args, io);
   const ready = checks.every(({ status }) => status !== "fail");
   const inSync = checks.some(({ name, status }) => name === "in sync" && status === "ok");
@@ -76,7 +75,7 @@ function imagesOf({ sandbox_image, anchor_image }: Settings): BuildImagesOptions
   return { sandbox: sandbox_image, anchor: anchor_image };
 }
 
-/** Each step is told; of what a program prints, the last line stands on a terminal until the next one comes. */
+/** Prints each step; on a terminal also the last line of a program's output, until the next one. */
 function building(args: Args, io: Io): Pick<BuildImagesOptions, "env" | "signal" | "onProgress"> {
   return {
     env: environment(args),
@@ -111,7 +110,7 @@ function runtimeOf(name: string): RuntimeName {
   });
 }
 
-/** From the file first; a key that stdin has goes before it. */
+/** Keys of the file and of stdin; stdin takes precedence. */
 async function keysOf(args: Args): Promise<Map<Lane, string>> {
   const keys = new Map<Lane, string>();
   const file = args.text("key-file");
@@ -136,7 +135,7 @@ async function keysOf(args: Args): Promise<Map<Lane, string>> {
   return keys;
 }
 
-/** What stands in a command line can be seen by others, and stays in the shell's history. */
+/** A key is refused in a command line: other users can see it, and the shell's history keeps it. */
 function laneOf(text: string): Lane {
   const at = text.indexOf("=");
   const lane = LANES.find((one) => one === (at < 0 ? text : text.slice(0, at)));
@@ -148,7 +147,7 @@ function laneOf(text: string): Lane {
   });
 }
 
-/** More than four keys have. */
+/** More than four keys need. */
 const MAX_STDIN_BYTES = 65_536;
 
 async function readStdin(): Promise<string> {

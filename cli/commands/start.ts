@@ -27,38 +27,38 @@ export async function run(args: Args, io: Io): Promise<StartResult | undefined> 
     terminal: log === undefined && io.errorIsTerminal,
     signal: io.signal,
   });
-  tell(io, broker, { replaced_pid, log_file });
+  report(io, broker, { replaced_pid, log_file });
   await broker.finished;
   return undefined;
 }
 
-/** The variables; a socket that the call names goes before the one that they name. */
+/** The environment; --socket takes precedence over BROKER_SOCKET. */
 function ownEnvironment(args: Args): (name: string) => string | undefined {
   const env = environment(args);
   const named = args.text("socket");
   return (name) => name === "BROKER_SOCKET" ? named ?? env(name) : env(name);
 }
 
-/** Ends the broker that runs, once what is configured now is known to work. */
+/** Ends the running broker, once the current configuration is known to work. */
 async function replace(
   args: Args,
   io: Io,
   env: (name: string) => string | undefined,
 ): Promise<number | undefined> {
-  const look = findOptions(args);
-  const found = await findBroker(look);
+  const options = findOptions(args);
+  const found = await findBroker(options);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
   await preflight({ home: args.broker.home, env, deno_path: hostOf(args).deno, live, signal: io.signal });
   if (found.state === "none") return undefined;
   return await stopBroker({
-    ...look,
+    ...options,
     terminate: terminating(args, io.signal),
     timeout_ms: args.numberOf("timeout"),
     signal: io.signal,
   });
 }
 
-function tell(
+function report(
   io: Io,
   { socket, addr, ui_url }: RunningBroker,
   { replaced_pid, log_file }: { replaced_pid: number | undefined; log_file: string | undefined },
@@ -79,7 +79,7 @@ function tell(
 export function render({ pid, socket, addr, replaced_pid, log }: StartResult): string {
   return [
     `The broker serves (pid ${pid}) on ${socket}${addr === undefined ? "" : ` and ${addr}`}`,
-    ...(replaced_pid === undefined ? [] : [`It took the place of process ${replaced_pid}`]),
+    ...(replaced_pid === undefined ? [] : [`It replaced process ${replaced_pid}`]),
     ...(log === undefined ? [] : [`It logs to ${log}`]),
     "Next: taskd submit <repo> <instruction>, and taskd ui for the web pages",
   ].join("\n");

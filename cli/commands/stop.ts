@@ -29,7 +29,7 @@ export async function run(args: Args, io: Io): Promise<StopResult> {
   });
 }
 
-/** Says so. */
+/** The line for people. */
 export function render({ pid }: StopResult): string {
   return `Stopped the broker (pid ${pid})`;
 }

@@ -9,10 +9,10 @@ import { compareWithLive, verdictLine } from "../../broker/settings/explain.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
+import { fail, type HostCheck, ok, warn } from "./check.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 
-/** The broker, and whether it is in sync; `live` is what it answered about its settings. */
+/** The broker, and whether it is in sync; `live` are the settings that it answered with. */
 export function checkBroker(
   found: FoundBroker,
   options: { resolved: ResolvedSettings | undefined; live: PolicyView | null },
@@ -20,7 +20,7 @@ export function checkBroker(
   if (found.state === "none") return [warn("broker", "not running", "Run taskd start")];
   if (found.state === "silent") {
     const detail = `process ${found.pid} runs and does not answer${found.socket ? ` on ${found.socket}` : ""}`;
-    return [fail("broker", detail, `Look at process ${found.pid}; end it with kill, then run taskd start`)];
+    return [fail("broker", detail, `End process ${found.pid} with kill, then run taskd start`)];
   }
   const { pid, socket, health } = found;
   const running = ok("broker", `version ${health.version}, pid ${pid}, on ${socket}`);
@@ -33,13 +33,7 @@ export function checkBroker(
 }
 
 /** The branch store's daemon; only tasks with databases need it. */
-export async function checkStore(readInfo: () => Promise<DaemonInfo | undefined>): Promise<HostCheck> {
-  try {
-    const info = await readInfo();
-    if (info === undefined) return ok("branch store", "its daemon does not run; only tasks with databases need it");
-    const where = info.socket ?? "no socket yet";
-    return ok("branch store", `pid ${info.pid}, on ${where}`);
-  } catch (error) {
-    return failedCheck("branch store", error, { status: "warn" });
-  }
+export function checkStore(info: DaemonInfo | undefined): HostCheck {
+  if (info === undefined) return ok("branch store", "its daemon does not run; only tasks with databases need it");
+  return ok("branch store", `pid ${info.pid}, on ${info.socket ?? "no socket yet"}`);
 }

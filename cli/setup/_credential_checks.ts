@@ -1,6 +1,6 @@
 /**
- * Checks of what pays for models: keys and subscriptions. They say where a credential is
- * and never what it is.
+ * Checks of the credentials for models: keys and subscriptions. Only the source of a
+ * credential is shown, never its value.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/s
 import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
-/** Where one looks. */
+/** What the checks use. */
 export interface CredentialOptions {
   home: string;
   env: (name: string) => string | undefined;

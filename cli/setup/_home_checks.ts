@@ -10,14 +10,14 @@ import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/set
 import { startWarnings } from "../../broker/settings/warnings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
-/** Where one looks. */
+/** What the checks use. */
 export interface HomeOptions {
   home: string;
   uid: number;
   env: (name: string) => string | undefined;
 }
 
-/** The directory and the files whose modes count; none of the rest is there before `init`. */
+/** The directory and the files whose modes matter. */
 export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): HostCheck[] {
   const directory = taskdHome(home);
   const status = stat(directory);
@@ -56,7 +56,7 @@ function stat(path: string): Deno.FileInfo | undefined {
   }
 }
 
-/** The settings, and what is allowed and still worth saying. */
+/** The settings, and the warnings that the broker logs when it starts. */
 export async function checkConfig(
   { home, env, uid }: HomeOptions,
 ): Promise<[HostCheck[], ResolvedSettings | undefined]> {
@@ -83,12 +83,12 @@ function egressCheck({ egress }: ResolvedSettings): HostCheck {
   return ok("egress", `${length} ${length === 1 ? "entry" : "entries"}`);
 }
 
-/** A clock that was set back makes records that end before they began, and budgets' windows that never close. */
+/** A clock that was set back makes records that end before they begin, and budget windows that never close. */
 export function checkClock({ home, now }: { home: string; now: number }): HostCheck {
   const newest = newestChange(taskdHome(home));
   if (now < PROGRAM_FROM) {
     const today = new Date(now).toISOString().slice(0, 10);
-    return fail("clock", `it says ${today}, which is before this program was made`, "Set the machine's clock");
+    return fail("clock", `its date, ${today}, is before this program was made`, "Set the machine's clock");
   }
   if (newest !== undefined && newest.at > now + CLOCK_SLACK_MS) {
     const by = Math.round((newest.at - now) / 1_000);

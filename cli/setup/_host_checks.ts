@@ -1,6 +1,5 @@
 /**
- * Checks of what the broker uses of the host beside a sandbox runtime: git, the code host's
- * program, disk space.
+ * Checks of the host except the sandbox runtime: git, the code host's program, disk space.
  *
  * @module
  */
@@ -12,7 +11,7 @@ import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
-/** The first git that reads all of the configuration that is given to it by the environment alone. */
+/** The first git that takes its whole configuration from the environment. */
 const GIT_FROM = [2, 32] as const;
 
 /** git, and whether it is new enough. */
@@ -20,15 +19,11 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
   const install = `Install git ${GIT_FROM.join(".")} or newer`;
   const path = findProgram("git", places);
   if (path === undefined) return fail("git", `not found at ${places.git.join(", ")}`, install);
-  try {
-    const { stdout } = await ask(path, ["--version"]);
-    const [, version, major, minor] = /git version ((\d+)\.(\d+)\S*)/.exec(stdout) ?? [];
-    if (version === undefined) return fail("git", `${path} does not say its version`, install);
-    const isNew = Number(major) > GIT_FROM[0] || Number(major) === GIT_FROM[0] && Number(minor) >= GIT_FROM[1];
-    return isNew ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, install);
-  } catch (error) {
-    return failedCheck("git", error);
-  }
+  const { stdout } = await ask(path, ["--version"]);
+  const [, version, major, minor] = /git version ((\d+)\.(\d+)\S*)/.exec(stdout) ?? [];
+  if (version === undefined) return fail("git", `${path} does not report its version`, install);
+  const isNew = Number(major) > GIT_FROM[0] || Number(major) === GIT_FROM[0] && Number(minor) >= GIT_FROM[1];
+  return isNew ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, install);
 }
 
 /** The code host's program. Without it, tasks are pushed and no pull request is opened. */
@@ -36,23 +31,19 @@ export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<
   const path = findProgram("gh", places);
   const missed = "without it no pull request is opened, and private repositories of GitHub cannot be cloned";
   if (path === undefined) return warn("gh", `not found; ${missed}`, "Install gh and run gh auth login");
-  try {
-    const { code, stdout, stderr } = await ask(path, ["auth", "status"]);
-    if (code !== 0) return warn("gh", `${path} is not logged in; ${missed}`, "Run gh auth login");
-    // Of what it says only the host: the rest names the account and the token's kind.
-    const host = /Logged in to (\S+)/.exec(stdout + stderr)?.[1];
-    return ok("gh", host === undefined ? "logged in" : `logged in to ${host}`);
-  } catch (error) {
-    return failedCheck("gh", error, { status: "warn" });
-  }
+  const { code, stdout, stderr } = await ask(path, ["auth", "status"]);
+  if (code !== 0) return warn("gh", `${path} is not logged in; ${missed}`, "Run gh auth login");
+  // The host alone: the rest of the output names the account and the token's kind.
+  const host = /Logged in to (\S+)/.exec(stdout + stderr)?.[1];
+  return ok("gh", host === undefined ? "logged in" : `logged in to ${host}`);
 }
 
-/** A task's clone and its caches take this much before anybody looks. */
+/** As much as a task's clone and its caches may take at once. */
 const SCARCE_BYTES = 5 * 2 ** 30;
-/** Traces cannot be written any more, and then nothing starts. */
+/** Below this, traces cannot be written, and no task starts. */
 const FULL_BYTES = 256 * 2 ** 20;
 
-/** Space at every root, or where it will be made; those on one file system are told together. */
+/** Free space at every root, or at its future parent; the roots of one file system share a line. */
 export async function checkDisk(settings: Settings, directory: string, free = freeBytes): Promise<HostCheck[]> {
   const roots = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const places = new Map<string, { free: number; names: string[] }>();

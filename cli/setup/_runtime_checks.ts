@@ -7,17 +7,14 @@
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
+import { checked, fail, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../../broker/sandbox/dialects.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
 import { messageOf } from "../../lib/errors.ts";
 
-/** The fixed ports of the contract. */
-const GATEWAY_PORT = 8088;
-const PROXY_PORT = 3128;
-
-/** Where one looks. */
+/** What the checks use. */
 export interface RuntimeCheckOptions {
   settings: Settings;
   found: readonly FoundRuntime[];
@@ -37,7 +34,7 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
     return [[fail("runtime", detail, "Repair or install it, or set runtime: auto")], undefined];
   }
   const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen)];
-  // The one that auto would have taken; what comes after it nobody misses.
+  // Those that auto tries first and that do not work.
   const passed = settings.runtime === "auto" ? found.slice(0, found.indexOf(chosen)) : [];
   for (const other of passed) {
     checks.push(warn("runtime", describeRuntime(other), `Repair it, or set runtime: ${chosen.name}`));
@@ -51,7 +48,7 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
     );
   }
   if (chosen.name === "podman" || chosen.name === "docker") {
-    checks.push(...await limitChecks(options.ask, options.places));
+    checks.push(...await checked("limits", () => limitChecks(options.ask, options.places), "warn"));
   }
   return [checks, chosen];
 }
@@ -68,16 +65,12 @@ const ENOUGH_FILES = 1024;
 const ENOUGH_PROCESSES = 512;
 
 async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Promise<HostCheck[]> {
-  try {
-    const limits = await resourceLimits(ask, places);
-    if (limits === undefined) return [];
-    const { open_files, processes } = limits;
-    if (open_files.hard >= ENOUGH_FILES && processes.hard >= ENOUGH_PROCESSES) return [];
-    const detail = `at most ${open_files.hard} open files and ${processes.hard} processes, which sandboxes inherit`;
-    return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
-  } catch (error) {
-    return [failedCheck("limits", error, { status: "warn" })];
-  }
+  const limits = await resourceLimits(ask, places);
+  if (limits === undefined) return [];
+  const { open_files, processes } = limits;
+  if (open_files.hard >= ENOUGH_FILES && processes.hard >= ENOUGH_PROCESSES) return [];
+  const detail = `at most ${open_files.hard} open files and ${processes.hard} processes, which sandboxes inherit`;
+  return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
 }
 
 /** Both images and the network. */
@@ -86,23 +79,21 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
   const checks: HostCheck[] = [];
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     const image = settings[setting];
-    try {
-      checks.push(
-        await hasImage(runtime, image, ask)
-          ? ok("image", `${image} is there`)
-          : fail("image", `${image} is missing`, `Run taskd setup to build it, or set ${setting}`),
-      );
-    } catch (error) {
-      checks.push(failedCheck("image", error));
-    }
+    checks.push(
+      ...await checked(
+        "image",
+        async () =>
+          await hasImage(runtime, image, ask)
+            ? ok("image", `${image} is there`)
+            : fail("image", `${image} is missing`, `Run taskd setup to build it, or set ${setting}`),
+      ),
+    );
   }
-  try {
-    const isThere = await hasNetwork(runtime, settings.network, ask);
-    checks.push(ok("network", isThere ? `${settings.network} is there` : "is made when the broker starts"));
-  } catch (error) {
-    checks.push(failedCheck("network", error));
-  }
-  return checks;
+  const network = await checked("network", async () => {
+    const exists = await hasNetwork(runtime, settings.network, ask);
+    return ok("network", exists ? `${settings.network} is there` : "is made when the broker starts");
+  });
+  return [...checks, ...network];
 }
 
 /** Whether the gateway and the proxy can listen; `isOurs` when the running broker does. */
@@ -134,6 +125,10 @@ function portCheck(name: string, address: { hostname: string; port: number }): H
       return ok(name, `free: ${address.hostname} comes with the sandboxes' network`);
     }
     const detail = `cannot be had at ${address.hostname}: ${messageOf(error)}`;
-    return fail(name, detail, fileErrorCode(error) === "denied" ? "Choose another gateway_ip" : "Look into it");
+    return fail(
+      name,
+      detail,
+      fileErrorCode(error) === "denied" ? "Choose another gateway_ip" : "Repair it and run taskd doctor again",
+    );
   }
 }

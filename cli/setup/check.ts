@@ -1,7 +1,7 @@
 /**
- * What one look at the host came to, in the words that `doctor` and `setup` print.
+ * The results of the host's checks, as `doctor` and `setup` print them.
  *
- * A check never throws: what it could not find out is its result, with what to do.
+ * A check never fails the command: an error of it is its result, with what to do.
  *
  * @module
  */
@@ -14,7 +14,7 @@ export type CheckStatus = "ok" | "warn" | "fail";
 
 /** A line of `doctor`. */
 export interface HostCheck {
-  /** What was looked at. */
+  /** What was checked. */
   name: string;
   status: CheckStatus;
   /** What was found. Never a secret. */
@@ -38,20 +38,23 @@ export function fail(name: string, detail: string, remedy: string): HostCheck {
   return { name, status: "fail", detail, remedy };
 }
 
-/** A check whose look failed. */
-export function failedCheck(name: string, error: unknown, options: { status?: "warn" | "fail" } = {}): HostCheck {
-  const { status = "fail" } = options;
+/** The result of a check that threw `error`. */
+export function failedCheck(name: string, error: unknown, status: "warn" | "fail" = "fail"): HostCheck {
   const detail = sanitizeLine(messageOf(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
-  return { name, status, detail, remedy: hint ?? "Look into it and run taskd doctor again" };
+  return { name, status, detail, remedy: hint ?? "Repair it and run taskd doctor again" };
 }
 
-/** Looks, and makes whatever is thrown the check's result. */
-export async function checked(name: string, check: () => HostCheck[] | Promise<HostCheck[]>): Promise<HostCheck[]> {
+/** Runs a check; an error becomes its result, with `status`. */
+export async function checked(
+  name: string,
+  check: () => HostCheck | HostCheck[] | Promise<HostCheck | HostCheck[]>,
+  status: "warn" | "fail" = "fail",
+): Promise<HostCheck[]> {
   try {
-    return await check();
+    return [await check()].flat();
   } catch (error) {
-    return [failedCheck(name, error)];
+    return [failedCheck(name, error, status)];
   }
 }
 

@@ -1,10 +1,10 @@
 /**
  * Changes single settings of config.yaml and leaves every other byte as it is: comments,
- * order, blank lines. A seeded file's commented default is what a new value takes the
- * place of, so that it stands under its own explanation.
+ * order, blank lines. A new value replaces the commented default of a seeded file, so that
+ * it is below its explanation.
  *
- * Whatever way a change took, its result is read again and compared: it sets what was
- * asked for and nothing else, or it is refused.
+ * The result of every change is parsed and compared: it sets the requested values and
+ * nothing else, or the change is refused.
  *
  * @module
  */
@@ -34,11 +34,11 @@ export function changeConfig(file: string, text: string, changes: ConfigChanges)
 function changeOne(file: string, text: string, path: readonly string[], value: PlainValue): string {
   const before = parse(file, text);
   if (before.getIn(path) === value) return text;
-  const wanted = withValue(before.toJS() ?? {}, path, value);
+  const requested = withValue(before.toJS() ?? {}, path, value);
   const ways = [replaceValue, uncommentDefault, insertLine, rewrite];
   for (const way of ways) {
     const changed = way(text, { document: parse(file, text), path, value });
-    if (changed !== undefined && means(file, changed, wanted)) return changed;
+    if (changed !== undefined && means(file, changed, requested)) return changed;
   }
   throw new TaskdError("invalid_config", `Cannot set ${path.join(".")} in ${file}: its form is not understood`, {
     hint: `Write ${path.join(".")}: ${JSON.stringify(value)} into it by hand`,
@@ -126,10 +126,10 @@ function withValue(root: Record<string, unknown>, path: readonly string[], value
   return { ...root, [first!]: { ...root[first!] as Record<string, unknown> | null, [second]: value } };
 }
 
-/** Whether the text says exactly this, whatever the order of its keys. */
-function means(file: string, text: string, wanted: unknown): boolean {
+/** Whether the text has exactly these values, in any order of keys. */
+function means(file: string, text: string, requested: unknown): boolean {
   try {
-    return sorted(parse(file, text).toJS()) === sorted(wanted);
+    return sorted(parse(file, text).toJS()) === sorted(requested);
   } catch {
     return false;
   }

@@ -1,6 +1,5 @@
 /**
- * Everything `doctor` looks at, in the order in which one would put it right. Nothing is
- * changed, and no secret is shown.
+ * The checks of `doctor`, in the order of repair. Nothing is changed, and no secret is shown.
  *
  * @module
  */
@@ -15,12 +14,12 @@ import { checkCredentials } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
-import { checked, failedCheck, type HostCheck } from "./check.ts";
+import { checked, type HostCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
 
-/** What the doctor is given; everything outside of the process comes through here. */
+/** Everything outside of the process that the checks use. */
 export interface DoctorOptions {
   home: string;
   uid: number;
@@ -33,34 +32,38 @@ export interface DoctorOptions {
   deno: { path: string; version: string };
   untested: (runtime: FoundRuntime) => string | undefined;
   findBroker: () => Promise<FoundBroker>;
-  /** The settings of the broker at a socket; null when it does not say them. */
+  /** The settings of the broker at a socket; null when its answer has none. */
   livePolicy: (socket: string) => Promise<PolicyView | null>;
-  /** Who serves the branch store. */
+  /** The daemon of the branch store; undefined when none runs. */
   storeDaemon: () => Promise<DaemonInfo | undefined>;
   clock?: Clock;
 }
 
-/** Looks at everything. */
+/** Runs every check. */
 export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
   const { home, uid, env, ask, askGh, places, clock = systemClock } = options;
   const now = clock.now();
   const checks = await checked("home", () => checkHome({ home, uid }));
   const [configChecks, resolved] = await checkConfig({ home, uid, env });
-  checks.push(...configChecks, ...await checked("clock", () => [checkClock({ home, now })]));
-  const broker = await settled(options.findBroker());
-  const isServing = broker.ok && broker.value.state === "serving";
+  checks.push(...configChecks, ...await checked("clock", () => checkClock({ home, now })));
+  const finding = options.findBroker();
+  const isServing = await finding.then(({ state }) => state === "serving", () => false);
   if (resolved !== undefined) {
     const { settings } = resolved;
     checks.push(...await checked("credentials", () => checkCredentials({ home, env, settings, now })));
     checks.push(...await checked("runtime", () => runtimeChecks(options, { settings, isServing })));
     checks.push(...await checked("disk", () => checkDisk(settings, taskdHome(home))));
   }
-  checks.push(await checkGit(ask, places), await checkGh(askGh, places));
-  if (broker.ok) {
-    const live = broker.value.state === "serving" ? await options.livePolicy(broker.value.socket) : null;
-    checks.push(...checkBroker(broker.value, { resolved, live }));
-  } else checks.push(failedCheck("broker", broker.error));
-  checks.push(await checkStore(options.storeDaemon));
+  checks.push(
+    ...await checked("git", () => checkGit(ask, places)),
+    ...await checked("gh", () => checkGh(askGh, places), "warn"),
+    ...await checked("broker", async () => {
+      const found = await finding;
+      const live = found.state === "serving" ? await options.livePolicy(found.socket) : null;
+      return checkBroker(found, { resolved, live });
+    }),
+    ...await checked("branch store", async () => checkStore(await options.storeDaemon()), "warn"),
+  );
   return checks;
 }
 
@@ -75,10 +78,4 @@ async function runtimeChecks(
   const [checks, chosen] = await checkRuntime({ settings, found, ask, untested, ...shared });
   if (chosen === undefined) return checks;
   return [...checks, ...await checkImages(settings, chosen, ask), ...await checkPorts(settings, chosen, isServing)];
-}
-
-type Settled<T> = { ok: true; value: T } | { ok: false; error: unknown };
-
-function settled<T>(work: Promise<T>): Promise<Settled<T>> {
-  return work.then((value) => ({ ok: true, value }), (error) => ({ ok: false, error }));
 }

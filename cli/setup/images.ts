@@ -1,5 +1,5 @@
 /**
- * Whether a container runtime has what sandboxes are made of.
+ * Whether a container runtime has the images and the network of sandboxes.
  *
  * @module
  */
@@ -8,10 +8,10 @@ import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import type { AskProgram } from "../../broker/sandbox/host_programs.ts";
 import type { FoundRuntime } from "../../broker/sandbox/runtimes.ts";
 
-/** What is asked. */
+/** A runtime and its program. */
 export type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;
 
-/** How each runtime is asked whether it has something; exit code 0 says so. */
+/** Arguments whose exit code is 0 when the runtime has the object. */
 const HAS_IMAGE: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (image: string) => string[]>> = {
   podman: (image) => ["image", "exists", image],
   docker: (image) => ["image", "inspect", "--format", "{{.Id}}", image],

@@ -25,7 +25,7 @@ export class LogFile implements Disposable {
     this.#size = this.#file.statSync().size;
   }
 
-  /** Appends one line. A full disk loses it: a log must not end what it tells of. */
+  /** Appends one line. A line that cannot be written is lost: logging must not end the broker. */
   write(line: string): void {
     const bytes = new TextEncoder().encode(`${line}\n`);
     try {
@@ -46,7 +46,7 @@ export class LogFile implements Disposable {
     try {
       Deno.renameSync(this.path, `${this.path}.1`);
     } catch (error) {
-      // Moved away by somebody, or by the try before, which then could not open another: it must not fail for ever.
+      // Moved away by another program, or by an earlier attempt that could not open the new file.
       if (fileErrorCode(error) !== "not_found") throw error;
     }
     const old = this.#file;

@@ -1,7 +1,6 @@
 /**
- * What can be tried before a broker starts without touching the one that runs: `start`
- * tries it first, so that configuration which cannot work leaves the running broker as it
- * is.
+ * What `start` tries before it ends the running broker, so that configuration which cannot
+ * work leaves that broker running.
  *
  * @module
  */
@@ -22,12 +21,12 @@ import { openRuntime } from "../../broker/sandbox/open.ts";
 import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
 import { hasImage } from "./images.ts";
 
-/** What trying needs. */
+/** Options of {@linkcode preflight}. */
 export interface PreflightOptions {
   home: string;
   env: (name: string) => string | undefined;
   deno_path: string;
-  /** The settings of the broker that is to be replaced: what it holds now cannot be tried. */
+  /** The settings of the running broker: an address that it holds cannot be tried. */
   live: PolicyView | null;
   clock?: Clock;
   signal?: AbortSignal;
@@ -92,7 +91,7 @@ function tryAddress({ broker }: Settings, live: PolicyView | null): void {
     const why = messageOf(cause);
     throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${why}`, {
       cause,
-      hint: "Choose another broker.addr, or end whoever has it",
+      hint: "Choose another broker.addr, or end the program that has it",
     });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Questions to a person at a terminal. What is typed as a secret is not shown, and the
- * terminal is as it was before, however a question ends.
+ * Questions to a person at a terminal. A secret is not shown as it is typed, and the
+ * terminal is restored, however a question ends.
  *
  * @module
  */
@@ -37,7 +37,7 @@ export const processTerminal: Terminal = {
 
 /** More than any answer has. */
 const MAX_ANSWER_BYTES = 16_384;
-/** Answers that are not understood before the question is given up. */
+/** Invalid answers before a question fails. */
 const TRIES = 5;
 
 const [BACKSPACE, DELETE, LINE_FEED, CARRIAGE_RETURN, END_OF_INPUT, ERASE_LINE] = [8, 127, 10, 13, 4, 21];
@@ -55,7 +55,7 @@ export class Prompt {
     this.#signal = signal;
   }
 
-  /** Says something between questions. */
+  /** Writes a line between questions. */
   say(text: string): void {
     this.#terminal.write(`${text}\n`);
   }

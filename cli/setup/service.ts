@@ -1,6 +1,6 @@
 /**
- * Puts the broker's file where a user's service manager looks for it, and takes it away.
- * A file that somebody else wrote is left alone.
+ * Installs and removes the broker's unit of the user's service manager. A file that this
+ * program did not write is left alone.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { managerCalls, MARKER, type ServiceManager } from "./units.ts";
 
-/** What the calls of a manager take. */
+/** What the calls of a manager need. */
 export interface ServiceOptions {
   ask: AskProgram;
   uid: number;
@@ -22,10 +22,10 @@ export interface ServiceOptions {
 }
 
 /**
- * Writes the file and, if wanted, has it started.
+ * Writes the file and, if `started`, starts the service.
  *
- * @throws {TaskdError} `already_exists` when somebody else's file is there; `unavailable` when the manager refuses: the file
- * is written then.
+ * @throws {TaskdError} `already_exists` when another program's file is there; `unavailable` when the manager refuses
+ * after the file is written.
  */
 export async function installUnit(
   file: { manager: ServiceManager; path: string; text: string },
@@ -39,10 +39,10 @@ export async function installUnit(
   }
   await writeFileAtomic(file.path, new TextEncoder().encode(file.text), 0o644);
   if (!options.started) return;
-  await tell(file, options, "enable");
+  await callManager(file, options, "enable");
 }
 
-/** Has it stopped and removes the file; throws `not_found` when there is none. */
+/** Stops the service and removes the file; throws `not_found` when there is none. */
 export async function uninstallUnit(
   file: { manager: ServiceManager; path: string },
   options: ServiceOptions,
@@ -53,16 +53,16 @@ export async function uninstallUnit(
     });
   }
   try {
-    await tell(file, options, "disable");
+    await callManager(file, options, "disable");
   } catch (error) {
     // It may never have been started, or the manager does not run: the file goes all the same.
     if (!(error instanceof TaskdError) || error.code === "interrupted") throw error;
   }
   removeIfPresent(file.path);
-  await tell(file, options, "reload").catch(() => {});
+  await callManager(file, options, "reload").catch(() => {});
 }
 
-/** Whether the file is there; throws when it is somebody else's. */
+/** Whether the file exists; throws when another program wrote it. */
 async function isOurs(path: string): Promise<boolean> {
   const text = await readPrivateFile(path, "own");
   if (text === undefined) return false;
@@ -72,7 +72,7 @@ async function isOurs(path: string): Promise<boolean> {
   });
 }
 
-async function tell(
+async function callManager(
   { manager, path }: { manager: ServiceManager; path: string },
   { ask, uid, programs = PROGRAM_PATHS }: ServiceOptions,
   what: "enable" | "disable" | "reload",
@@ -80,9 +80,11 @@ async function tell(
   const calls = managerCalls(manager, { uid, path });
   const program = findProgram(calls.program, programs);
   for (const args of calls[what]) {
-    const said = program === undefined ? undefined : await ask(program, args);
-    if (said?.code === 0) continue;
-    const why = said === undefined ? "it is not installed" : sanitizeLine(said.stderr.trim().split("\n").at(-1) ?? "");
+    const answer = program === undefined ? undefined : await ask(program, args);
+    if (answer?.code === 0) continue;
+    const why = answer === undefined
+      ? "it is not installed"
+      : sanitizeLine(answer.stderr.trim().split("\n").at(-1) ?? "");
     throw new TaskdError("unavailable", `Cannot ${what} the service: ${calls.program}: ${why}`, {
       hint: `The file is ${path}; once ${manager} runs for you, run: ${calls.program} ${args.join(" ")}`,
     });

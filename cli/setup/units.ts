@@ -13,7 +13,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 
-/** Who starts services. */
+/** A program that starts services. */
 export type ServiceManager = "systemd" | "launchd";
 
 /** Name of the systemd unit. */
@@ -21,7 +21,7 @@ export const SYSTEMD_UNIT = "taskd-broker.service";
 /** Label of the launchd agent. */
 const LAUNCHD_LABEL = "dev.taskd.broker";
 
-/** The first words of each file: one that lacks them is somebody else's. */
+/** The first words of each file, by which the program knows its own. */
 export const MARKER = "Written by taskd service install";
 
 /** What a unit is made of. */
@@ -36,7 +36,7 @@ export interface UnitOptions {
   stop_timeout_s: number;
 }
 
-/** Where a manager looks for the file. */
+/** The path at which a manager expects the file. */
 export function unitPath(manager: ServiceManager, home: string): string {
   return manager === "systemd"
     ? `${home}/.config/systemd/user/${SYSTEMD_UNIT}`
@@ -154,7 +154,7 @@ function xmlText(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/** Programs, with their arguments, that make the manager take the file up, and that make it forget it. */
+/** The manager's program, with the arguments that enable, disable and reload the service. */
 export function managerCalls(manager: ServiceManager, options: { uid: number; path: string }) {
   const { uid, path } = options;
   return manager === "systemd"

@@ -1,7 +1,7 @@
 /**
  * The steps of `setup`: the home directory, the runtime, the default agent, its key or
- * endpoint, the images. Each answer comes from a flag, from a person, or is what holds
- * already; only what was chosen is written, and only if the settings are valid with it.
+ * endpoint, the images. Each answer comes from a flag, from a person or from the current
+ * settings; only what was chosen is written, and only if the settings are valid with it.
  *
  * Running it again with the same answers changes nothing.
  *
@@ -22,7 +22,7 @@ import { changeConfig, type PlainValue } from "./config_edit.ts";
 import type { Prompt } from "./prompt.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
 
-/** What flags have answered already. */
+/** Answers that flags give. */
 export interface Answers {
   runtime?: RuntimeName;
   agent?: AgentName;
@@ -32,23 +32,23 @@ export interface Answers {
   keys: ReadonlyMap<Lane, string>;
   /** Which images are built. */
   build_images: "missing" | "all" | "none";
-  /** Take what is suggested where nothing was answered. */
+  /** Take the suggestion where there is no answer. */
   yes: boolean;
 }
 
-/** What the wizard works with. */
+/** Options of {@linkcode runWizard}. */
 export interface WizardOptions {
   home: string;
   uid: number;
   env: (name: string) => string | undefined;
   answers: Answers;
-  /** Who is asked; nobody when absent. */
+  /** Asks the person; nothing is asked when absent. */
   prompt?: Prompt;
   findRuntimes: () => Promise<FoundRuntime[]>;
   hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
-  /** Builds the images, telling what it does line by line; where it is absent they have to be there. */
+  /** Builds the images; when absent, missing images are only reported. */
   buildImages?: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
-  /** Told each step as it is done. */
+  /** Reports a step. */
   say: (text: string) => void;
 }
 
@@ -66,7 +66,7 @@ export interface WizardResult {
 /** The variable of the endpoint's key where none is named. */
 const COMPAT_VARIABLE = "COMPAT_API_KEY";
 
-/** Goes through the steps; throws like the settings' own loading, and `interrupted`. */
+/** Runs the steps; throws like `loadSettings`, and `interrupted`. */
 export async function runWizard(options: WizardOptions): Promise<WizardResult> {
   const { home, say } = options;
   const seeded = await seedHome(home);
@@ -112,20 +112,24 @@ async function chooseRuntimeStep(
   const { answers, prompt, say } = options;
   const found = await options.findRuntimes();
   for (const runtime of found) say(`${runtime.works ? "Found " : ""}${describeRuntime(runtime)}`);
-  let wanted = answers.runtime ?? before.runtime;
+  let requested = answers.runtime ?? before.runtime;
   if (answers.runtime === undefined && prompt !== undefined) {
     const best = chooseRuntime("auto", found);
     const usable = found.filter(({ works }) => works).map((one) => ({ value: one.name, help: describeRuntime(one) }));
     const auto = { value: "auto" as const, help: `whichever works, now ${best?.name ?? "none"}` };
-    wanted = await prompt.choose<RuntimeName>("What runs sandboxes", [auto, ...usable], before.runtime);
+    requested = await prompt.choose<RuntimeName>("What runs sandboxes", [auto, ...usable], before.runtime);
   }
-  const chosen = chooseRuntime(wanted, found);
+  const chosen = chooseRuntime(requested, found);
   if (chosen === undefined) {
-    throw new TaskdError("sandbox_failed", `Cannot use the runtime ${wanted}: it is not installed or does not work`, {
-      hint: "Install it, or choose another: taskd setup --runtime auto",
-    });
+    throw new TaskdError(
+      "sandbox_failed",
+      `Cannot use the runtime ${requested}: it is not installed or does not work`,
+      {
+        hint: "Install it, or choose another: taskd setup --runtime auto",
+      },
+    );
   }
-  if (wanted !== before.runtime) changes.set("runtime", wanted);
+  if (requested !== before.runtime) changes.set("runtime", requested);
   return chosen;
 }
 
@@ -168,7 +172,7 @@ async function compatStep({ answers, prompt }: WizardOptions, before: Settings, 
   if (model !== undefined && model !== "" && model !== compat.model) changes.set("compat.model", model);
 }
 
-/** People copy an endpoint with its path; the settings keep the two apart. */
+/** An endpoint is often copied with its path; the settings have one of each. */
 function splitEndpoint(text: string): [base_url: string, base_path: string] {
   const url = URL.parse(text);
   if (url === null || url.pathname === "/") return [text, ""];
@@ -201,7 +205,7 @@ async function keysStep(
   return keys;
 }
 
-/** Under which name a key is stored; the endpoint's is a setting, which is made when there is none. */
+/** The variable under which a key is stored; for the endpoint, the setting is added when there is none. */
 function variableOf(lane: Lane, before: Settings, changes: Changes): string {
   if (lane !== "compat") return KEY_VARIABLES[lane][0]!;
   if (before.compat.api_key_env !== "") return before.compat.api_key_env;
@@ -209,7 +213,7 @@ function variableOf(lane: Lane, before: Settings, changes: Changes): string {
   return COMPAT_VARIABLE;
 }
 
-/** Writes config.yaml, unless it is the same; what would not load is not written. */
+/** Writes config.yaml if it changes; a text that would not load is not written. */
 async function saveConfig(options: WizardOptions, changes: Changes): Promise<Settings> {
   const path = `${taskdHome(options.home)}/config.yaml`;
   const text = await readPrivateFile(path, "own") ?? "";
@@ -226,7 +230,7 @@ async function saveConfig(options: WizardOptions, changes: Changes): Promise<Set
   return settings;
 }
 
-/** What held before did load: what a file refuses now is an answer, and stands on no line that anybody could edit. */
+/** The settings loaded before the change, so an answer is at fault; its line is in no file that could be edited. */
 function refusedChange(path: string, error: unknown): unknown {
   if (!(error instanceof InvalidConfig) || !("file" in error.place)) return error;
   const what = error.message.slice(`Cannot use ${describePlace(error.place)}: `.length);
