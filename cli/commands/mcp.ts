@@ -26,10 +26,11 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   const { CallToolRequestSchema, ListToolsRequestSchema, Server, StdioServerTransport } = await loadMcpSdk();
   const server = new Server({ name: "taskd", version: VERSION }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, () => ({
-    tools: TOOLS.map(({ name, description, effect, input_schema }) => ({
+    tools: TOOLS.map(({ name, description, effect, input_schema, output_schema }) => ({
       name,
       description,
       inputSchema: input_schema,
+      outputSchema: output_schema,
       annotations: { readOnlyHint: effect === "reads", destructiveHint: effect === "destroys", openWorldHint: false },
     })),
   }));
@@ -67,7 +68,8 @@ async function call({ name, arguments: given = {} }: CallParams, io: Io, ops: Op
   try {
     const found = TOOLS.find((tool) => tool.name === name);
     if (!found) throw new TaskdError("unknown_op", `There is no tool ${JSON.stringify(name.slice(0, 100))}`);
-    return text(await found.run(ops, given));
+    const answer = await found.run(ops, given);
+    return { ...text(answer), structuredContent: answer };
   } catch (error) {
     if (!(error instanceof TaskdError)) io.note(`taskd: defect: ${(error as Error).stack ?? String(error)}`);
     const { ok: _ok, ...told } = failure(undefined, error);

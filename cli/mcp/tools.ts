@@ -6,7 +6,7 @@
  */
 
 import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";
-import { type Field, OPS } from "../../lib/protocol/ops.ts";
+import { type AnyFields, objectSchema, OPS } from "../../lib/protocol/ops.ts";
 import { parseArgs } from "../../lib/protocol/parse.ts";
 import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { Operations } from "../plan/operations.ts";
@@ -20,8 +20,9 @@ export interface Tool {
   name: string;
   description: string;
   effect: Effect;
-  /** JSON schema of its arguments. */
-  input_schema: { type: "object"; properties: Record<string, object>; required: string[]; additionalProperties: false };
+  /** JSON schemas of its arguments and of its result. */
+  input_schema: object;
+  output_schema: object;
   /** Checks the arguments and does the work. */
   run(ops: Operations, args: Record<string, unknown>): Promise<object>;
 }
@@ -52,17 +53,13 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
 export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf);
 
 function toolOf([op, effect]: [CallableOp, Effect]): Tool {
-  const fields = Object.entries(OPS[op].fields as Record<string, Field<unknown>>);
+  const { summary, fields, answer } = OPS[op];
   return {
     name: op,
-    description: OPS[op].summary,
+    description: summary,
     effect,
-    input_schema: {
-      type: "object",
-      properties: Object.fromEntries(fields.map(([name, field]) => [name, schemaOf(field)])),
-      required: fields.filter(([, field]) => field.required).map(([name]) => name),
-      additionalProperties: false,
-    },
+    input_schema: { ...objectSchema(fields as AnyFields), additionalProperties: false },
+    output_schema: objectSchema(answer as AnyFields),
     run: (ops, args) => ops.call(op, defaulted(op, parseArgs(op, args))),
   };
 }
@@ -70,13 +67,4 @@ function toolOf([op, effect]: [CallableOp, Effect]): Tool {
 /** To a model, the status of a database is that of its main branch. */
 function defaulted<O extends CallableOp>(op: O, args: OpArgs<O>): OpArgs<O> {
   return op === "status" && "db" in args ? { branch: DEFAULT_BRANCH, ...args } : args;
-}
-
-/** A field as JSON schema; the exact rules are checked when the tool is called. */
-function schemaOf({ type, doc }: Field<unknown>): object {
-  if (type === "boolean") return { type: "boolean", description: doc };
-  if (type === "array of strings") return { type: "array", items: { type: "string" }, description: doc };
-  if (!type.startsWith("integer")) return { type: "string", description: `${doc} (${type})` };
-  const nullable = type.endsWith("null");
-  return { type: nullable ? ["integer", "null"] : "integer", description: `${doc} (${type})` };
 }

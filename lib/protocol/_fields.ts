@@ -1,5 +1,6 @@
 /**
- * The kinds of values that fields of requests hold, each with its bound.
+ * The kinds of values that requests and answers hold, each with its bound: checked by valibot, described as JSON schema
+ * and, for people, in a word.
  *
  * @module
  */
@@ -18,79 +19,158 @@ const MAX_DIFF_TABLES = 1000;
 /** The longest time to live: a hundred years, so that stamps stay within what dates can say. */
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
-/** One field of a request. */
-export interface Field<T> {
+/** What a field may hold. */
+export interface Kind<T> {
   schema: v.GenericSchema<unknown, T>;
-  required: boolean;
+  /** JSON schema; the exact rules are those of `schema`. */
+  json: object;
   /** Its type for people. */
   type: string;
+  /** The fields of an object, or of each object of a list. */
+  object?: AnyFields;
+}
+
+/** One field of a request, an answer or an object in an answer. */
+export interface Field<T> extends Kind<T> {
+  required: boolean;
   doc: string;
 }
 
-/** What a field may hold. */
-interface Kind<T> {
-  schema: v.GenericSchema<unknown, T>;
-  type: string;
+/** The fields of any request or object. */
+export type AnyFields = Readonly<Record<string, Field<unknown>>>;
+
+/** The fields of an object `T`: none missing, none unknown, each of its type, and required where `T` requires it. */
+export type Fields<T> = {
+  readonly [K in keyof T]-?: Field<Exclude<T[K], undefined>> & {
+    required: Record<never, never> extends Pick<T, K> ? false : true;
+  };
+};
+
+/** A field that is always there. */
+export function required<T>(kind: Kind<T>, doc: string): Field<T> & { required: true } {
+  return { ...kind, required: true, doc };
+}
+
+/** A field that may be absent. */
+export function optional<T>(kind: Kind<T>, doc: string): Field<T> & { required: false } {
+  return { ...kind, required: false, doc };
 }
 
 /** A string that one of the parsers of names.ts accepts; its error keeps its code and hint. */
 function parsed(type: string, parse: (text: string) => string): Kind<string> {
-  return { type, schema: v.pipe(v.unknown(), v.string("must be a string"), v.transform(parse)) };
+  return { type, json: { type: "string" }, schema: v.pipe(v.string("must be a string"), v.transform(parse)) };
 }
 
-function integer(type: string, min: number, max: number): Kind<number> {
-  const wrong = `must be an integer from ${min} to ${max}`;
+function integer(type: string, minimum: number, maximum: number): Kind<number> {
+  const wrong = `must be an integer from ${minimum} to ${maximum}`;
   return {
     type,
-    schema: v.pipe(
-      v.unknown(),
-      v.number(wrong),
-      v.safeInteger(wrong),
-      v.minValue(min, wrong),
-      v.maxValue(max, wrong),
-    ),
+    json: { type: "integer", minimum, maximum },
+    schema: v.pipe(v.number(wrong), v.safeInteger(wrong), v.minValue(minimum, wrong), v.maxValue(maximum, wrong)),
   };
 }
 
-function text(type: string, max_length: number): v.GenericSchema<unknown, string> {
-  return v.pipe(
-    v.unknown(),
-    v.string("must be a string"),
-    v.maxLength(max_length, `must have at most ${max_length} characters`),
-    v.check((value) => !value.includes("\0"), `must be ${type} without NUL characters`),
-  );
+function text(type: string, maxLength: number, what = type): Kind<string> {
+  return {
+    type,
+    json: { type: "string", maxLength },
+    schema: v.pipe(
+      v.string("must be a string"),
+      v.maxLength(maxLength, `must have at most ${maxLength} characters`),
+      v.check((value) => !value.includes("\0"), `must be ${what} without NUL characters`),
+    ),
+  };
 }
 
 export const DATABASE: Kind<string> = parsed("name", (name) => parseName(name, "database"));
 export const BRANCH: Kind<string> = parsed("name", (name) => parseName(name, "branch"));
 export const CHECKPOINT: Kind<string> = parsed("name", (name) => parseName(name, "checkpoint"));
 export const ADDRESS: Kind<string> = parsed("address", (address) => formatAddress(parseAddress(address)));
-export const NOTE: Kind<string> = { type: "string", schema: text("text", MAX_TEXT_LENGTH) };
-export const FLAG: Kind<boolean> = { type: "boolean", schema: v.pipe(v.unknown(), v.boolean("must be true or false")) };
+export const NOTE: Kind<string> = text("string", MAX_TEXT_LENGTH, "text");
+export const FLAG: Kind<boolean> = {
+  type: "boolean",
+  json: { type: "boolean" },
+  schema: v.boolean("must be true or false"),
+};
 export const PATH: Kind<string> = {
   type: "absolute path",
-  schema: v.pipe(text("a path", MAX_PATH_LENGTH), v.startsWith("/", "must be an absolute path")),
+  json: { type: "string", pattern: "^/", maxLength: MAX_PATH_LENGTH },
+  schema: v.pipe(text("path", MAX_PATH_LENGTH, "a path").schema, v.startsWith("/", "must be an absolute path")),
 };
 export const TTL: Kind<number> = integer("integer, ms", 1, MAX_TTL_MS);
 export const GRACE: Kind<number> = integer("integer, ms or 0", 0, MAX_TTL_MS);
 export const TTL_OR_NULL: Kind<number | null> = {
   type: "integer, ms, or null",
-  schema: v.pipe(v.unknown(), v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`)),
+  json: { ...TTL.json, type: ["integer", "null"] },
+  schema: v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`),
 };
 export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);
 export const TABLES: Kind<string[]> = {
   type: "array of strings",
+  json: { type: "array", items: { type: "string" }, maxItems: MAX_DIFF_TABLES },
   schema: v.pipe(
-    v.unknown(),
-    v.array(text("a table name", MAX_TEXT_LENGTH), "must be an array of strings"),
+    v.array(text("string", MAX_TEXT_LENGTH, "a table name").schema, "must be an array of strings"),
     v.maxLength(MAX_DIFF_TABLES, `must have at most ${MAX_DIFF_TABLES} entries`),
   ),
 };
 
-export function required<T>(kind: Kind<T>, doc: string): Field<T> {
-  return { ...kind, required: true, doc };
+export const STRING: Kind<string> = { type: "string", json: { type: "string" }, schema: v.string() };
+export const STRINGS: Kind<string[]> = {
+  type: "array of strings",
+  json: { type: "array", items: STRING.json },
+  schema: v.array(v.string()),
+};
+export const COUNT: Kind<number> = integer("integer", 0, Number.MAX_SAFE_INTEGER);
+export const SECONDS: Kind<number> = {
+  type: "number, s",
+  json: { type: "number", minimum: 0 },
+  schema: v.pipe(v.number(), v.minValue(0)),
+};
+export const STAMP: Kind<string> = {
+  type: "ISO 8601 UTC",
+  json: { type: "string", format: "date-time" },
+  schema: v.pipe(v.string(), v.isoTimestamp()),
+};
+/** One of a few strings or booleans. */
+export function oneOf<const T extends string | boolean>(...values: readonly T[]): Kind<T> {
+  return {
+    type: values.map((value) => `\`${value}\``).join(", "),
+    json: { enum: values },
+    schema: v.union(values.map((value) => v.literal(value))) as v.GenericSchema<unknown, T>,
+  };
 }
 
-export function optional<T>(kind: Kind<T>, doc: string): Field<T> {
-  return { ...kind, required: false, doc };
+/** An object with exactly these fields. */
+export function object<T extends object>(type: string, fields: NoInfer<Fields<T>>): Kind<T> {
+  const entries = Object.entries<Field<unknown>>(fields);
+  const schemas = entries.map(([name, { required, schema }]) => [name, required ? schema : v.exactOptional(schema)]);
+  return {
+    type,
+    object: fields,
+    json: objectSchema(fields),
+    // The compiler has checked the fields one by one, but does not follow them through this.
+    schema: v.strictObject(Object.fromEntries(schemas)) as v.GenericSchema<unknown, unknown> as Kind<T>["schema"],
+  };
+}
+
+/** A list of such objects. */
+export function listOf<T>({ type, json, schema, object }: Kind<T>): Kind<T[]> {
+  return {
+    type: `array of ${type} objects`,
+    json: { type: "array", items: json },
+    schema: v.array(schema),
+    ...(object === undefined ? {} : { object }),
+  };
+}
+
+/** Fields as the JSON schema of an object. */
+export function objectSchema(fields: AnyFields): { type: "object"; properties: object; required: string[] } {
+  const entries = Object.entries(fields);
+  return {
+    type: "object",
+    properties: Object.fromEntries(
+      entries.map(([name, { json, doc, type }]) => [name, { ...json, description: `${doc} (${type})` }]),
+    ),
+    required: entries.filter(([, { required }]) => required).map(([name]) => name),
+  };
 }

@@ -1,9 +1,9 @@
 /**
  * The one table of operations: what each takes, answers and may fail with.
  *
- * Requests are checked against it (parse.ts), the reference in docs/reference/store_protocol.md is
- * written from it, and the compiler holds it to the types in messages.ts: a field that
- * is missing here, or documented nowhere, does not compile.
+ * Requests are checked against it (parse.ts); the tools of `taskd mcp` and the reference in
+ * docs/reference/store_protocol.md are derived from it. The compiler holds it to the types in messages.ts: a field that
+ * is missing here, optional in one and required in the other, or of another type does not compile.
  *
  * @module
  */
@@ -13,29 +13,50 @@ import {
   ADDRESS,
   BRANCH,
   CHECKPOINT,
+  COUNT,
   DATABASE,
   DIFF_ROWS,
-  type Field,
+  type Fields,
   FLAG,
   GRACE,
+  listOf,
   NOTE,
+  object,
+  oneOf,
   optional,
   PATH,
   required,
+  STAMP,
+  STRING,
+  STRINGS,
   TABLES,
   TTL,
   TTL_OR_NULL,
 } from "./_fields.ts";
-import type { OpAnswer, OpArgs, OpName } from "./messages.ts";
+import {
+  BRANCH_INFO,
+  BRANCH_STATUS,
+  DATABASE_INFO,
+  OBJECT_KIND,
+  OF_BRANCH,
+  OPEN_FIELDS,
+  SESSION_ERROR,
+  SESSION_INFO,
+  STORAGE_MODE,
+  TABLE_DIFF,
+} from "./_objects.ts";
+import type { BranchArgs, OpAnswer, OpArgs, OpName, RepointAnswer, RepointArgs } from "./messages.ts";
+import type { CheckoutResult } from "../store/results.ts";
 
-export type { Field } from "./_fields.ts";
+export { type AnyFields, type Field, object, objectSchema } from "./_fields.ts";
 
 /** One operation. */
 export interface OpSpec<O extends OpName> {
   summary: string;
-  fields: { [K in keyof OpArgs<O>]-?: Field<Exclude<OpArgs<O>[K], undefined>> };
-  /** Fields of the answer beside `ok` and `id`, with what they mean. */
-  answer: { [K in keyof OpAnswer<O>]-?: string };
+  /** What a request has beside `op` and `id`. */
+  fields: Fields<OpArgs<O>>;
+  /** What an answer has beside `ok` and `id`. */
+  answer: Fields<OpAnswer<O>>;
   /** Codes of its own, beside those any request can fail with. */
   errors: readonly ErrorCode[];
 }
@@ -60,33 +81,35 @@ export const COMMON_ERRORS = [
   "internal",
 ] as const satisfies readonly ErrorCode[];
 
-const ON_BRANCH = {
+const ON_BRANCH: Fields<BranchArgs> = {
   db: required(DATABASE, "the database"),
   branch: optional(BRANCH, "the branch; `main` when absent"),
 };
-const ON_REPOINT = {
+const ON_REPOINT: Fields<RepointArgs> = {
   ...ON_BRANCH,
   materialize: optional(FLAG, "copy the database instead of pointing into a parent's chain"),
   safety: optional(FLAG, "keep what was there before as a branch; true when absent"),
   safety_ttl_ms: optional(TTL, "how long that branch lives"),
   reopen: optional(FLAG, "close the live session of the changed branch first and open it again afterwards"),
 };
-const OF_BRANCH = { db: "the database", branch: "the branch" };
-const OF_REPOINT = {
+const OF_REPOINT: Fields<RepointAnswer> = {
   ...OF_BRANCH,
-  txid: "the transaction the branch stands at now",
-  mode: "`shared` or `materialized`",
-  safety_branch: "the branch that keeps what was there before; absent when declined",
-  checkout_refreshed: "false leaves the checkout `detached` until the next checkout",
-  session: "with `reopen`: what open answers",
+  txid: required(COUNT, "the transaction the branch stands at now"),
+  mode: required(STORAGE_MODE, "how it keeps its storage from now on"),
+  safety_branch: optional(STRING, "the branch that keeps what was there before; absent when declined"),
+  checkout_refreshed: required(FLAG, "false leaves the checkout `detached` until the next checkout"),
+  session: optional(object("opened session", OPEN_FIELDS), "with `reopen`: what open answers"),
 };
-const OF_CHECKOUT = {
+const OF_CHECKOUT: Fields<CheckoutResult> = {
   ...OF_BRANCH,
-  checkpoint: "the checkpoint, for a read-only checkout",
-  path: "absolute path of the SQLite file",
-  txid: "the transaction it holds",
-  read_only: "whether it is read-only",
-  source: "`kept`, `cached` or `materialized`",
+  checkpoint: optional(STRING, "the checkpoint, for a read-only checkout"),
+  path: required(STRING, "absolute path of the SQLite file"),
+  txid: required(COUNT, "the transaction it holds"),
+  read_only: required(FLAG, "whether it is read-only"),
+  source: required(
+    oneOf("kept", "cached", "materialized"),
+    "whether it was there, was copied from the cache, or was built from the store",
+  ),
 };
 const REPOINT_ERRORS = [
   "not_found",
@@ -113,22 +136,16 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     },
     answer: {
       ...OF_BRANCH,
-      txid: "its first transaction",
-      size_bytes: "size of the database",
-      stored_bytes: "size in the store",
+      txid: required(COUNT, "its first transaction"),
+      size_bytes: required(COUNT, "size of the database"),
+      stored_bytes: required(COUNT, "size in the store"),
     },
     errors: ["already_exists", "not_found", "not_a_database", "busy"],
   },
   open: {
     summary: "Opens a session: checks the branch out and captures every commit an application makes there.",
     fields: ON_BRANCH,
-    answer: {
-      ...OF_BRANCH,
-      checkout: "absolute path of the SQLite file to open",
-      txid: "the last durable transaction",
-      epoch: "the session's epoch",
-      holder: "the holder of its lease",
-    },
+    answer: OPEN_FIELDS,
     errors: [
       "not_found",
       "lease_held",
@@ -144,10 +161,10 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary: "Makes everything committed so far durable.",
     fields: ON_BRANCH,
     answer: {
-      txid: "the last durable transaction",
-      kind: "`snapshot`, `segment`, or `none` when nothing was new",
-      pages: "pages written",
-      bytes: "bytes written",
+      txid: required(COUNT, "the last durable transaction"),
+      kind: required(oneOf("snapshot", "segment", "none"), "what was written; `none` when nothing was new"),
+      pages: required(COUNT, "pages written"),
+      bytes: required(COUNT, "bytes written"),
     },
     errors: ["no_session", "session_failed", "fenced", "capture_failed", "busy"],
   },
@@ -156,8 +173,11 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     fields: ON_BRANCH,
     answer: {
       ...OF_BRANCH,
-      txid: "the last durable transaction; absent for a session that had failed",
-      error: "`{code, message}` of a session that had failed; what it did not make durable is still in the checkout",
+      txid: optional(COUNT, "the last durable transaction; absent for a session that had failed"),
+      error: optional(
+        SESSION_ERROR,
+        "of a session that had failed; what it did not make durable is still in the checkout",
+      ),
     },
     errors: ["no_session", "fenced", "capture_failed", "busy"],
   },
@@ -168,29 +188,24 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       branch: optional(BRANCH, "only this branch; needs `db`"),
     },
     answer: {
-      sessions: "one object per session: `db`, `branch`, `state`, and once it is open `checkout`, `holder`, `epoch`, " +
-        "`durable_txid`, `durable_age_seconds`, `capture_lag_bytes`, `wal_bytes`, `rebases`, and `error` if it failed",
-      branch: "with `branch`: the branch as `branches` lists it, with `storage`, `lineage`, `depth`, `chain_bytes`, " +
-        "`own_bytes`",
-      store: "location of the store",
-      sqlite_version: "the SQLite library of the daemon",
-      pid: "the daemon's process",
+      sessions: required(listOf(SESSION_INFO), "the open sessions"),
+      branch: optional(BRANCH_STATUS, "with `branch`: that branch"),
+      store: required(STRING, "location of the store"),
+      sqlite_version: required(STRING, "the SQLite library that does the work"),
+      pid: required(COUNT, "the process that answers"),
     },
     errors: ["not_found"],
   },
   branches: {
     summary: "Lists branches with their computed states.",
     fields: { db: optional(DATABASE, "only this database") },
-    answer: {
-      branches: "one object per branch: `db`, `branch`, `state`, `error`, `shared`, `txid`, `epoch`, `checkpoints`, " +
-        "`protected`, `ttl_ms`, `touched_at`, `holder`, `checkout`, and `problem` if its stored content cannot be read",
-    },
+    answer: { branches: required(listOf(BRANCH_INFO), "the branches") },
     errors: ["not_found"],
   },
   databases: {
     summary: "Lists databases.",
     fields: {},
-    answer: { databases: "one object per database: `db` and `branches`, their number" },
+    answer: { databases: required(listOf(DATABASE_INFO), "the databases") },
     errors: [],
   },
   checkpoint: {
@@ -202,12 +217,15 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     },
     answer: {
       ...OF_BRANCH,
-      checkpoint: "its name",
-      txid: "the transaction it names",
-      kind: "`snapshot` or `segment`: the object that ends there",
-      pages: "pages written",
-      stored_bytes: "bytes written",
-      overwrite_detected: "only when the store's head, looked at after the commit, may be other content: `true`",
+      checkpoint: required(STRING, "its name"),
+      txid: required(COUNT, "the transaction it names"),
+      kind: required(OBJECT_KIND, "the object that ends there"),
+      pages: required(COUNT, "pages written"),
+      stored_bytes: required(COUNT, "bytes written"),
+      overwrite_detected: optional(
+        oneOf(true),
+        "only when the store's head, read after the commit, may be other content",
+      ),
     },
     errors: [
       "not_found",
@@ -245,9 +263,9 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     },
     answer: {
       ...OF_BRANCH,
-      txid: "where it begins",
-      mode: "`shared` or `materialized`",
-      path: "`fast` or `slow`: whether objects were shared or copied whole, or encoded anew",
+      txid: required(COUNT, "where it begins"),
+      mode: required(STORAGE_MODE, "how it keeps its storage"),
+      path: required(oneOf("fast", "slow"), "whether objects were shared or copied whole, or encoded anew"),
     },
     errors: [
       "not_found",
@@ -277,9 +295,9 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     fields: ON_BRANCH,
     answer: {
       ...OF_BRANCH,
-      txid: "its head",
-      objects_before: "objects its chain had before",
-      stored_bytes: "bytes written",
+      txid: required(COUNT, "its head"),
+      objects_before: required(COUNT, "objects its chain had before"),
+      stored_bytes: required(COUNT, "bytes written"),
     },
     errors: ["not_found", "lease_held", "conflict", "branch_deleting", "branch_reaping"],
   },
@@ -296,13 +314,17 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   touch: {
     summary: "Restarts a branch's time to live, or changes it.",
     fields: { ...ON_BRANCH, ttl_ms: optional(TTL_OR_NULL, "the new time to live; null: it never expires") },
-    answer: { ...OF_BRANCH, touched_at: "ISO 8601 UTC", ttl_ms: "its time to live; absent: it never expires" },
+    answer: {
+      ...OF_BRANCH,
+      touched_at: required(STAMP, "when it was touched"),
+      ttl_ms: optional(COUNT, "its time to live in milliseconds; absent: it never expires"),
+    },
     errors: ["not_found", "conflict", "branch_deleting", "branch_reaping"],
   },
   protect: {
     summary: "Protects a branch from being destroyed or reaped, or stops protecting it.",
     fields: { ...ON_BRANCH, on: required(FLAG, "whether it is protected from now on") },
-    answer: { ...OF_BRANCH, protected: "whether it is protected" },
+    answer: { ...OF_BRANCH, protected: required(FLAG, "whether it is protected") },
     errors: ["not_found", "conflict", "branch_deleting", "branch_reaping"],
   },
   export: {
@@ -313,7 +335,11 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       path: required(PATH, "the file to write"),
       force: optional(FLAG, "replace an existing file"),
     },
-    answer: { path: "the file", txid: "the transaction it holds", size_bytes: "its size" },
+    answer: {
+      path: required(STRING, "the file"),
+      txid: required(COUNT, "the transaction it holds"),
+      size_bytes: required(COUNT, "its size"),
+    },
     errors: ["not_found", "already_exists", "session_failed", "fenced", "capture_failed"],
   },
   diff: {
@@ -325,12 +351,11 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       rows: optional(DIFF_ROWS, "how many differing rows of each table to show"),
     },
     answer: {
-      a: "the first address",
-      b: "the second address",
-      identical: "whether they hold the same",
-      pages_changed: "pages that differ",
-      tables:
-        "one object per table that differs: `table`, `change`, `rows_added`, `rows_removed`, `rows_changed`, `rows`",
+      a: required(STRING, "the first address"),
+      b: required(STRING, "the second address"),
+      identical: required(FLAG, "whether they hold the same"),
+      pages_changed: required(COUNT, "pages that differ"),
+      tables: required(listOf(TABLE_DIFF), "the tables that differ"),
     },
     errors: ["not_found", "session_failed", "fenced", "capture_failed"],
   },
@@ -339,23 +364,23 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     fields: { ...ON_BRANCH, checkpoint: optional(CHECKPOINT, "this checkpoint instead of the head") },
     answer: {
       ...OF_BRANCH,
-      txid: "the transaction that was verified",
-      intact: "whether no problem was found",
-      objects: "objects that were read",
-      pages: "pages of the database",
-      problems: "array of what was found",
+      txid: required(COUNT, "the transaction that was verified"),
+      intact: required(FLAG, "whether no problem was found"),
+      objects: required(COUNT, "objects that were read"),
+      pages: required(COUNT, "pages of the database"),
+      problems: required(STRINGS, "what was found"),
     },
     errors: ["not_found", "session_failed", "fenced", "capture_failed"],
   },
   lease: {
-    summary: "Tells who holds a branch.",
+    summary: "Names the holder of a branch.",
     fields: ON_BRANCH,
     answer: {
       ...OF_BRANCH,
-      epoch: "epoch of the last lease",
-      holder: "who holds it; absent: nobody",
-      expires_at: "ISO 8601 UTC; absent: nobody holds it",
-      live: "whether the lease has not expired",
+      epoch: required(COUNT, "epoch of the last lease"),
+      holder: optional(STRING, "who took it last; absent after it was given back"),
+      expires_at: optional(STAMP, "absent after it was given back"),
+      live: required(FLAG, "whether the lease holds now"),
     },
     errors: ["not_found"],
   },
@@ -363,25 +388,28 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary:
       "Runs one pass of garbage collection: what no branch reaches is marked, and deleted after its grace period.",
     fields: {
-      grace_ms: optional(GRACE, "how long such an object is kept; the daemon's -gc-grace when absent"),
-      dry_run: optional(FLAG, "say what would be done and change nothing"),
+      grace_ms: optional(GRACE, "how long such an object is kept; the daemon's --gc-grace when absent"),
+      dry_run: optional(FLAG, "report what would be done and change nothing"),
     },
     answer: {
-      marked: "objects that branches reach",
-      tombstoned: "objects newly found to be unreachable",
-      deleted: "objects deleted",
-      backlog: "unreachable objects inside their grace period",
-      kept: "unreached objects that are left alone",
-      bytes_deleted: "bytes deleted",
-      undeleted: "objects that could not be deleted this time",
-      withdrawn: "array of `{db, branch}`: branches removed because their maker died before it could take them back",
+      marked: required(COUNT, "objects that branches reach"),
+      tombstoned: required(COUNT, "objects newly found to be unreachable"),
+      deleted: required(COUNT, "objects deleted"),
+      backlog: required(COUNT, "unreachable objects inside their grace period"),
+      kept: required(COUNT, "unreached objects that are left alone"),
+      bytes_deleted: required(COUNT, "bytes deleted"),
+      undeleted: required(COUNT, "objects that could not be deleted this time"),
+      withdrawn: required(
+        listOf(object<{ db: string; branch: string }>("branch name", OF_BRANCH)),
+        "branches removed because the process that made them died before it could withdraw them",
+      ),
     },
     errors: ["conflict", "gc_failed"],
   },
   shutdown: {
     summary: "Stops the daemon as SIGTERM does. The connection ends when every session has been flushed and closed.",
     fields: {},
-    answer: { sessions: "sessions that are being closed" },
+    answer: { sessions: required(COUNT, "sessions that are being closed") },
     errors: [],
   },
   subscribe: {

@@ -6,7 +6,7 @@
 
 import * as v from "../packages/valibot.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import type { Field } from "./_fields.ts";
+import type { AnyFields, Field } from "./_fields.ts";
 import type { OpArgs, OpName } from "./messages.ts";
 import { OPS } from "./ops.ts";
 
@@ -21,7 +21,7 @@ export function isOpName(name: string): name is OpName {
  * @throws {TaskdError} `invalid_request` or `invalid_name`, naming the field.
  */
 export function parseArgs<O extends OpName>(op: O, given: Readonly<Record<string, unknown>>): OpArgs<O> {
-  const fields = OPS[op].fields as Readonly<Record<string, Field<unknown>>>;
+  const fields = OPS[op].fields as AnyFields;
   const hint = `Fields of ${op}: ${Object.keys(fields).join(", ") || "none"}`;
   const args: Record<string, unknown> = {};
   for (const name of Object.keys(given)) {

@@ -5,7 +5,12 @@ import { makePlace, type Place } from "./support/taskd.ts";
 
 interface Answer {
   id: number;
-  result: { tools?: { name: string; annotations: object }[]; content?: { text: string }[]; isError?: boolean };
+  result: {
+    tools?: { name: string; annotations: object; outputSchema: { required: string[] } }[];
+    content?: { text: string }[];
+    structuredContent?: object;
+    isError?: boolean;
+  };
 }
 
 /** Asks a real `taskd mcp` and gives its answers by id, and what it wrote to stderr. */
@@ -50,6 +55,7 @@ Deno.test("taskd mcp lists its tools and says which of them only read", async ()
     destructiveHint: false,
     openWorldHint: false,
   });
+  assertEquals(tools!.find(({ name }) => name === "databases")!.outputSchema.required, ["databases"]);
   assertMatch(stderr, /serving \d+ tools/);
 });
 
@@ -57,6 +63,7 @@ Deno.test("an agent makes a database, and gets its answer though its input has e
   await using place = await makePlace();
   const { answers } = await ask(place, [call(1, "create", { db: "shop" })]);
   assertEquals(told(answers.get(1)).txid, 1);
+  assertEquals(told(answers.get(1)), answers.get(1)!.result.structuredContent);
   const { answers: later } = await ask(place, [
     call(1, "fork", { db: "shop", new_branch: "try" }),
     call(2, "checkpoint", { db: "shop", name: "v1", note: "first" }),
@@ -69,7 +76,7 @@ Deno.test("an agent makes a database, and gets its answer though its input has e
   assertEquals(told(later.get(4)).branch.db, "shop");
 });
 
-Deno.test("wrong arguments and unknown tools are errors with the code and the way out", async () => {
+Deno.test("wrong arguments and unknown tools are errors with their code and hint", async () => {
   await using place = await makePlace();
   const { answers } = await ask(place, [
     call(1, "fork", { db: "shop" }),

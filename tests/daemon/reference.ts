@@ -9,7 +9,7 @@
 import { ERROR_CODES, type ErrorCode } from "../../lib/errors.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import type { OpName } from "../../lib/protocol/messages.ts";
-import { COMMON_ERRORS, type Field, OPS } from "../../lib/protocol/ops.ts";
+import { type AnyFields, COMMON_ERRORS, OPS } from "../../lib/protocol/ops.ts";
 
 const BEGIN = "<!-- reference: written by tests/daemon/reference.ts -->";
 const END = "<!-- end of reference -->";
@@ -26,11 +26,13 @@ export function withReference(page: string): string {
 }
 
 function renderReference(): string {
-  const operations = (Object.keys(OPS) as OpName[]).map(renderOp);
+  const ops = Object.keys(OPS) as OpName[];
   return [
     "## Operations",
-    "A field marked * is required.",
-    ...operations,
+    "A field marked * is required in a request, or always there in an answer.",
+    ...ops.map(renderOp),
+    "## Objects",
+    ...objectsOf(ops.map((op) => OPS[op].answer as AnyFields)),
     "## Error codes",
     `Any request can fail with: ${codes(COMMON_ERRORS)}. What else an operation can fail with stands with it.`,
     rows(["Code", "Meaning"], Object.entries(ERROR_CODES).map(([code, meaning]) => [`\`${code}\``, meaning])),
@@ -41,19 +43,37 @@ function renderReference(): string {
 
 function renderOp(op: OpName): string {
   const { summary, fields, answer, errors } = OPS[op];
-  const given = Object.entries(fields as Record<string, Field<unknown>>).map(([name, { required, type, doc }]) => [
-    `\`${name}\`${required ? " *" : ""}`,
-    type,
-    doc,
-  ]);
-  const answered = Object.entries(answer as Record<string, string>).map(([name, doc]) => [`\`${name}\``, doc]);
   return [
     `### ${op}`,
     summary,
-    given.length === 0 ? "No fields." : rows(["Field", "Type", "Meaning"], given),
-    answered.length === 0 ? "Answers nothing but `ok`." : rows(["Answer", "Meaning"], answered),
+    Object.keys(fields).length === 0 ? "No fields." : fieldRows("Field", fields as AnyFields),
+    Object.keys(answer).length === 0 ? "Answers nothing but `ok`." : fieldRows("Answer", answer as AnyFields),
     ...(errors.length === 0 ? [] : [`Errors of its own: ${codes(errors)}.`]),
   ].join("\n\n");
+}
+
+/** The objects in answers, each once, those within others after them. */
+function objectsOf(answers: AnyFields[]): string[] {
+  const found = new Map<string, string>();
+  const add = (fields: AnyFields) => {
+    for (const { type, object } of Object.values(fields)) {
+      const name = type.replace(/^array of (.*) objects$/, "$1");
+      if (object === undefined || found.has(name)) continue;
+      found.set(name, `### ${name} object\n\n${fieldRows("Field", object)}`);
+      add(object);
+    }
+  };
+  answers.forEach(add);
+  return [...found.values()];
+}
+
+function fieldRows(head: string, fields: AnyFields): string {
+  const cells = Object.entries(fields).map(([name, { required, type, object, doc }]) => [
+    `\`${name}\`${required ? " *" : ""}`,
+    object === undefined || type.startsWith("array") ? type : `${type} object`,
+    doc,
+  ]);
+  return rows([head, "Type", "Meaning"], cells);
 }
 
 function codes(list: readonly ErrorCode[]): string {
