@@ -1,19 +1,19 @@
 /**
- * Server-Sent Events of a task out of the bytes of an answer: bounded lines, and events
- * as the closed type that they are.
+ * Server-Sent Events of a task out of the bytes of an answer: each bounded, and each
+ * as the closed type that it is.
  *
  * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { decodeLine, LineSplitter } from "../../lib/protocol/lines.ts";
+import { EventParser, type ServerSentEvent } from "../../lib/http/server_sent_events.ts";
 import * as v from "valibot";
 import { readable } from "../api/readable.ts";
 import { TASK_EVENTS, type TaskEventView } from "../api/wire.ts";
 import { errorOf } from "./problems.ts";
 
-/** The longest line of an event in bytes: a row of a trace, every character of it escaped, and room for the rest. */
-const MAX_LINE_BYTES = 4 << 20;
+/** The longest event in characters: a row of a trace, every character of it escaped, and room for the rest. */
+const MAX_EVENT_CHARS = 4 << 20;
 
 /** An event, with the number of its row; live spend has none. */
 export type TaskEvent = TaskEventView & {
@@ -27,33 +27,20 @@ export type TaskEvent = TaskEventView & {
  * @throws {TaskdError} What the broker says of a trace that it cannot read on; `broker_unreachable` for what is no event.
  */
 export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<TaskEvent, void> {
-  const splitter = new LineSplitter(MAX_LINE_BYTES);
-  let fields: Record<string, string> = {};
+  const read: ServerSentEvent[] = [];
+  const parser = new EventParser((event) => read.push(event), MAX_EVENT_CHARS);
   for await (const chunk of bytes) {
-    for (const line of splitter.push(chunk)) {
-      const text = line.kind === "line" ? decodeLine(line.bytes) : undefined;
-      if (text === undefined) throw notAnEvent("a line is too long or no UTF-8");
-      if (text !== "") {
-        const [name, value] = fieldOf(text);
-        if (name !== "") fields[name] = value;
-        continue;
-      }
-      const event = eventOf(fields);
-      fields = {};
-      if (event !== undefined) yield event;
+    parser.push(chunk);
+    if (parser.dropped > 0) throw notAnEvent("it is too long");
+    for (const event of read.splice(0)) {
+      const view = eventOf(event);
+      if (view !== undefined) yield view;
     }
   }
 }
 
-/** Name and value of a line; a comment has no name. */
-function fieldOf(line: string): [name: string, value: string] {
-  const colon = line.indexOf(":");
-  if (colon < 0) return [line, ""];
-  return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)];
-}
-
-function eventOf({ event, data, id }: Record<string, string>): TaskEvent | undefined {
-  if (event === undefined || data === undefined) return undefined;
+function eventOf({ event, data, id }: ServerSentEvent): TaskEvent | undefined {
+  if (event === undefined) return undefined;
   let value: unknown;
   try {
     value = JSON.parse(data);

@@ -7,6 +7,7 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import { encodeEvent, PING, PING_MS } from "../../lib/http/server_sent_events.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import type { TaskEventView } from "../api/wire.ts";
 import type { Row } from "../task/rows.ts";
@@ -16,15 +17,11 @@ import { eventOf } from "./event_views.ts";
 import type { PieceSource } from "./pull_stream.ts";
 import { problemOf } from "./statuses.ts";
 
-/** Between pings. */
-export const PING_MS = 15_000;
 /** After how long a subscriber that lost its connection should come back. */
 const RETRY_MS = 1_000;
 
-const encoder = new TextEncoder();
-const PING = encoder.encode(": ping\n\n");
 /** The head of a response is sent with its first bytes: the subscriber shall see at once that there is one. */
-const HELLO = encoder.encode(`retry: ${RETRY_MS}\n\n`);
+const HELLO = new TextEncoder().encode(`retry: ${RETRY_MS}\n\n`);
 
 /** What an event stream takes. */
 export interface EventOptions {
@@ -134,7 +131,5 @@ export class TaskEvents implements PieceSource {
 }
 
 function frame({ event, data }: TaskEventView | { event: "error"; data: object }, id?: number): Uint8Array {
-  const head = id === undefined ? "" : `id: ${id}\n`;
-  // The text ends in its newline; the blank line ends the event.
-  return encoder.encode(`${head}event: ${event}\ndata: ${jsonText(data)}\n`);
+  return encodeEvent({ id, event }, jsonText(data).trimEnd());
 }

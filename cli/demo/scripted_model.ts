@@ -5,6 +5,7 @@
  * @module
  */
 
+import { ServerSentEventStream } from "@std/http/server-sent-event-stream";
 import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
 
 /** What the model says and wants done in one turn. */
@@ -121,8 +122,10 @@ function streamed(
     { choices: [{ index: 0, delta: {}, finish_reason }] },
     { choices: [], usage },
   ];
-  const frames = chunks.map((chunk) => {
-    return `data: ${JSON.stringify({ id: "scripted", object: "chat.completion.chunk", ...chunk })}\n\n`;
-  });
-  return new Response(`${frames.join("")}data: [DONE]\n\n`, { headers: { "content-type": "text/event-stream" } });
+  const messages = [
+    ...chunks.map((chunk) => JSON.stringify({ id: "scripted", object: "chat.completion.chunk", ...chunk })),
+    "[DONE]",
+  ];
+  const body = ReadableStream.from(messages.map((data) => ({ data }))).pipeThrough(new ServerSentEventStream());
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }

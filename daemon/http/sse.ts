@@ -6,13 +6,8 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import { encodeEvent, PING, PING_MS } from "../../lib/http/server_sent_events.ts";
 import type { EventSink, Publisher } from "../publisher.ts";
-
-/** Between pings; the contract's number. */
-export const PING_MS = 15_000;
-
-const encoder = new TextEncoder();
-const PING = encoder.encode(": ping\n\n");
 
 /**
  * Subscribes to `publisher`; the subscription ends when the stream is cancelled, and the stream when the publisher
@@ -35,13 +30,8 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
   };
   const sink: EventSink = {
     write: (line) => {
-      const head = encoder.encode(`id: ${prefix}-${++sequence}\ndata: `);
-      const frame = new Uint8Array(head.length + line.length + 1);
-      frame.set(head);
-      // The line ends in one newline; the blank line ends the event.
-      frame.set(line, head.length);
-      frame[frame.length - 1] = 0x0a;
-      return enqueue(frame);
+      // The line without its newline.
+      return enqueue(encodeEvent({ id: `${prefix}-${++sequence}` }, line.subarray(0, -1)));
     },
     close: () => {
       if (closed) return;

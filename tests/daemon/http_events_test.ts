@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import fc from "fast-check";
-import { eventStream, PING_MS } from "../../daemon/http/sse.ts";
+import { eventStream } from "../../daemon/http/sse.ts";
+import { PING_MS } from "../../lib/http/server_sent_events.ts";
 import { Publisher, SUBSCRIBER_BUFFER_EVENTS } from "../../daemon/publisher.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { VirtualClock } from "../support/clock.ts";

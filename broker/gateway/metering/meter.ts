@@ -6,12 +6,12 @@
  * @module
  */
 
+import { EventParser } from "../../../lib/http/server_sent_events.ts";
 import { AnthropicReading } from "./anthropic.ts";
 import { GeminiReading } from "./gemini.ts";
 import { JsonStreamParser } from "./json_stream.ts";
 import { OpenAiReading } from "./openai.ts";
 import type { Reading } from "./reading.ts";
-import { SseParser } from "./sse.ts";
 import { asObject, type Metered } from "./usage.ts";
 
 /** The form of usage that an answer carries. */
@@ -27,7 +27,7 @@ const READINGS: Readonly<Record<UsageForm, () => Reading>> = {
 export class Meter {
   readonly #reading: Reading;
   readonly #content_type: string;
-  #parser: SseParser | JsonStreamParser | undefined;
+  #parser: EventParser | JsonStreamParser | undefined;
   #done_marker = false;
 
   /** `content_type` is the answer's header, as it came. */
@@ -66,15 +66,15 @@ export class Meter {
     };
   }
 
-  #choose(bytes: Uint8Array): SseParser | JsonStreamParser | undefined {
+  #choose(bytes: Uint8Array): EventParser | JsonStreamParser | undefined {
     if (this.#content_type.includes("event-stream")) return this.#sse();
     const first = bytes.find((byte) => byte > 32 && byte !== 0xef && byte !== 0xbb && byte !== 0xbf);
     if (first === undefined) return undefined;
     return first === 123 || first === 91 ? new JsonStreamParser((value) => this.#take(value)) : this.#sse();
   }
 
-  #sse(): SseParser {
-    return new SseParser((data) => {
+  #sse(): EventParser {
+    return new EventParser(({ data }) => {
       if (data.trim() === "[DONE]") {
         this.#done_marker = true;
         return;

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { PING_MS } from "../../../broker/http/event_stream.ts";
+import { PING_MS } from "../../../lib/http/server_sent_events.ts";
 import { MAX_BODY_BYTES } from "../../../broker/api/wire.ts";
 import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../../lib/http/guard.ts";
 import { withBroker } from "./_broker.ts";

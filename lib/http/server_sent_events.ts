@@ -1,0 +1,143 @@
+/**
+ * Server-sent events: the form in which both daemons send theirs, and a parser of everybody's, whatever the chunks,
+ * line ends and sizes.
+ *
+ * The parser holds at most one event, and of that at most a bound; the bytes of a chunk are looked at once. An event
+ * without its final empty line counts only where {@linkcode EventParser.end} is called.
+ *
+ * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html}
+ * @module
+ */
+
+import { concat } from "../concat.ts";
+
+/** Between two pings of a stream on which nothing happens. */
+export const PING_MS = 15_000;
+
+const encoder = new TextEncoder();
+const END = encoder.encode("\n\n");
+
+/** A comment, which readers pass over: it shows that the stream is alive. */
+export const PING: Uint8Array<ArrayBuffer> = encoder.encode(": ping\n\n");
+
+/** What an event has beside its data. */
+export interface EventHead {
+  /** Where a subscriber that comes back goes on. */
+  id?: string | number | undefined;
+  /** What kind of event it is. */
+  event?: string;
+}
+
+/** An event of one line of data, UTF-8. */
+export function encodeEvent({ id, event }: EventHead, data: string | Uint8Array): Uint8Array<ArrayBuffer> {
+  const head = `${id === undefined ? "" : `id: ${id}\n`}${event === undefined ? "" : `event: ${event}\n`}data: `;
+  return concat([encoder.encode(head), typeof data === "string" ? encoder.encode(data) : data, END]);
+}
+
+/** An event as it was read. */
+export interface ServerSentEvent {
+  /** What kind of event it is; absent when it was not named. */
+  event?: string;
+  /** Its number; absent when it has none. */
+  id?: string;
+  /** Its data, lines joined by a newline. */
+  data: string;
+}
+
+/** The characters of one event that are kept; the last event of a vendor's stream can repeat the whole answer. */
+const MAX_EVENT_CHARS = 32 << 20;
+
+/** Splits a stream into its events. */
+export class EventParser {
+  readonly #decoder = new TextDecoder();
+  readonly #on_event: (event: ServerSentEvent) => void;
+  readonly #max_chars: number;
+  /** The beginning of the present line, from earlier chunks. */
+  #rest: string[] = [];
+  #head: { event?: string; id?: string } = {};
+  #data: string[] = [];
+  #chars = 0;
+  #after_cr = false;
+  /** Events that were too large to keep, the present one included. */
+  dropped = 0;
+
+  /** Calls `on_event` with each event that has data and at most `max_chars` characters. */
+  constructor(on_event: (event: ServerSentEvent) => void, max_chars: number = MAX_EVENT_CHARS) {
+    this.#on_event = on_event;
+    this.#max_chars = max_chars;
+  }
+
+  /** Takes the next bytes. */
+  push(bytes: Uint8Array): void {
+    this.#text(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** The stream has ended; what it broke off counts as an event. */
+  end(): void {
+    this.#text(this.#decoder.decode());
+    if (this.#rest.length > 0) this.#line("");
+    this.#dispatch();
+  }
+
+  #text(text: string): void {
+    let from = 0;
+    const has_cr = text.includes("\r");
+    while (from < text.length) {
+      // CR LF is one line end, also when a chunk ends between the two.
+      if (this.#after_cr) {
+        this.#after_cr = false;
+        if (text.charCodeAt(from) === 10) {
+          from++;
+          continue;
+        }
+      }
+      const lf = text.indexOf("\n", from);
+      const cr = has_cr ? text.indexOf("\r", from) : -1;
+      const at = lf < 0 ? cr : cr < 0 ? lf : Math.min(lf, cr);
+      if (at < 0) {
+        this.#keep(text.slice(from));
+        return;
+      }
+      this.#line(text.slice(from, at));
+      this.#after_cr = text.charCodeAt(at) === 13;
+      from = at + 1;
+    }
+  }
+
+  #keep(part: string): void {
+    if (this.#fits(part)) this.#rest.push(part);
+    else this.#rest = [""];
+  }
+
+  /** Whether the event is still within its bound with this, too. */
+  #fits(part: string): boolean {
+    const before = this.#chars;
+    this.#chars += part.length;
+    if (before <= this.#max_chars && this.#chars > this.#max_chars) this.dropped++;
+    return this.#chars <= this.#max_chars;
+  }
+
+  #line(end: string): void {
+    const fits = this.#fits(end);
+    const line = this.#rest.length === 0 ? end : this.#rest.join("") + end;
+    this.#rest = [];
+    if (line === "") return this.#dispatch();
+    if (!fits) this.#data = [];
+    else if (line.startsWith("data:")) this.#data.push(valueOf(line, 5));
+    else if (line.startsWith("event:")) this.#head.event = valueOf(line, 6);
+    else if (line.startsWith("id:")) this.#head.id = valueOf(line, 3);
+  }
+
+  #dispatch(): void {
+    const [data, head] = [this.#data, this.#head];
+    const fits = this.#chars <= this.#max_chars;
+    this.#data = [];
+    this.#head = {};
+    this.#chars = 0;
+    if (fits && data.length > 0) this.#on_event({ ...head, data: data.length === 1 ? data[0]! : data.join("\n") });
+  }
+}
+
+function valueOf(line: string, from: number): string {
+  return line.slice(line.charCodeAt(from) === 32 ? from + 1 : from);
+}

@@ -1,1 +1,0 @@
-export declare function accepts<T extends string>(request: Pick<Request, "headers">, ...types: T[]): T | undefined;
