@@ -29,7 +29,7 @@ interface Authorizing {
 }
 
 /** A database image that is open for reading. */
-export interface Image {
+export interface OpenedImage {
   /** Statements answer arrays, with integers as bigint. */
   db: DatabaseSync;
   /** Closes it; nothing is left beside the image. */
@@ -42,7 +42,7 @@ export interface Image {
  *
  * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
  */
-export function openImage(path: string): Image {
+export function openImage(path: string): OpenedImage {
   const immutable = urisWork();
   // Without `immutable` SQLite makes these for an image in WAL mode and, read-only, does not remove them.
   const made = immutable ? [] : [`${path}-wal`, `${path}-shm`].filter((name) => !exists(name));

@@ -10,7 +10,7 @@ import { nextTurn } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
 import type { JsonValue, RowDiff, TableDiff } from "./diff_result.ts";
 import { fullTextStorage } from "./_full_text.ts";
-import { attempt, type Image, openImage, quoteName } from "./_image.ts";
+import { attempt, type OpenedImage, openImage, quoteName } from "./_image.ts";
 import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
 
 /** Rows between two breaks, in which aborts and the process's other work get their turn. */
@@ -68,7 +68,7 @@ type Row = (bigint | string)[];
 
 class Side {
   readonly path: string;
-  readonly image: Image;
+  readonly image: OpenedImage;
   readonly encoding: string;
   readonly tables: Map<string, Table>;
   /** Those that SQLite or a virtual table's module writes. */

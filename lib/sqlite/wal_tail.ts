@@ -31,7 +31,7 @@ export type { Changes } from "./_page_changes.ts";
 const MOVE_PIN_BYTES = 1 << 20;
 
 /** A consistent database image, readable until the tail's next takeover. */
-export interface Image {
+export interface DatabaseImage {
   page_size: number;
   page_count: number;
   /** Fills `into` with whole pages from `first` on; the lock page reads as zeros. */
@@ -287,7 +287,7 @@ export class WalTail {
   }
 
   /** The database as it was at the last commit that was read. */
-  image(): Image {
+  image(): DatabaseImage {
     const overlay = this.#pages.overlay();
     const { page_size, file } = this;
     const lock = lockPage(page_size);

@@ -40,7 +40,7 @@ export class ByteWriter {
     this.#bytes[this.#at++] = value;
   }
 
-  /** Seven bits a byte, low ones first; the high bit says that more follow. */
+  /** Seven bits a byte, low ones first; a set high bit means that more follow. */
   varint(value: number): void {
     this.#reserve(5);
     let rest = value;

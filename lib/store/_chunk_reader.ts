@@ -1,5 +1,5 @@
 /**
- * Takes exact numbers of bytes from a stream of chunks. What is kept grows only with what has arrived, whatever number
+ * Takes exact numbers of bytes from a stream of chunks. The buffer grows only with what has arrived, whatever number
  * is asked for; a stream that ends too early is `corrupt`.
  *
  * @module

@@ -1,6 +1,6 @@
 /**
  * What a garbage collection pass sees: the refs, then all objects, then which of these some
- * branch reaches. Nothing is guessed: whatever cannot be read or resolved fails the pass.
+ * branch reaches. Anything that cannot be read or resolved fails the pass.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export interface FoundRef extends VersionedRef {
 export interface StoredKey {
   key: string;
   size: number;
-  /** What its key says; of an image index, what its image's says. Absent for a base pointer. */
+  /** Parsed from its key; for an image index, from its image's key. Absent for a base pointer. */
   object?: ChainObject;
 }
 
@@ -51,7 +51,7 @@ export async function readRefs(backend: Backend, refs: Refs, signal?: AbortSigna
     for await (const { key } of backend.list(REFS_PREFIX)) {
       const name = parseRefKey(key);
       if (!name) {
-        throw new TaskdError("corrupt", `Cannot tell what ${key} is`, { hint: "Move it out of the store" });
+        throw new TaskdError("corrupt", `Cannot identify ${key}`, { hint: "Move it out of the store" });
       }
       names.push(name);
     }
@@ -133,7 +133,7 @@ export class Marker {
   /** Where each branch may be writing. */
   readonly #heads = new Map<string, { epoch: number; txid: number }>();
 
-  /** Walks through `inventory`; `index` tells what is doomed. */
+  /** Walks through `inventory`; `index` holds what is doomed. */
   constructor(backend: Backend, inventory: Inventory, index: TombstoneIndex) {
     this.#backend = backend;
     this.#inventory = inventory;
@@ -141,7 +141,7 @@ export class Marker {
   }
 
   /**
-   * Marks what one ref keeps. False when the ref was never finished: its maker was to take it back, because it builds
+   * Marks what one ref keeps. False when the ref was never finished: its maker had to withdraw it, because it builds
    * upon something doomed.
    */
   async add({ db, branch, ref }: FoundRef): Promise<boolean> {
@@ -231,7 +231,7 @@ export class Marker {
 
   /**
    * Keeps a lineage that is being made, and of the history below it everything: whether that resolves is for the
-   * maker to find out, who has yet to look at the tombstones.
+   * maker to find out, which has yet to read the tombstones.
    */
   async #pin({ lineage, base }: NonNullable<Ref["pending"]>): Promise<void> {
     this.pinned.add(lineage);
@@ -262,7 +262,7 @@ export class Marker {
   }
 }
 
-/** Whether nobody has ever worked with the branch. */
+/** Whether the branch was never used. */
 function isUnused({ epoch, checkpoints, lease, pending }: Ref): boolean {
   return epoch === 1 && checkpoints.length === 0 && !lease && !pending;
 }

@@ -15,7 +15,7 @@ import {
 } from "./tombstones.ts";
 
 /** The decision. */
-export interface Plan {
+export interface GcPlan {
   /** The list as it should be. */
   tombstones: Tombstone[];
   /** What is to be deleted. */
@@ -32,7 +32,7 @@ export interface Plan {
 export function makePlan(
   { inventory, marker, index }: { inventory: Inventory; marker: Marker; index: TombstoneIndex },
   options: { now_ms: number; grace_ms: number },
-): Plan {
+): GcPlan {
   const planner = new Planner(marker, index, options);
   for (const [lineage, stored] of inventory.lineages) planner.addLineage(lineage, stored);
   for (const lineage of index.lineages()) {
@@ -48,7 +48,7 @@ interface Garbage extends StoredKey {
 }
 
 class Planner {
-  readonly plan: Plan = { tombstones: [], victims: [], tombstoned: 0, backlog: 0, kept: 0 };
+  readonly plan: GcPlan = { tombstones: [], victims: [], tombstoned: 0, backlog: 0, kept: 0 };
   readonly #marker: Marker;
   readonly #index: TombstoneIndex;
   readonly #now_ms: number;

@@ -1,5 +1,5 @@
 /**
- * Parsing what the store keeps as JSON. Anything may stand there after damage, so it takes
+ * Parsing what the store keeps as JSON. After damage it may be anything, so it takes
  * neither long nor much: millions of nested brackets would keep JSON.parse busy for many seconds.
  *
  * @module

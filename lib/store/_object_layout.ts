@@ -20,7 +20,7 @@ export const HEADER_BYTES = 44;
 export const FOOTER_BYTES = 24;
 /** The format version that is written and read. */
 const FORMAT_VERSION = 1;
-/** Most raw bytes in a block: what a reader allocates for one, whatever the object claims. */
+/** Most raw bytes in a block: what a reader allocates for one, even if the object declares more. */
 export const MAX_BLOCK_BYTES = 4 << 20;
 /** Most stored bytes in a block after its length: the pages raw, two 5-byte numbers for each, twice, a checksum. */
 export const MAX_STORED_BLOCK_BYTES = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES / 512) * 20 + 16;
@@ -115,7 +115,7 @@ export function decodeHeader(bytes: Uint8Array): ObjectHeader {
   if (bytes.length < HEADER_BYTES) throw corrupt(`it ends after ${bytes.length} bytes, inside its header`);
   if (MAGIC.some((byte, i) => bytes[i] !== byte)) throw corrupt("it does not begin as one");
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
-  // Before the version, so that a damaged version byte is told from a newer format.
+  // Before the version, so that a damaged version byte is distinguished from a newer format.
   if (view.getUint32(40) !== crc32(bytes.subarray(0, 40))) throw corrupt("the header's checksum is wrong");
   const version = view.getUint8(8);
   if (version > FORMAT_VERSION) {
@@ -141,8 +141,8 @@ export function decodeHeader(bytes: Uint8Array): ObjectHeader {
 }
 
 /**
- * The object's digest: the first 8 bytes, as hex, of SHA-256 over what it says and not over
- * how it is compressed. An image index counts as the snapshot that it stands for, so both forms of one
+ * The object's digest: the first 8 bytes, as hex, of SHA-256 over its content and not over
+ * its compression. An image index counts as the snapshot that it describes, so both forms of one
  * snapshot have one digest.
  */
 export function objectDigest(header: ObjectHeader, pages: PageTable): string {

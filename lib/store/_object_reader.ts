@@ -48,7 +48,7 @@ export interface PageRun {
   bytes: Uint8Array;
 }
 
-/** What an object's index says of one page. */
+/** The entry of one page in an object's index. */
 export interface IndexedPage {
   /** CRC-32 of the page's bytes. */
   crc: number;
@@ -265,7 +265,7 @@ export async function readPage(
  * Checks pages of a plain image against its index.
  *
  * @param pgno Number of the first page.
- * @param bytes Whole consecutive pages; the lock page may be among them and is not looked at.
+ * @param bytes Whole consecutive pages; the lock page may be among them and is ignored.
  * @throws {TaskdError} `corrupt`, with the number of the first page that differs.
  */
 export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array): void {
@@ -286,7 +286,7 @@ export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array)
  * publish what it made of the pages before the generator has completed.
  *
  * @param chunks The object's bytes.
- * @param size The number of bytes that the store says it has.
+ * @param size Its size in the store, in bytes.
  * @param readBefore What was before a segment; without it, one that holds differences cannot be read.
  * @returns Header and digest, as the generator's return value.
  * @throws {TaskdError} `corrupt` or `unsupported_format`; the stream's own errors pass through.

@@ -159,16 +159,16 @@ export class Chains {
   }
 
   /**
-   * The highest txid at which an object of a lineage ends that would stand before, or beside, one of `epoch`; 0 when none
+   * The highest txid at which an object of a lineage ends that would sort before, or beside, one of `epoch`; 0 when none
    * does. There is such an object only where the ref was put back to an earlier state than the objects, as by a backup
-   * that copied it first: who ends one below that would find the other in its place.
+   * that copied it first: an object that ended below that would collide with it.
    */
   async taken(lineage: string, epoch: number): Promise<Txid> {
     const rivals = (await this.objects(lineage)).filter((object) => object.epoch >= epoch);
     return rivals.reduce((highest, { last }) => Math.max(highest, last), 0);
   }
 
-  /** Drops all that is remembered, for a caller that wants what the store has now. */
+  /** Empties the cache, for a caller that needs the store's present state. */
   forget(): void {
     this.#bases.clear();
     this.#chains.clear();

@@ -14,7 +14,7 @@ import { type Clock, nextTurn } from "../clock.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { clonable, discard, fileError, removeIfPresent } from "../fs.ts";
 import { backdate, hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
-import type { Image } from "../sqlite/wal_tail.ts";
+import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { materialize } from "./materialize.ts";
 import type { LongOptions } from "./results.ts";
@@ -29,7 +29,7 @@ const HASH_BYTES = 1 << 20;
 
 /** SHA-256 of an image in hex, the lock page read as zeros. */
 export async function imageSha256(
-  image: Image,
+  image: DatabaseImage,
   options: LongOptions = {},
 ): Promise<string> {
   const hash = createHash("sha256");
@@ -73,7 +73,7 @@ export class ChainCache {
     this.#clock = clock;
   }
 
-  /** The copy of a chain, built if need be; undefined where blocks cannot be cloned. `built` tells which. */
+  /** The copy of a chain, built if need be; undefined where blocks cannot be cloned. `built`: it was built by this call. */
   async entry(
     db: string,
     chain: Chain,
@@ -196,7 +196,7 @@ export class ChainCache {
   }
 }
 
-/** Puts the finished image `temporary` into its place as an entry that nobody is to change, and marks it used. */
+/** Moves the finished image `temporary` to the path of its read-only entry, and marks it used. */
 export function sealEntry(
   workspace: Workspace,
   temporary: string,
@@ -218,7 +218,7 @@ export function sealEntry(
   workspace.touchUsed(path, now_ms);
 }
 
-/** Whether the file at `path` is the copy of a chain, as it was made: whoever may write anywhere may also write to it. */
+/** Whether the file at `path` is the copy of a chain, unchanged: other programs of the user may write to it. */
 export function isEntry(workspace: Workspace, path: string, origin: Origin): boolean {
   const [known, found] = [workspace.sidecar(path), stampFile(path)];
   return known !== undefined && sameOrigin(known, origin) && known.size === found?.size &&

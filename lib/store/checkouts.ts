@@ -1,9 +1,9 @@
 /**
- * Writable checkouts of branches at rest: making them, telling whether they hold edits
+ * Writable checkouts of branches at rest: creating them, checking whether they hold edits
  * that no store object has yet, and reading them consistently.
  *
  * A checkout is never overwritten unless its content is known to be in the store, or the
- * caller says that the edits may go.
+ * caller allows dropping the edits.
  *
  * @module
  */
@@ -13,17 +13,16 @@ import { hasCode, TaskdError } from "../errors.ts";
 import { clonable, cloneFile, discard, fileError, removeIfPresent } from "../fs.ts";
 import {
   backdate,
-  CheckoutFile,
   type FileStamp,
   hasWal,
   readChangeCounter,
   requirePlainFile,
   stampFile,
 } from "../sqlite/checkout_file.ts";
-import { type Image, RebaseNeeded, WalTail } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { type ChainCache, imageSha256 } from "./chain_cache.ts";
 import { materialize } from "./materialize.ts";
+import { openQuietCheckout, type QuietCheckout } from "./quiet_checkout.ts";
 import type { Backend } from "../backend/backend.ts";
 import type { Ref } from "./ref.ts";
 import type { CheckoutResult, LongOptions } from "./results.ts";
@@ -34,9 +33,6 @@ import { companions, sameOrigin } from "./workspace.ts";
 const CLEAN_MARGIN_MS = 1_000;
 /** How often, and in how many milliseconds, a checkout is opened again that SQLite could not read. */
 const REPLACED = { tries: 20, pause_ms: 5 };
-/** How long an operation at rest waits for another process's lock. */
-const BUSY_TIMEOUT_MS = 2_000;
-
 /** Which history a checkout belongs to. */
 export type CheckoutIdentity =
   /** The branch's current one: what is in it continues the head. */
@@ -46,7 +42,7 @@ export type CheckoutIdentity =
   /** Its sidecar is missing. */
   | "unknown";
 
-/** What a look at a checkout tells. */
+/** A checkout as {@linkcode Checkouts.inspect} finds it. */
 export interface CheckoutView {
   path: string;
   identity: CheckoutIdentity;
@@ -56,8 +52,8 @@ export interface CheckoutView {
   interrupted: boolean;
 }
 
-/** A branch's place, and what it is to hold. */
-export interface Target {
+/** A branch and the content that it should hold. */
+export interface CheckoutTarget {
   db: string;
   branch: string;
   ref: Ref;
@@ -72,16 +68,6 @@ export interface CheckoutsContext {
   clock: Clock;
 }
 
-/** A checkout being read: nobody can commit to it until it is released. */
-export interface QuietCheckout extends Disposable {
-  image: Image;
-  /** The main file alone is the whole image: the log is folded into it. */
-  complete: boolean;
-  path: string;
-  /** The change counter in the main file. */
-  change_counter: number;
-}
-
 /** The checkouts of one workspace. */
 export class Checkouts {
   readonly #context: CheckoutsContext;
@@ -91,8 +77,8 @@ export class Checkouts {
     this.#context = context;
   }
 
-  /** Looks at a branch's checkout without opening it; undefined when there is none. */
-  inspect({ db, branch, ref, chain }: Target): CheckoutView | undefined {
+  /** Inspects a branch's checkout without opening it; undefined when there is none. */
+  inspect({ db, branch, ref, chain }: CheckoutTarget): CheckoutView | undefined {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
     workspace.requireInside(path);
@@ -104,23 +90,11 @@ export class Checkouts {
     }
     const record = workspace.sessionRecord(path);
     if (record) {
-      const ours = recordedHead(record, ref) !== undefined;
-      return {
-        path,
-        identity: ours ? "current" : "foreign",
-        stat_clean: false,
-        interrupted: true,
-      };
+      const identity = recordedHead(record, ref) ? "current" : "foreign";
+      return { path, identity, stat_clean: false, interrupted: true };
     }
     const sidecar = workspace.sidecar(path);
-    if (!sidecar) {
-      return {
-        path,
-        identity: "unknown",
-        stat_clean: false,
-        interrupted: false,
-      };
-    }
+    if (!sidecar) return { path, identity: "unknown", stat_clean: false, interrupted: false };
     return {
       path,
       identity: sameOrigin(sidecar, originOf({ ref, chain })) ? "current" : "foreign",
@@ -130,15 +104,15 @@ export class Checkouts {
   }
 
   /** Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database. */
-  async hasContentOf(path: string, target: Target): Promise<boolean> {
+  async hasContentOf(path: string, target: CheckoutTarget): Promise<boolean> {
     return await this.unchangedStamp(path, target) !== undefined;
   }
 
   /**
-   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It is of that very
-   * content: of a commit that waits for the comparison to end, and comes right after it, the answer knows nothing.
+   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It belongs to that
+   * content: a commit that waits for the comparison to end and follows it is not covered.
    */
-  async unchangedStamp(path: string, target: Target): Promise<string | undefined> {
+  async unchangedStamp(path: string, target: CheckoutTarget): Promise<string | undefined> {
     // The store's own errors are not taken for a difference.
     await this.#context.cache.sha256(
       target.db,
@@ -151,13 +125,13 @@ export class Checkouts {
       if (!await this.sameContent(quiet, target)) return undefined;
       held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
     } catch (error) {
-      // A writer at work, or bytes that are no database: in either case not the stored content.
+      // A writer at work, or bytes that are not a database: in either case not the stored content.
       if (
         hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")
       ) return undefined;
       throw error;
     }
-    // Who closes last takes the log away, which is folded by then.
+    // The last connection to close removes the log, which is folded by then.
     const folded = !hasWal(path) && JSON.stringify(stampFile(path)) === held.main;
     const found = this.fileStamp(path);
     return folded || found === held.all ? found : undefined;
@@ -166,7 +140,7 @@ export class Checkouts {
   /** The same of a checkout that is held quiet. */
   async sameContent(
     quiet: QuietCheckout,
-    { db, ref, chain }: Target,
+    { db, ref, chain }: CheckoutTarget,
   ): Promise<boolean> {
     return await imageSha256(quiet.image) ===
       await this.#context.cache.sha256(db, chain, ref.digest);
@@ -176,38 +150,12 @@ export class Checkouts {
   open(path: string): QuietCheckout {
     for (let tries = 1;; tries++) {
       try {
-        return this.#openOnce(path);
+        return openQuietCheckout(path);
       } catch (error) {
-        // What SQLite says of a file that another command replaces just then, its -wal first: soon over, if it is that.
+        // SQLite's error for a file that another command is replacing, its -wal first: over soon, if that is the cause.
         if (!hasCode(error, "unavailable") || tries === REPLACED.tries) throw error;
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, REPLACED.pause_ms);
       }
-    }
-  }
-
-  #openOnce(path: string): QuietCheckout {
-    const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
-    try {
-      const { tail } = WalTail.attach(file);
-      const { complete, release } = tail.hold();
-      return {
-        image: tail.image(),
-        complete,
-        path,
-        change_counter: file.header().change_counter,
-        [Symbol.dispose]: () => {
-          release();
-          file.close();
-        },
-      };
-    } catch (error) {
-      file.close();
-      if (!(error instanceof RebaseNeeded)) throw error;
-      throw new TaskdError(
-        "capture_failed",
-        `Cannot read ${path}: ${error.message}`,
-        { cause: error },
-      );
     }
   }
 
@@ -221,7 +169,7 @@ export class Checkouts {
    * `fileStamp`, that of the file then, one that was edited since is left alone: `dirty`.
    */
   async restore(
-    target: Target,
+    target: CheckoutTarget,
     options: { fileStamp?: string } & LongOptions = {},
   ): Promise<Pick<CheckoutResult, "path" | "source">> {
     const { db, branch, ref, chain } = target;
@@ -258,7 +206,7 @@ export class Checkouts {
   }
 
   /** Whether there is a checkout that belongs to the branch's head, going by what lies beside it. */
-  belongs({ db, branch, ref, chain }: Target): boolean {
+  belongs({ db, branch, ref, chain }: CheckoutTarget): boolean {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
     if (!stampFile(path)) return false;
@@ -268,13 +216,16 @@ export class Checkouts {
   }
 
   /**
-   * Notes that a branch is about to get the head `next`, which its checkout will belong to as it belongs to the present
+   * Records that a branch is about to get the head `next`, which its checkout will belong to as it belongs to the present
    * one: whichever the branch has when this process dies, edits made since are still its own. A stamp or
-   * {@linkcode rebind} ends the note.
+   * {@linkcode rebind} ends the record.
    *
-   * @returns Whether there was a note before, of a session that was cut off.
+   * @returns Whether there was a record before, of a session that was cut off.
    */
-  recordPending({ db, branch, ref }: Target, next: Omit<RecordedHead, "mark"> & { same_content: boolean }): boolean {
+  recordPending(
+    { db, branch, ref }: CheckoutTarget,
+    next: Omit<RecordedHead, "mark"> & { same_content: boolean },
+  ): boolean {
     const { workspace } = this.#context;
     const path = workspace.checkout(db, branch);
     const record = workspace.sessionRecord(path);
@@ -288,7 +239,7 @@ export class Checkouts {
   }
 
   /** Records that a checkout, which is quiet now, holds exactly the target's content. */
-  async stamp(quiet: QuietCheckout, { ref, chain }: Target): Promise<void> {
+  async stamp(quiet: QuietCheckout, { ref, chain }: CheckoutTarget): Promise<void> {
     const { path } = quiet;
     const shadow = quiet.complete && await clonable(this.#context.workspace.root) ? await this.#shadowOf(quiet) : null;
     if (!shadow) removeIfPresent(`${path}.shadow`);
@@ -300,25 +251,25 @@ export class Checkouts {
       removeIfPresent(`${path}.session`);
       return;
     }
-    // A reader holds part of the content in the log: size and time of the main file would say nothing of it.
+    // A reader holds part of the content in the log: size and time of the main file would prove nothing about it.
     const { lineage, txid, digest } = ref;
     this.#context.workspace.writeSessionRecord(path, { lineage, heads: [{ txid, digest, mark: null }] });
     removeIfPresent(`${path}.sum`);
   }
 
   /** Records the same of a checkout that the calling session holds quiet, and ends its session record. */
-  stampHeld(path: string, content: Pick<Target, "ref" | "chain">, change_counter: number): void {
+  stampHeld(path: string, content: Pick<CheckoutTarget, "ref" | "chain">, change_counter: number): void {
     removeIfPresent(`${path}.shadow`);
     this.#writeStamp(path, originOf(content), { shadow: null, change_counter });
     removeIfPresent(`${path}.session`);
   }
 
   /**
-   * Gives a checkout of `before` the standing of one of `after`, the same content under another chain.
+   * Binds a checkout of `before` to `after`, the same content under another chain.
    *
    * @param interrupted What {@linkcode recordPending} returned.
    */
-  rebind(before: Target, after: Target, interrupted: boolean): void {
+  rebind(before: CheckoutTarget, after: CheckoutTarget, interrupted: boolean): void {
     const { workspace } = this.#context;
     const path = workspace.checkout(before.db, before.branch);
     const sidecar = workspace.sidecar(path);
@@ -334,7 +285,7 @@ export class Checkouts {
   }
 
   /** The shadow beside a checkout, if it still is what the branch's head holds. */
-  shadow(path: string, content: Pick<Target, "ref" | "chain">): string | undefined {
+  shadow(path: string, content: Pick<CheckoutTarget, "ref" | "chain">): string | undefined {
     const sidecar = this.#context.workspace.sidecar(path);
     if (!sidecar?.shadow || !sameOrigin(sidecar, originOf(content))) return undefined;
     const found = stampFile(`${path}.shadow`);
@@ -374,9 +325,9 @@ export class Checkouts {
   }
 
   /**
-   * Puts a new file in a checkout's place. What lies beside the old one goes first: a -wal must never meet another main
-   * file. But for the sidecar, which the next stamp replaces: until the new file is there it tells that the old one was
-   * clean, and of the new one it says nothing, because size and time differ.
+   * Puts a new file at a checkout's path. The old one's companions go first: a -wal must never meet another main
+   * file. The sidecar stays until the next stamp replaces it: before that it proves that the old file was
+   * clean, and nothing about the new one, because size and time differ.
    */
   #install(temporary: string, path: string, keep_shadow: boolean): void {
     const kept = [".sum", ...(keep_shadow ? [".shadow"] : [])].map((suffix) => path + suffix);
@@ -403,11 +354,11 @@ export class Checkouts {
 }
 
 /** The content that a branch's head holds. */
-function originOf({ ref, chain }: Pick<Target, "ref" | "chain">): Origin {
+function originOf({ ref, chain }: Pick<CheckoutTarget, "ref" | "chain">): Origin {
   return { chain_id: chain.id, digest: ref.digest };
 }
 
-/** What a record says of the head that the branch has; undefined when that is none of its heads. */
+/** The entry of a record for the branch's head; undefined when that is not among its heads. */
 function recordedHead(record: SessionRecord, ref: Ref): RecordedHead | undefined {
   return record.heads.find(({ lineage = record.lineage, txid, digest }) =>
     lineage === ref.lineage && txid === ref.txid && digest === ref.digest

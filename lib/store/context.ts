@@ -9,7 +9,7 @@ import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import type { Chain, Chains } from "./chain.ts";
 import type { ChainCache } from "./chain_cache.ts";
-import type { Checkouts, Target } from "./checkouts.ts";
+import type { Checkouts, CheckoutTarget } from "./checkouts.ts";
 import type { Holder } from "./holder.ts";
 import { type Address, formatAddress } from "./names.ts";
 import type { Head } from "./objects.ts";
@@ -86,7 +86,7 @@ function checkpointOf(ref: Ref, address: Address) {
 }
 
 /** A branch's head as what its checkout is to hold. */
-export function targetOf({ address, ref, chain }: Point): Target {
+export function targetOf({ address, ref, chain }: Point): CheckoutTarget {
   return { db: address.db, branch: address.branch, ref, chain };
 }
 

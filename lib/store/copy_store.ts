@@ -1,16 +1,16 @@
 /**
- * Copies a whole store to another place: from a directory to a bucket, and back. The copy is
+ * Copies a whole store to another location: from a directory to a bucket, and back. The copy is
  * the same store, with the same id; one of the two is meant to be left.
  *
- * Order of writes, and why a copy that is cut off at any point harms nothing:
+ * Order of writes, and why a copy may be cut off at any point:
  *
- * 1. `copying.json` claims the place for one store's id. From then on nobody makes another store there.
+ * 1. `copying.json` claims the target for one store's id. From then on no other store is created there.
  * 2. Every object under `data/`, each read back and compared before the next step begins. They are
  *    those listed after the refs were read, so all that a ref needs is among them.
- * 3. Every ref, without lease and claim: what they stand for stayed behind. Refs that the source has
+ * 3. Every ref, without lease and claim, which belong to processes of the source. Refs that the source has
  *    no longer are removed.
  * 4. Every branch and checkpoint is resolved in the target.
- * 5. The manifest, last. Until it is there the place cannot be opened, so nobody works on half a
+ * 5. The manifest, last. Until it is there the target cannot be opened, so no process works on half a
  *    store and no garbage collection takes objects whose refs are yet to come.
  * 6. `copying.json` goes.
  *
@@ -132,7 +132,7 @@ class Copy {
     throw new TaskdError("not_a_store", `Cannot copy ${this.#source.url}: there is no store`);
   }
 
-  /** Makes sure that the target is this store's, or nobody's. */
+  /** Ensures that the target is this store's or empty. */
   async #claim({ store_id }: Manifest): Promise<void> {
     const there = await readManifest(this.#target);
     if (there && there.store_id !== store_id) throw this.#refused("another store is there");
@@ -171,7 +171,7 @@ class Copy {
       for await (const { key } of this.#source.list(REFS_PREFIX)) {
         const name = parseRefKey(key);
         if (!name) {
-          throw new TaskdError("corrupt", `Cannot tell what ${key} is`, { hint: "Move it out of the store" });
+          throw new TaskdError("corrupt", `Cannot identify ${key}`, { hint: "Move it out of the store" });
         }
         names.push(name);
       }
@@ -302,7 +302,7 @@ class Copy {
   }
 }
 
-/** A ref as it is when nobody works on its branch. */
+/** A ref without lease and claim. */
 function atRest(ref: Ref): Ref {
   const { lease: _lease, claim: _claim, pending: _pending, ...rest } = ref;
   return rest;

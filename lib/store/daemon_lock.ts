@@ -57,13 +57,13 @@ export class DaemonLock implements Disposable {
     this.#write(info);
   }
 
-  /** What the file says of this daemon. */
+  /** The file's record of this daemon. */
   get info(): DaemonInfo {
     return { ...this.#info };
   }
 
   /**
-   * Says where the daemon listens, once it does.
+   * Records where the daemon listens, once it does.
    *
    * @throws {TaskdError} `no_space`, `denied` or `unavailable`; `too_large` for a path over about 1,800 bytes.
    */
@@ -132,7 +132,7 @@ export async function acquireDaemonLock(
           started_at,
         });
       }
-      // A client that looks holds the lock shared, a daemon alone: so a shared lock tells which one it is.
+      // A client that checks holds the lock shared, a daemon exclusively: a shared attempt distinguishes them.
       if (!file.tryLockSync(false)) {
         throw alreadyRunning(directory, parseInfo(readSlot(file)));
       }
@@ -183,7 +183,7 @@ export async function readDaemonInfo(
 
 function readHeld(path: string): DaemonInfo | undefined | "unreadable" {
   try {
-    // Opening a FIFO would wait for ever.
+    // Opening a FIFO would never return.
     if (!Deno.statSync(path).isFile) throw notAFile(path);
     using file = Deno.openSync(path);
     // Shared, so that two clients never take each other for a daemon.

@@ -22,8 +22,8 @@ const HINTS: Partial<Record<BackendErrorCode, string>> = {
   denied: "Check the owner, the permissions and whether the file system is mounted read-only",
   no_space: "Free some space; nothing was changed",
   unavailable: "Try again; nothing is known to have changed",
-  ambiguous: "Look at the branch before trying again",
-  precondition_failed: "Somebody else changed it at the same moment; try again",
+  ambiguous: "Inspect the branch before trying again",
+  precondition_failed: "Another process changed it at the same moment; try again",
 };
 
 /** `error` as a {@linkcode TaskdError}; anything that is not a backend's error is returned as it is. */

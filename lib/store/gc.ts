@@ -10,30 +10,30 @@
  *
  * A pass reads the tombstones (1), reads the refs (2), lists the objects (3), resolves (4), and
  * by one compare-and-swap over what it read in 1 writes new tombstones and dooms those past
- * their grace (5). It then reads the refs again and takes back new tombstones on what came to
+ * their grace (5). It then reads the refs again and revokes new tombstones on what came to
  * be reached meanwhile (6), and deletes what is doomed (7). Invariants:
  *
  * 1. Refs are read before objects are listed, and a ref is written after its objects: what a
  *    ref that was read needs is in the listing. What is written later is not, so it is not touched.
- * 2. Whoever makes a ref reach objects that it did not reach before (create, fork, safety forks;
+ * 2. A process that makes a ref reach objects that it did not reach before (create, fork, safety forks;
  *    rollback, promote and compact with `pending`) writes the ref first (R), then reads the
- *    tombstones (C), and takes the ref back if one covers what it relies on, its own new
+ *    tombstones (C), and withdraws the ref if one covers what it relies on, its own new
  *    lineage included.
  * 3. Nothing is doomed that had no tombstone on the list at 1, and since the swap at 5 holds,
- *    it stood there all the time from 1 to 5. Take an R that makes a doomed object reached. If R
+ *    it was listed all the time from 1 to 5. Take an R that makes a doomed object reached. If R
  *    is before 2, then 2 saw it (a listing is not older than its beginning) and the object
  *    was not doomed, or the ref was gone already. If R is after 2, then C is after 1, so C sees
  *    the tombstone, or the doom that follows and never ends while the object is there: R is
- *    taken back. So no acknowledged branch reaches a doomed object. A branch that moves from
- *    one ref to another behind the back of 2 does so by an R as well.
- * 4. Doom is listed for DOOMED_RETAIN_MS at least. Who builds upon a doomed object began to look at the store
- *    before the doom, so if that was short before C, the list has not forgotten; if it was not, C also looks
+ *    withdrawn. So no acknowledged branch reaches a doomed object. A branch that moves from
+ *    one ref to another unseen by 2 does so by an R as well.
+ * 4. Doom is listed for DOOMED_RETAIN_MS at least. A process that builds upon a doomed object began to read the store
+ *    before the doom, so if that was short before C, the list has not forgotten; if it was not, C also checks
  *    whether the objects are there.
  * 5. A process may die between R and C. Its ref is then found to need something doomed, was never
  *    acknowledged nor used, and is removed by the pass (`withdrawn`). Only if it was also paused before R until
  *    the list had forgotten does the pass fail instead, naming the branch, which a person can then destroy.
  * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still
- *    being made without a ref is judged as one: its maker's C finds the tombstone. This holds with a grace
+ *    being made without a ref is treated as one: its maker's C finds the tombstone. This holds with a grace
  *    of 0 too; the grace only makes such conflicts rare.
  *
  * @module
@@ -52,7 +52,7 @@ import {
   type StoredKey,
   takeInventory,
 } from "./_gc_mark.ts";
-import { makePlan, type Plan } from "./_gc_plan.ts";
+import { type GcPlan, makePlan } from "./_gc_plan.ts";
 import { inParallel } from "./_parallel.ts";
 import { type Base, Chains } from "./chain.ts";
 import type { StoreContext } from "./context.ts";
@@ -73,19 +73,19 @@ const PARALLEL_DELETES = 16;
 /** How often a pass starts over because another one wrote the tombstones. */
 const MAX_ATTEMPTS = 3;
 
-/** What a pass is told. */
+/** Options of a pass. */
 export interface GcOptions {
   /** Milliseconds that an object keeps its tombstone; 0 lets the next pass delete it. */
   grace_ms: number;
-  /** Change nothing, and answer what a pass would do. */
+  /** Change nothing, and return what a pass would do. */
   dry_run?: boolean;
   /** Ends the pass early. What is doomed by then is deleted by the next. */
   signal?: AbortSignal;
-  /** Told how many objects have been listed. */
+  /** Receives how many objects have been listed. */
   onProgress?: (objects: number) => void;
 }
 
-/** What a pass came to; counts are of objects. */
+/** Result of a pass; counts are of objects. */
 export interface GcResult {
   /** Reached by a branch. */
   marked: number;
@@ -101,7 +101,7 @@ export interface GcResult {
   bytes_deleted: number;
   /** Doomed, and could not be deleted this time; the reasons are in the log. */
   undeleted: number;
-  /** Branches removed because their maker died before it could take them back. */
+  /** Branches removed because their maker died before it could withdraw them. */
   withdrawn: { db: string; branch: string }[];
 }
 
@@ -128,31 +128,31 @@ interface Survey {
   refs: FoundRef[];
   inventory: Inventory;
   marker: Marker;
-  /** Refs that nobody finished. */
+  /** Refs that were never finished. */
   unfinished: FoundRef[];
 }
 
 /** One pass; undefined when another one changed the tombstones meanwhile. */
 async function runPass(context: StoreContext, options: GcOptions): Promise<GcResult | undefined> {
-  const survey = await failingClosed(options, () => look(context, options));
-  if (!options.dry_run) await failingClosed(options, () => withdrawAll(context, survey.unfinished));
-  const plan = makePlan(survey, { now_ms: context.clock.now(), grace_ms: options.grace_ms });
+  const seen = await failingClosed(options, () => survey(context, options));
+  if (!options.dry_run) await failingClosed(options, () => withdrawAll(context, seen.unfinished));
+  const plan = makePlan(seen, { now_ms: context.clock.now(), grace_ms: options.grace_ms });
   const result: GcResult = {
-    marked: survey.marker.marked.size,
+    marked: seen.marker.marked.size,
     tombstoned: plan.tombstoned,
     deleted: plan.victims.length,
     backlog: plan.backlog,
     kept: plan.kept,
     bytes_deleted: plan.victims.reduce((sum, { size }) => sum + size, 0),
     undeleted: 0,
-    withdrawn: survey.unfinished.map(({ db, branch }) => ({ db, branch })),
+    withdrawn: seen.unfinished.map(({ db, branch }) => ({ db, branch })),
   };
   if (options.dry_run) return result;
-  const landed = await failingClosed(options, () => publish(context, survey, plan));
+  const landed = await failingClosed(options, () => publish(context, seen, plan));
   if (!landed) return undefined;
   const revived = plan.tombstoned === 0
     ? 0
-    : await failingClosed(options, () => reviveLate(context, survey, { tombstones: plan.tombstones, ...landed }));
+    : await failingClosed(options, () => reviveLate(context, seen, { tombstones: plan.tombstones, ...landed }));
   return {
     ...result,
     tombstoned: result.tombstoned - revived,
@@ -162,7 +162,7 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
 }
 
 /** Steps 1 to 4. */
-async function look({ backend, refs }: StoreContext, options: GcOptions): Promise<Survey> {
+async function survey({ backend, refs }: StoreContext, options: GcOptions): Promise<Survey> {
   const list = await readTombstones(backend);
   const index = new TombstoneIndex(list?.tombstones ?? []);
   const found = await readRefs(backend, refs, options.signal);
@@ -179,17 +179,17 @@ async function look({ backend, refs }: StoreContext, options: GcOptions): Promis
 async function withdrawAll({ refs, log }: StoreContext, unfinished: FoundRef[]): Promise<void> {
   for (const { db, branch, etag } of unfinished) {
     if (!await refs.remove(db, branch, etag)) {
-      throw new TaskdError("conflict", `${db}@${branch} builds upon what is being deleted, and somebody uses it`);
+      throw new TaskdError("conflict", `${db}@${branch} builds upon what is being deleted, and it is in use`);
     }
     log(`gc: removed ${db}@${branch}, which was never finished`);
   }
 }
 
-/** Step 5; undefined when somebody else has written the list since. */
+/** Step 5; undefined when another pass has written the list since. */
 async function publish(
   context: StoreContext,
   { list }: Survey,
-  { tombstones }: Plan,
+  { tombstones }: GcPlan,
 ): Promise<{ etag: string | undefined } | undefined> {
   if (JSON.stringify(list?.tombstones ?? []) === JSON.stringify(tombstones)) return { etag: list?.etag };
   const etag = await writeTombstones(context, tombstones, list?.etag);
@@ -198,7 +198,7 @@ async function publish(
 
 /**
  * Step 6. Without it a branch that was made during the pass could not be forked until the next one. Returns how many
- * objects lost a tombstone; what another pass has written since is that pass's to judge.
+ * objects lost a tombstone; what another pass has written since is left to that pass.
  */
 async function reviveLate(
   context: StoreContext,
@@ -222,13 +222,13 @@ async function reviveLate(
       roots.add(pointName(root));
       for (const { lineage, key } of await keysIfWhole(chains, root)) reach(lineage, key);
     }
-    // Whatever the lineage holds beyond the chain: an unchanged fork's own base pointer.
+    // Objects of the lineage beyond the chain: an unchanged fork's own base pointer.
     reach(ref.lineage, "");
   }
-  return await takeBack(context, survey, { tombstones, etag, reached });
+  return await revoke(context, survey, { tombstones, etag, reached });
 }
 
-/** What a root needs; nothing when it does not resolve, which is for the next pass to judge. */
+/** What a root needs; nothing when it does not resolve, which is left to the next pass. */
 async function keysIfWhole(chains: Chains, root: Base): Promise<{ lineage: string; key: string }[]> {
   try {
     return keysOf(await chains.resolve(root.lineage, root.txid));
@@ -238,7 +238,7 @@ async function keysIfWhole(chains: Chains, root: Base): Promise<{ lineage: strin
   }
 }
 
-async function takeBack(
+async function revoke(
   context: StoreContext,
   { inventory }: Survey,
   change: { tombstones: Tombstone[]; etag: string | undefined; reached: Map<string, Set<string>> },

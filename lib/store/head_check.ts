@@ -1,7 +1,7 @@
 /**
  * A last look after a checkpoint has committed: whether what the store has as the
  * branch's head is what the checkpoint wrote. The lease and its epoch keep other writers
- * of this program away; a bucket that somebody else writes to, a second program, or a
+ * of this program away; a bucket that another program writes to, a second program, or a
  * server that breaks its promises they do not.
  *
  * @module
@@ -15,7 +15,7 @@ import { messageOf } from "../errors.ts";
 
 /**
  * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. What cannot be seen is
- * wrong, too: the answer then says why. Never throws.
+ * wrong, too; the result is then the reason. Never throws.
  */
 export async function headTrouble(backend: Backend, lineage: string, written: Head): Promise<string | undefined> {
   try {
@@ -23,9 +23,9 @@ export async function headTrouble(backend: Backend, lineage: string, written: He
     const { objects } = await new Chains(backend).resolve(lineage, written.txid);
     const last = objects.at(-1)!;
     const { key, kind } = last;
-    if (kind !== written.kind) return `a ${kind} of the same transaction stands before the ${written.kind}: ${key}`;
+    if (kind !== written.kind) return `a ${kind} of the same transaction sorts before the ${written.kind}: ${key}`;
     const { digest } = await readObjectIndex(backend, last);
-    return digest === written.digest ? undefined : `other content stands there: ${key}`;
+    return digest === written.digest ? undefined : `other content is there: ${key}`;
   } catch (error) {
     return `it could not be verified: ${messageOf(error)}`;
   }

@@ -13,7 +13,7 @@ import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { fileError, unlockAndClose } from "../fs.ts";
 import { makeDirectory } from "./workspace.ts";
 
-/** Twice a lease's life and more: nobody asks about a process that has been dead for so long. */
+/** Twice a lease's life and more: no lease of a process that has been dead for so long is still checked. */
 const SWEEP_AFTER_MS = 120_000;
 
 /** By the time there are so many, the first of their leases have expired. */
@@ -61,7 +61,7 @@ export class Holder {
     return `${this.#prefix}:${this.#id}:${randomHex(this.#random, 4)}`;
   }
 
-  /** Gives up one of this process's own holder strings whose lease could not be given back: here it counts as dead. */
+  /** Marks one of this process's own holder strings, whose lease could not be released, as dead. */
   retire(holder: string): void {
     if (this.#retired.size >= MAX_RETIRED) this.#retired.clear();
     this.#retired.add(holder);
@@ -83,7 +83,7 @@ export class Holder {
       return false;
     }
     try {
-      // Shared, so that of two that look at once neither takes the other for the holder.
+      // Shared, so that of two concurrent checks neither takes the other for the holder.
       return file.tryLockSync(false);
     } finally {
       unlockAndClose(file);
@@ -110,7 +110,7 @@ export class Holder {
     }
   }
 
-  /** Takes the sign of life back, unless a lease could not be given back: without its lock it says that this one is dead. */
+  /** Removes the sign of life, unless a lease could not be released: without its lock it proves that this process is dead. */
   close(): void {
     if (!this.#file) return;
     try {

@@ -10,7 +10,7 @@ import { formatTxid, parseTxid, type Txid } from "./names.ts";
 
 /** The manifest's key. */
 export const MANIFEST_KEY = "bstore.json";
-/** Key of what says that a copy of a store to this place has begun; gone once it is complete. */
+/** Key of the marker of an unfinished copy of a store to this location; removed once it is complete. */
 export const COPYING_KEY = "copying.json";
 /** Prefix of all refs. */
 export const REFS_PREFIX = "refs/";
@@ -20,7 +20,7 @@ export const DATA_PREFIX = "data/";
 /** How an object's bytes are kept: a plain SQLite image, or the container of docs/reference/format.md. */
 export type Codec = "raw" | "zst";
 
-/** What an object's key says. */
+/** The fields of an object's key. */
 export interface ObjectKey {
   key: string;
   lineage: string;

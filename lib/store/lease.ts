@@ -36,7 +36,7 @@ export interface LeaseContext {
   clock: Clock;
 }
 
-/** Whether somebody holds the branch now. */
+/** Whether the branch is held now. */
 export function isLeased(
   ref: Ref,
   context: Pick<LeaseContext, "clock" | "holder">,
@@ -99,7 +99,7 @@ export class Lease {
     let previous_epoch = 0;
     const current = await refs.update(address.db, address.branch, (ref) => {
       refuseClaimed(ref);
-      // Our own write stands, but its answer was lost and somebody has changed the ref since.
+      // Our own write succeeded, but its answer was lost and the ref has been changed since.
       if (ref.lease?.holder === holder) return undefined;
       if (isLeased(ref, context)) {
         throw new TaskdError(
@@ -236,13 +236,13 @@ export interface Renewal {
 /**
  * Renews a lease until it is stopped or lost. A passing fault is tried again soon, until the lease is nearly out.
  *
- * @param told.onLost Told once, with `fenced`; a lost lease also shows at the holder's own next write.
- * @param told.onFault Told of each fault.
+ * @param events.onLost Receives `fenced`, once; a lost lease also shows at the holder's own next write.
+ * @param events.onFault Receives each fault.
  */
 export function keepRenewed(
   context: LeaseContext,
   lease: Lease,
-  told: { onLost?: (error: TaskdError) => void; onFault?: (error: Error) => void } = {},
+  events: { onLost?: (error: TaskdError) => void; onFault?: (error: Error) => void } = {},
 ): Renewal {
   const stop = new AbortController();
   const renewing = (async () => {
@@ -256,8 +256,8 @@ export function keepRenewed(
         await lease.write();
         wait_ms = untilRenewal(context.clock);
       } catch (error) {
-        if (hasCode(error, "fenced")) return told.onLost?.(error);
-        told.onFault?.(error as Error);
+        if (hasCode(error, "fenced")) return events.onLost?.(error);
+        events.onFault?.(error as Error);
         wait_ms = LEASE_RETRY_MS;
       }
     }

@@ -1,5 +1,5 @@
 /**
- * The store's manifest: says that a location is a branch store and which layout
+ * The store's manifest: marks a location as a branch store and names the layout
  * it has. It is created once and only ever raised, 1 to 2 by the first shared
  * fork, so that a program from before base pointers refuses the whole store.
  *
@@ -100,7 +100,7 @@ export async function openManifest(
       hint: "Run the copy again: it goes on where it was",
     });
   }
-  // Without a manifest only an empty place is a new store: anything else may be somebody's other data.
+  // Without a manifest only an empty location is a new store: anything else may be other data.
   for (const prefix of [REFS_PREFIX, DATA_PREFIX]) {
     for await (const { key } of backend.list(prefix)) {
       throw new TaskdError(
@@ -164,7 +164,7 @@ export async function raiseLayout(
         etag,
       );
     } catch (error) {
-      // Whoever won, or whether we did, the next read tells.
+      // The next read shows which writer won.
       if (
         !isBackendError(error, "precondition_failed") &&
         !isBackendError(error, "ambiguous")

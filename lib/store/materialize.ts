@@ -20,8 +20,7 @@ import type { LongOptions } from "./results.ts";
 /** Bytes read at once when an image is checked. */
 const CHECK_BYTES = 1 << 20;
 
-const RESTORE_HINT =
-  "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` looks at everything";
+const RESTORE_HINT = "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` checks everything";
 
 /** A file that was built. */
 export interface Materialized {
@@ -33,7 +32,7 @@ export interface Materialized {
 /**
  * Writes the chain's image to the new file `target` (0600), durably; on failure nothing is left there.
  *
- * @param digest What the ref says of the chain's last object.
+ * @param digest The ref's digest of the chain's last object.
  */
 export async function materialize(
   backend: Backend,
@@ -74,7 +73,7 @@ export async function materialize(
   }
 }
 
-/** Where a build stands after an object. */
+/** The state of a build after an object. */
 interface Built {
   page_size: number;
   page_count: number;
@@ -99,7 +98,7 @@ async function build(
     try {
       await backend.clone!.cloneOut(snapshot!.key, target);
     } catch (error) {
-      // A directory that is missing is the target's, and said as it is where blocks cannot be shared.
+      // A missing directory is the target's: the same error as where blocks cannot be shared.
       throw isBackendError(error, "unavailable") && error.cause instanceof Deno.errors.NotFound ? error.cause : error;
     }
     options.onMade();
@@ -264,7 +263,7 @@ function checkHeader(
     header.kind !== kind || header.first_txid !== object.first ||
     header.last_txid !== object.last
   ) {
-    throw corrupt(object, "what it says of itself is not what its key says");
+    throw corrupt(object, "its header contradicts its key");
   }
 }
 

@@ -5,7 +5,7 @@ import { fails, withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { type FaultPlan, FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
-import type { Image } from "../sqlite/wal_tail.ts";
+import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import { Chains } from "./chain.ts";
 import { segmentKey } from "./keys.ts";
 import { materialize } from "./materialize.ts";
@@ -15,7 +15,7 @@ import { PageChecksums } from "./page_checksums.ts";
 const PLACE = { lineage: "0123456789abcdef0123456789abcdef", epoch: 1 };
 
 /** An image in memory whose page 1 states its page size. */
-function imageOf(bytes: Uint8Array, page_size: number): Image {
+function imageOf(bytes: Uint8Array, page_size: number): DatabaseImage {
   new DataView(bytes.buffer).setUint16(16, page_size === 65536 ? 1 : page_size);
   return {
     page_size,

@@ -82,7 +82,7 @@ export function requireBranch(address: Address, done: string): void {
   throw new TaskdError("usage", `Cannot ${done} ${formatAddress(address)}: it is a checkpoint, not a branch`);
 }
 
-/** A txid or epoch as it stands in keys: 16 hex digits, so that keys sort. */
+/** A txid or epoch as keys have it: 16 hex digits, so that keys sort. */
 export function formatTxid(txid: Txid): string {
   if (!Number.isSafeInteger(txid) || txid < 0) {
     throw new RangeError(`Not a txid: ${txid}`);

@@ -12,7 +12,7 @@ import { nextTurn } from "../clock.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
-import type { Changes, Image } from "../sqlite/wal_tail.ts";
+import type { Changes, DatabaseImage } from "../sqlite/wal_tail.ts";
 import { storeError, translated } from "./errors.ts";
 import { imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
 import type { Txid } from "./names.ts";
@@ -32,7 +32,7 @@ const RUN_BYTES = 256 << 10;
 /** After about this many bytes everything else has its turn. */
 const TURN_BYTES = 4 << 20;
 
-/** Where a history ends: what a ref, a checkpoint or a session says of it. */
+/** Where a history ends, in a ref, a checkpoint or a session. */
 export interface Head {
   txid: Txid;
   /** Digest of the object that ends there. */
@@ -51,19 +51,19 @@ export interface StoredObject {
 }
 
 /** Where an object goes. */
-export interface Place {
+export interface ObjectPlace {
   lineage: string;
   epoch: number;
 }
 
 /**
  * Stores the pages of `changes` as one segment after `prev`. `checksums` are those of the pages at `prev`: a page that
- * the changes know from before, and whose checksum says that it is what the store has, is written as a difference.
+ * the changes know from before, and whose checksum proves that it is what the store has, is written as a difference.
  */
 export async function writeSegment(
   backend: Backend,
-  place: Place,
-  segment: { prev: Head; txid: Txid; changes: Changes; image: Image; checksums?: PageChecksums | undefined },
+  place: ObjectPlace,
+  segment: { prev: Head; txid: Txid; changes: Changes; image: DatabaseImage; checksums?: PageChecksums | undefined },
 ): Promise<StoredObject> {
   const { prev, txid, changes, image, checksums } = segment;
   const key = segmentKey(place.lineage, place.epoch, prev.txid, txid);
@@ -96,8 +96,8 @@ export async function writeSegment(
  */
 export async function writeSnapshot(
   backend: Backend,
-  place: Place,
-  snapshot: { txid: Txid; image: Image; clone_path?: string } & LongOptions,
+  place: ObjectPlace,
+  snapshot: { txid: Txid; image: DatabaseImage; clone_path?: string } & LongOptions,
 ): Promise<StoredObject> {
   const { txid, image, clone_path } = snapshot;
   // A file may have more behind its last page: SQLite does not mind, and a clone would have it, too.
@@ -113,8 +113,8 @@ export async function writeSnapshot(
 async function cloneSnapshot(
   backend: Backend,
   clone: CloneSupport,
-  place: Place,
-  snapshot: { txid: Txid; image: Image } & LongOptions,
+  place: ObjectPlace,
+  snapshot: { txid: Txid; image: DatabaseImage } & LongOptions,
   clone_path: string,
 ): Promise<StoredObject | undefined> {
   const { txid, image } = snapshot;
@@ -132,7 +132,11 @@ async function cloneSnapshot(
   return { ...index, stored_bytes: index.stored_bytes + image.page_count * image.page_size };
 }
 
-function snapshotHeader(kind: "snapshot" | "image-index", { page_size, page_count }: Image, txid: Txid): ObjectHeader {
+function snapshotHeader(
+  kind: "snapshot" | "image-index",
+  { page_size, page_count }: DatabaseImage,
+  txid: Txid,
+): ObjectHeader {
   return { kind, page_size, page_count, first_txid: 0, last_txid: txid, prev: NO_PREV };
 }
 
@@ -146,7 +150,7 @@ async function store(
   backend: Backend,
   key: string,
   header: ObjectHeader,
-  image: Image,
+  image: DatabaseImage,
   runs: Iterable<Run>,
   kind: ObjectKind,
   options: LongOptions & { before?: PageBefore | undefined } = {},
@@ -205,7 +209,7 @@ function* runsOf(pages: number[], page_size: number): Generator<Run> {
   if (run) yield run;
 }
 
-function* allRuns({ page_size, page_count }: Image): Generator<Run> {
+function* allRuns({ page_size, page_count }: DatabaseImage): Generator<Run> {
   const most = Math.max(1, Math.floor(RUN_BYTES / page_size));
   const lock = lockPage(page_size);
   for (let first = 1; first <= page_count;) {

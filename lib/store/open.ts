@@ -38,7 +38,7 @@ export function storeDirectory(location: string): string {
     );
   }
   try {
-    // A percent sign that begins no escape stands for itself.
+    // A percent sign that begins no escape is literal.
     return decodeURIComponent(new URL(location).pathname.replace(/%(?![0-9A-Fa-f]{2})/g, "%25"));
   } catch (cause) {
     throw new TaskdError(
@@ -60,7 +60,7 @@ export interface S3StoreOptions {
   region?: string;
   /** Whether the bucket is in the path and not in the host's name; default: yes with an endpoint. */
   path_style?: boolean;
-  /** Who asks; default what the environment, ~/.aws or the instance says. */
+  /** Credentials; by default those of the environment, ~/.aws or the instance. */
   credentials?: S3Credentials;
 }
 

@@ -38,8 +38,8 @@ export class PageChecksums {
   /**
    * Reads the indexes of a chain's objects, 4 bytes a page.
    *
-   * @param digest What the ref says of the chain's last object.
-   * @returns Undefined where that is not worth its time, or is not to be had now: to look for damage is others' work.
+   * @param digest The ref's digest of the chain's last object.
+   * @returns Undefined where that would take too long or fails now: finding damage is not its job.
    */
   static async load(backend: Backend, chain: Chain, digest: string): Promise<PageChecksums | undefined> {
     if (chain.objects.length > MAX_OBJECTS) return undefined;

@@ -34,14 +34,14 @@ export interface HealedBranch extends ReapedBranch {
 
 /** What both accept. */
 export interface ReapOptions {
-  /** Told of each branch that could not be read or destroyed; the others are not held up by it. */
+  /** Receives each branch that could not be read or destroyed; the others proceed. */
   onError?: (address: { db: string; branch: string }, error: Error) => void;
 }
 
 /** The branch is not to be destroyed after all. */
 class Stays extends Error {}
 
-/** Codes that say that a branch is used, going or gone: nothing for a reaper to report. */
+/** Codes of a branch that is in use, being removed or gone: nothing for a reaper to report. */
 const PASSED_OVER = ["lease_held", "protected", "branch_deleting", "branch_reaping", "not_found", "conflict"] as const;
 
 /** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim has ended. */
@@ -73,7 +73,7 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
     if (!claim || !isStaleClaim(context, claim)) return;
     const gone = await tryDestroy(context, address, {
       kind: claim.kind,
-      // Whoever claimed it was allowed to.
+      // Its claimant was allowed to.
       force: true,
       refuse: (ref) => {
         if (ref.claim?.nonce !== claim.nonce) throw new Stays();
@@ -93,7 +93,7 @@ function isDue(context: StoreContext, ref: Ref): boolean {
   return !ref.protected && !isLeased(ref, context) && isExpired(ref, context.clock.now());
 }
 
-/** False when the branch stays, or is somebody else's to remove. */
+/** False when the branch stays, or another process removes it. */
 async function tryDestroy(
   context: StoreContext,
   address: { db: string; branch: string },

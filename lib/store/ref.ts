@@ -1,7 +1,7 @@
 /**
  * Refs: one small mutable object per branch, the only mutable thing a branch has.
- * Every update is compare-and-swap. A random nonce in each write tells, after an
- * answer was lost, whether our own write is the one that stands.
+ * Every update is compare-and-swap. A random nonce in each write shows, after an
+ * answer was lost, whether our own write succeeded.
  *
  * @module
  */
@@ -55,11 +55,11 @@ export interface Ref extends Lifetime {
   lease?: { holder: string; expires_at: string };
   /** Whether destroying it needs force. */
   protected?: boolean;
-  /** Somebody is about to remove it. */
+  /** A process is about to remove it. */
   claim?: { kind: "destroy" | "reap"; since: string; nonce: string };
   /**
    * A lineage that the lease's holder is about to give the branch, and the point that it continues: garbage collection
-   * keeps both. Void once the lease is another's, or nobody's.
+   * keeps both. Void once the lease has ended.
    */
   pending?: { holder: string; lineage: string; base: { lineage: string; txid: number } };
   /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
@@ -197,7 +197,7 @@ export class Refs {
       const near = (await import("../text/nearest.ts")).nearest(branch, here);
       return near === undefined ? "" : `Did you mean ${db}@${near}? `;
     } catch {
-      // The error that this would be a part of is the one to tell.
+      // The original error is the one to report.
       return "";
     }
   }
@@ -221,8 +221,8 @@ export class Refs {
   }
 
   /**
-   * Writes the first ref of a branch. Only `already_exists` says for certain that the ref was never written; after any
-   * other error it may stand, and what it refers to has to stay.
+   * Writes the first ref of a branch. Only `already_exists` proves that the ref was never written; after any
+   * other error it may exist, and what it refers to has to stay.
    */
   async create(
     db: string,
@@ -241,29 +241,29 @@ export class Refs {
           throw unsure ? doubt(error) : storeError(error, attempted);
         }
       }
-      // Nobody ever read what we tried to write: it is certain that this ref is another's.
+      // Our write was never visible: this ref is certainly another's.
       if (!unsure) throw new TaskdError("already_exists", `${attempted}: it exists already`);
       const found = await this.find(db, branch).catch((error) => {
         throw doubt(error);
       });
-      // By lineage: somebody may have changed our ref, and with it its nonce, since.
+      // By lineage: another process may have changed our ref, and with it its nonce, since.
       if (found?.ref.lineage === whole.lineage) return found;
       if (found) throw doubt(undefined);
     }
     throw doubt(undefined);
 
     function doubt(cause: unknown): TaskdError {
-      return new TaskdError("ambiguous", `${attempted}: the store does not say whether it did`, {
+      return new TaskdError("ambiguous", `${attempted}: the result is not known`, {
         cause,
-        hint: "Look at the branch before trying again",
+        hint: "Inspect the branch before trying again",
       });
     }
   }
 
   /**
    * Changes a ref by compare-and-swap: `change` gets the current ref and returns
-   * the next one, or undefined to leave it. It is called again when somebody else
-   * was faster, so everything it decides on must come from its argument. When an answer was lost and somebody
+   * the next one, or undefined to leave it. It is called again when another process
+   * was faster, so everything it decides on must come from its argument. When an answer was lost and another process
    * has changed the ref since, it may meet its own doing there: it has to know it, or not mind doing it twice.
    */
   async update(
@@ -304,7 +304,7 @@ export class Refs {
     });
   }
 
-  /** Deletes a ref that is still as it was read; false when somebody changed it in between. */
+  /** Deletes a ref that is still as it was read; false when it was changed in between. */
   async remove(db: string, branch: string, etag: string): Promise<boolean> {
     try {
       await this.#backend.delete(refKey(db, branch), { if_match: etag });

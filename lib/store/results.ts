@@ -37,7 +37,7 @@ export type OnProgress = (
 
 /** What every long operation accepts. */
 export interface LongOptions {
-  /** Told how far the work is. */
+  /** Receives progress. */
   onProgress?: OnProgress;
   /** Ends the work early; the store stays as it was. */
   signal?: AbortSignal;
@@ -99,7 +99,7 @@ export interface CheckoutResult {
   checkpoint?: string;
   /** Absolute path of the SQLite file. */
   path: string;
-  /** Transaction the file stands at. */
+  /** Transaction of the file's content. */
   txid: Txid;
   /** Whether the file is an immutable checkpoint. */
   read_only: boolean;
@@ -123,7 +123,7 @@ export interface CheckpointResult {
   pages: number;
   /** Bytes written to the store; 0 when nothing had changed. */
   stored_bytes: number;
-  /** Present when the store's head, looked at after the commit, may not be what was written; the log says why. */
+  /** Present when the store's head, read after the commit, may not be what was written; the reason is in the log. */
   overwrite_detected?: true;
 }
 

@@ -1,7 +1,7 @@
 /**
  * The disk budget of `checkouts-ro`: read-only checkouts of checkpoints and the copies of whole
  * chains. All of it can be built anew, so entries go by last use until the rest fits. Nothing under
- * `checkouts/` is ever looked at, and a handle that is open on an entry goes on working.
+ * `checkouts/` is ever inspected, and an open handle on an entry keeps working.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { lastUsed, removeEntry } from "./chain_cache.ts";
 import type { StoreContext } from "./context.ts";
 import { filesBelow, type Workspace } from "./workspace.ts";
 
-/** What stands where the branch would, for a copy of a whole chain. */
+/** Takes the branch's part of a key, for a copy of a whole chain. */
 export const BY_CHAIN = "~by-chain";
 
 /** An entry that was removed. */
@@ -96,7 +96,7 @@ function entriesOf(workspace: Workspace): Entry[] {
   return entries;
 }
 
-/** What an entry's path below the cache says; undefined for a sidecar or anything else. */
+/** The parts of an entry's path below the cache; undefined for a sidecar or anything else. */
 function identify(path: string): Omit<EvictedEntry, "bytes"> | undefined {
   const parts = path.split("/");
   const name = basename(path);

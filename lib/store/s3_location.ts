@@ -21,7 +21,7 @@ export function isS3Location(location: string): boolean {
 export function parseS3Location(location: string): { bucket: string; prefix: string; url: string } {
   const match = /^s3:\/\/([a-z0-9][a-z0-9.-]*)((?:\/[A-Za-z0-9_.~@-]+)*)\/?$/i.exec(location);
   if (!match) {
-    // What stands before an @ may be a secret.
+    // The part before an @ may be a secret.
     throw new TaskdError("usage", `Cannot open ${location.replace(/[^/]*@/, "...@")}: it is no bucket and prefix`, {
       hint: "Write s3://bucket/prefix; keys are of letters, digits and _ . ~ @ -",
     });

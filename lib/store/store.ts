@@ -71,7 +71,7 @@ export interface StoreOptions {
   holder?: string;
   /** Chain depth from which fork, promote and rollback materialize; default {@linkcode DEFAULT_DEPTH_FLOOR}. */
   depth_floor?: number;
-  /** Told what is worth a line in a log. */
+  /** Receives lines for a log. */
   log?: (line: string) => void;
 }
 

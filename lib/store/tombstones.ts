@@ -1,11 +1,11 @@
 /**
  * The list of objects that nothing reaches any more, `gc/tombstones.json`, changed only by
- * compare-and-swap. An object's way out is: tombstoned, and after the grace period doomed,
- * then deleted. A tombstone may be taken back; doom may not, and stays on the list for a while
+ * compare-and-swap. An object is first tombstoned, after the grace period doomed,
+ * then deleted. A tombstone may be revoked; doom may not, and stays on the list for a while
  * after the object is gone.
  *
- * Who makes a branch out of existing objects writes its ref first and looks at this list then
- * ({@linkcode assertSpared}): whatever stands here must not be built upon. Why that is enough
+ * A process that makes a branch of existing objects writes its ref first and then reads this list
+ * ({@linkcode assertSpared}): nothing may build upon what is listed here. Why that is enough
  * is written at the head of gc.ts.
  *
  * @module
@@ -25,7 +25,7 @@ export const TOMBSTONES_KEY = "gc/tombstones.json";
 /** How long doom stays listed, at least; and not less than until the objects are gone. */
 export const DOOMED_RETAIN_MS = 5 * 60_000;
 /**
- * Who took longer than this to make a branch may look at a list that has already forgotten an object, and looks whether
+ * A process that took longer than this to make a branch may read a list that has already forgotten an object, and checks whether
  * its objects are there. Far below {@linkcode DOOMED_RETAIN_MS}, so that clocks may run at somewhat different rates.
  */
 const TRUST_LIST_MS = 60_000;
@@ -85,7 +85,7 @@ export async function readTombstones(backend: Backend): Promise<VersionedTombsto
 
 /**
  * Replaces the list that was read under `etag` (undefined: there was none) and returns the new etag; undefined when
- * somebody else has written it since.
+ * another process has written it since.
  */
 export async function writeTombstones(
   { backend, random }: { backend: Backend; random: RandomBytes },
@@ -116,14 +116,14 @@ function decode(bytes: Uint8Array): v.InferOutput<typeof ListSchema> {
     if (parsed.success) return parsed.output;
     problem = `${v.getDotPath(parsed.issues[0]) ?? "it"}: ${parsed.issues[0].message}`;
   } catch {
-    // Said below.
+    // Thrown below.
   }
   throw new TaskdError("corrupt", `Cannot read ${TOMBSTONES_KEY}: ${problem}`, {
     hint: "With no other program at work on the store, remove the file: garbage is then found anew",
   });
 }
 
-/** Looks up what the list says of an object. */
+/** An index of the list. */
 export class TombstoneIndex {
   readonly #entries = new Map<string, { tombstone: Tombstone; names: Set<string> | undefined }[]>();
 
@@ -187,7 +187,7 @@ export interface Reliance {
   lineage?: string;
   /** Objects of others that it builds upon. */
   chain?: Chain;
-  /** When its maker began to look at the store. */
+  /** When its maker began to read the store. */
   since: Moment;
 }
 
@@ -214,7 +214,7 @@ export async function assertSpared(
 async function assertThere(backend: Backend, attempted: string, at: Base): Promise<void> {
   try {
     for (const { key, codec } of (await new Chains(backend).resolve(at.lineage, at.txid)).objects) {
-      if (codec === "raw") await translated(`Cannot look at ${key}`, () => backend.head(imageIndexKey(key)));
+      if (codec === "raw") await translated(`Cannot inspect ${key}`, () => backend.head(imageIndexKey(key)));
     }
   } catch (error) {
     throw hasCode(error, "chain_gap", "not_found") ? conflict(attempted, error) : error;

@@ -1,6 +1,6 @@
 /**
  * The local files of a store: where checkouts and cache entries lie and what their
- * sidecars say. None of them is a source of truth: each may be deleted and is
+ * sidecars hold. None of them is a source of truth: each may be deleted and is
  * rebuilt, and a sidecar that cannot be read counts as missing. So sidecars are
  * written by rename, but not forced to disk.
  *
@@ -18,7 +18,7 @@ import { MANIFEST_KEY } from "./keys.ts";
 
 /** What {@linkcode Workspace.beside} names, and what lies beside such a file. */
 const TEMPORARY = /^\.[0-9a-f]{16}\.tmp/;
-/** A temporary file that was not written to for this long is nobody's: a day. */
+/** A temporary file that was not written to for this long has no owner: a day. */
 const SWEEP_AFTER_MS = 24 * 3600 * 1000;
 
 /** Which content a file was made from. */
@@ -26,13 +26,13 @@ export interface Origin {
   /** SHA-256 of the keys of its chain. */
   chain_id: string;
   /**
-   * What the ref says of the chain's last object. Keys alone do not tell: a store that was put back to an earlier state
+   * The ref's digest of the chain's last object. Keys alone do not identify it: a store that was put back to an earlier state
    * gives those of its lost future to other content.
    */
   digest: string;
 }
 
-/** What `.sum` says of a file. One that names no digest, which the contract's list of fields lacks, goes by the keys. */
+/** The content of `.sum`. One that names no digest, which the contract's list of fields lacks, goes by the keys. */
 export interface Sidecar extends Pick<Origin, "chain_id">, Partial<Pick<Origin, "digest">> {
   /** Bytes. */
   size: number;
@@ -44,7 +44,7 @@ export interface Sidecar extends Pick<Origin, "chain_id">, Partial<Pick<Origin, 
   stamped_ns: string;
   /** Size and time of the shadow when it was made; null when there is none. */
   shadow: { size: number; mtime_ns: string } | null;
-  /** SHA-256 of the image, once somebody computed it. */
+  /** SHA-256 of the image, once computed. */
   sha256?: string;
 }
 
@@ -62,7 +62,7 @@ const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
 });
 
 /**
- * What `.session` says of a checkout that a session is capturing, or whose edits an operation at rest is storing: for
+ * The content of `.session`, for a checkout that a session is capturing, or whose edits an operation at rest is storing: for
  * each head that the branch may now have (the durable one, and the one that was about to be), how far into the log
  * that head reaches.
  */
@@ -83,7 +83,7 @@ export interface RecordedHead {
   mark: WalMark | null;
 }
 
-/** What says whose a workspace is. */
+/** The file that names a workspace's store. */
 const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
 
 const WalMarkSchema = v.object({
@@ -123,7 +123,7 @@ export class Workspace {
   }
 
   /**
-   * Makes the directory the workspace of one store, for good: a checkout does not tell of which store it is, and another
+   * Makes the directory the workspace of one store, permanently: a checkout does not record its store, and another
    * with a branch of that name would take it for its own. Only for workspaces apart from their store.
    *
    * @throws {TaskdError} `usage` when it is another store's.
@@ -137,7 +137,7 @@ export class Workspace {
         using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
         try {
           writeAllSync(file, new TextEncoder().encode(JSON.stringify({ store_id })));
-          // One that a power failure left empty would be nobody's for ever.
+          // One that a power failure left empty would never be claimed.
           file.syncSync();
           // Of two at once, one.
           Deno.linkSync(temporary, path);
@@ -183,8 +183,8 @@ export class Workspace {
   }
 
   /**
-   * Refuses a path below the workspace on whose way something else than a directory stands: behind a symbolic link lie
-   * somebody else's files.
+   * Refuses a path below the workspace with a parent that is not a directory: a symbolic link may lead to
+   * files outside.
    *
    * @throws {TaskdError} `denied`
    */
@@ -231,7 +231,7 @@ export class Workspace {
   touchUsed(path: string, now_ms: number): void {
     const clock = `${path}.last-used`;
     try {
-      // What is there is not opened: a link leads elsewhere, and opening a FIFO would wait for ever.
+      // What is there is not opened: a link leads elsewhere, and opening a FIFO would never return.
       if (!exists(clock)) Deno.openSync(clock, { write: true, createNew: true, mode: 0o600 }).close();
       if (Deno.lstatSync(clock).isFile) Deno.utimeSync(clock, now_ms / 1000, now_ms / 1000);
     } catch {
@@ -240,7 +240,7 @@ export class Workspace {
   }
 
   /**
-   * Removes temporary files that nobody has written to for {@linkcode SWEEP_AFTER_MS}: their operations are dead. Returns
+   * Removes temporary files that were not written to for {@linkcode SWEEP_AFTER_MS}: their operations are dead. Returns
    * how many there were.
    */
   sweep(now_ms: number): number {

@@ -6,7 +6,7 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
-import type { Image } from "../../lib/sqlite/wal_tail.ts";
+import type { DatabaseImage } from "../../lib/sqlite/wal_tail.ts";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { Chains } from "../../lib/store/chain.ts";
 import { pointIn } from "../../lib/store/context.ts";
@@ -31,7 +31,7 @@ export function makeTinyDatabase(path: string): void {
 let template: Uint8Array | undefined;
 
 /** A database's pages, with `serial` in an unused place of the second. */
-function imageOf(serial: number): Image {
+function imageOf(serial: number): DatabaseImage {
   if (!template) {
     const path = Deno.makeTempFileSync();
     makeTinyDatabase(path);

@@ -7,7 +7,7 @@
 import { assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { CheckoutFile } from "../../lib/sqlite/checkout_file.ts";
-import { type Image, WalTail } from "../../lib/sqlite/wal_tail.ts";
+import { type DatabaseImage, WalTail } from "../../lib/sqlite/wal_tail.ts";
 import { rows, sql, withDirectory } from "./stores.ts";
 import { Writer } from "./writers.ts";
 
@@ -76,14 +76,14 @@ export async function withApplication(path: string, work: (run: (...sql: string[
 }
 
 /** Every byte of an image. */
-export function bytesOf(image: Image): Uint8Array {
+export function bytesOf(image: DatabaseImage): Uint8Array {
   const bytes = new Uint8Array(image.page_count * image.page_size);
   image.readPages(1, image.page_count, bytes);
   return bytes;
 }
 
 /** What the rows are in the image, as SQLite sees it. */
-export function rowsIn(image: Image, directory: string, query = "SELECT v FROM t ORDER BY rowid"): string {
+export function rowsIn(image: DatabaseImage, directory: string, query = "SELECT v FROM t ORDER BY rowid"): string {
   const path = `${directory}/image-${crypto.randomUUID()}.db`;
   Deno.writeFileSync(path, bytesOf(image));
   assertEquals(rows(path, "PRAGMA integrity_check"), "ok");
@@ -94,7 +94,7 @@ export function rowsIn(image: Image, directory: string, query = "SELECT v FROM t
 export class Replica {
   #bytes: Uint8Array;
 
-  constructor(image: Image) {
+  constructor(image: DatabaseImage) {
     this.#bytes = bytesOf(image);
   }
 

@@ -31,7 +31,7 @@ export async function checkout(
     });
 }
 
-/** The checkout as it is, when a look at it is enough: nothing is changed, so no lease is taken. */
+/** The checkout as it is, when inspecting it is enough: nothing is changed, so no lease is taken. */
 async function keptCheckout(
   context: StoreContext,
   address: Address,
@@ -95,7 +95,7 @@ async function keepIfSame(
 }
 
 function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
-  // Neither a checkpoint nor a session takes edits that continue another history, or nobody knows which.
+  // Neither a checkpoint nor a session takes edits that continue another or an unknown history.
   const keep = identity !== "current"
     ? "Save them with sqlite3 .backup"
     : interrupted

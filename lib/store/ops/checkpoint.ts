@@ -11,7 +11,7 @@ import { hasCode, TaskdError, throwIfInterrupted } from "../../errors.ts";
 import { nextTurn } from "../../clock.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { lockPage } from "../../sqlite/header.ts";
-import type { QuietCheckout } from "../checkouts.ts";
+import type { QuietCheckout } from "../quiet_checkout.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
 import { headTrouble } from "../head_check.ts";
@@ -43,7 +43,7 @@ export async function checkpoint(
     refuseCheckpoint(lease.ref, address, name, options.note);
     const before = await pointIn(context, { db, branch }, lease.ref);
     const stored = await storeEdits(context, lease, before, options);
-    // Released whatever happens from here on: until then no application can write.
+    // Released in every case: until then no application can write.
     using quiet = stored?.quiet;
     const head = stored?.object.head ?? before.head;
     if (stored) {

@@ -104,7 +104,7 @@ export async function create(
 async function copyLive(from: string, to: string): Promise<void> {
   const attempted = `Cannot copy ${from}`;
   const info = plainSource(from);
-  // SQLite takes a file of a few bytes, of whatever kind, for an empty database.
+  // SQLite takes any file of a few bytes for an empty database.
   if (info.size < MIN_DATABASE_BYTES) {
     throw new TaskdError("not_a_database", `${attempted}: it has ${info.size} bytes, too few for a database`, {
       hint: "Leave --from out to begin with an empty database",
@@ -164,7 +164,7 @@ async function openSource(from: string, still: string, attempted: string): Promi
     if (hasWal(from)) {
       throw new TaskdError("denied", `${attempted}: ${from}-wal can be read only where its directory can be written`, {
         cause: error,
-        hint: "Copy both files, while nobody writes to them, to a directory that you can write, and name the copy",
+        hint: "Copy both files, while no program writes to them, to a directory that you can write, and name the copy",
       });
     }
     await copyStill(from, still);
@@ -180,7 +180,7 @@ function makeWal(path: string): void {
   } finally {
     connection.close();
   }
-  // On a full disk the pragma says "wal" all the same.
+  // On a full disk the pragma still returns "wal".
   if ((stampFile(path)?.size ?? 0) < MIN_DATABASE_BYTES) {
     throw new TaskdError("no_space", `Cannot write ${path}: its first page did not fit`, {
       hint: "Free space on the disk, then try again",

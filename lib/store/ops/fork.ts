@@ -46,7 +46,7 @@ export async function fork(
     };
     await createBranch(context, { db, branch }, ref, { since, ...(begun.base ? { chain: point.chain } : {}) });
   } catch (error) {
-    // After any other error the ref may stand, and then the lineage is its life.
+    // After any other error the ref may exist, and then it needs the lineage.
     if (hasCode(error, "already_exists")) await abandonLineage(context.backend, begun.lineage);
     throw error;
   }

@@ -16,8 +16,8 @@ import { ttlField } from "../time_to_live.ts";
 /** What status and branches accept. */
 export interface InspectOptions {
   /**
-   * Whether checkouts of unleased branches are looked into; default true. Without, `dirty` and `detached` read
-   * `idle`: for a caller that has to see first that nobody else is at work there.
+   * Whether checkouts of unleased branches are inspected; default true. Without, `dirty` and `detached` read
+   * `idle`: for a caller that has to make sure first that no other process works there.
    */
   look?: boolean;
 }
@@ -83,7 +83,7 @@ const UNREADABLE: Omit<BranchInfo, "db" | "branch"> = {
   touched_at: new Date(0).toISOString(),
 };
 
-/** What a branch may be listed in spite of: its checkout or its stored content could not be looked into. */
+/** Errors in spite of which a branch is listed: its checkout or its stored content could not be inspected. */
 const NOT_SEEN = [
   "chain_gap",
   "corrupt",

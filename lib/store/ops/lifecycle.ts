@@ -22,7 +22,7 @@ export interface DestroyOptions {
   force?: boolean;
   /** Whose claim it is; default `destroy`. */
   kind?: "destroy" | "reap";
-  /** Looks at the ref that is about to be claimed, and throws to leave it. */
+  /** Checks the ref that is about to be claimed, and throws to leave it. */
   refuse?: (ref: Ref) => void;
 }
 
@@ -37,7 +37,7 @@ export async function destroy(
   const nonce = context.holder.next();
   const attempted = `Cannot destroy ${db}@${branch}`;
   const claimed = await context.refs.update(db, branch, (ref) => {
-    // Our own claim stands, but its answer was lost.
+    // Our own claim succeeded, but its answer was lost.
     if (ref.claim?.nonce === nonce) return undefined;
     options.refuse?.(ref);
     if (ref.claim && !isStaleClaim(context, ref.claim)) refuseClaimed(ref);
@@ -74,10 +74,12 @@ export async function destroy(
     throw error;
   }
   await dropClaim(context, db, branch, nonce).catch(() => {});
-  throw new TaskdError("conflict", `${attempted}: somebody changed it at the same moment`, { hint: "Try again" });
+  throw new TaskdError("conflict", `${attempted}: another process changed it at the same moment`, {
+    hint: "Try again",
+  });
 }
 
-/** Whether whoever made a claim is dead, or has had time enough. */
+/** Whether the process that made a claim is dead, or had enough time. */
 export function isStaleClaim(
   context: StoreContext,
   claim: NonNullable<Ref["claim"]>,

@@ -75,7 +75,7 @@ export function baseOf({ chain, head }: Point): Base {
 
 /**
  * Writes the first ref of a branch, and takes it back with `conflict` when garbage collection is removing what it
- * stands on. After any other error than `already_exists` and `conflict` the ref may stand.
+ * stands on. After any other error than `already_exists` and `conflict` the ref may exist.
  */
 export async function createBranch(
   context: StoreContext,
@@ -97,7 +97,7 @@ export async function createBranch(
   }
 }
 
-/** Removes a ref that was just written, also when somebody who saw it has changed it since. */
+/** Removes a ref that was just written, also when another process has changed it since. */
 async function withdraw(
   { refs }: StoreContext,
   { db, branch }: { db: string; branch: string },
@@ -111,7 +111,7 @@ async function withdraw(
     etag = found.etag;
   }
   throw new TaskdError("ambiguous", `Cannot take the branch ${db}@${branch} back: it keeps changing`, {
-    hint: "Destroy it: what it stands on is being removed as garbage",
+    hint: "Destroy it: what it builds upon is being removed as garbage",
   });
 }
 
@@ -142,7 +142,7 @@ export async function materializeLineage(
       stored_bytes: snapshot!.size,
     };
   }
-  // From the objects, which are checked on the way: nobody vouches for an entry of the cache, and this is to last.
+  // From the objects, which are checked on the way: an entry of the cache is not verified, and this is permanent.
   const path = context.workspace.beside(join(context.workspace.root, "tmp", "image"));
   try {
     await materialize(backend, point.chain, point.head.digest, path, options);
@@ -169,7 +169,7 @@ export async function materializeLineage(
   }
 }
 
-/** Removes a lineage that no ref came to name. What cannot be removed is left to garbage collection. */
+/** Removes a lineage that no ref names. What cannot be removed is left to garbage collection. */
 export async function abandonLineage(
   backend: Backend,
   lineage: string,

@@ -115,7 +115,7 @@ async function repoint(
 
   const lineage = await recordPendingLineage(context, lease, point, options.since);
   const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
-  // After what may take long or fail, so that a rollback that comes to nothing leaves no branch behind.
+  // After what may take long or fail, so that a failed rollback leaves no branch behind.
   const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
   await moveTo(context, lease, begun);
 

@@ -1,0 +1,49 @@
+/**
+ * A checkout at rest, read behind a write barrier.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../errors.ts";
+import { CheckoutFile } from "../sqlite/checkout_file.ts";
+import { type DatabaseImage, RebaseNeeded, WalTail } from "../sqlite/wal_tail.ts";
+
+/** How long an operation at rest waits for another process's lock. */
+const BUSY_TIMEOUT_MS = 2_000;
+
+/** A checkout being read: no process can commit to it until it is released. */
+export interface QuietCheckout extends Disposable {
+  image: DatabaseImage;
+  /** The main file alone is the whole image: the log is folded into it. */
+  complete: boolean;
+  path: string;
+  /** The change counter in the main file. */
+  change_counter: number;
+}
+
+/**
+ * Opens a checkout at rest behind a write barrier.
+ *
+ * @throws {TaskdError} `busy` when another process is writing to it, `capture_failed`, `not_a_database`, `unavailable`.
+ */
+export function openQuietCheckout(path: string): QuietCheckout {
+  const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
+  try {
+    const { tail } = WalTail.attach(file);
+    const { complete, release } = tail.hold();
+    return {
+      image: tail.image(),
+      complete,
+      path,
+      change_counter: file.header().change_counter,
+      [Symbol.dispose]: () => {
+        release();
+        file.close();
+      },
+    };
+  } catch (error) {
+    file.close();
+    if (!(error instanceof RebaseNeeded)) throw error;
+    throw new TaskdError("capture_failed", `Cannot read ${path}: ${error.message}`, { cause: error });
+  }
+}
