@@ -2,8 +2,8 @@
  * The egress list, egress.yaml: hosts and ports that sandboxes may reach. What is not
  * listed is not reachable, and without the file nothing is.
  *
- * Only names are listed. An address is refused, whatever its spelling, and so is a name
- * that stands for this machine or its network: the proxy would refuse to dial it anyway.
+ * Only names are listed. An address is refused in every spelling, and so is a name of this
+ * machine or its network: the proxy would refuse to dial it anyway.
  *
  * @module
  */
@@ -20,7 +20,7 @@ const MAX_PORTS = 100;
 /** Names that never lead to the public internet (RFC 6761, 6762, 8375, 9476 and the reverse zones). */
 const LOCAL_NAMES = ["localhost", "local", "internal", "home.arpa", "in-addr.arpa", "ip6.arpa", "onion", "alt"];
 
-/** Whether a canonical name stands for this machine or its network. */
+/** Whether a canonical name is one of this machine or its network. */
 export function isLocalName(host: string): boolean {
   return LOCAL_NAMES.some((name) => host === name || host.endsWith(`.${name}`));
 }

@@ -2,7 +2,7 @@
  * Files of `KEY=value` lines, as shells and other tools read them: comments, `export`
  * before a name, single and double quotes. Nothing is expanded: a `$` in a key is a `$`.
  *
- * Errors name the line and never what stands on it.
+ * Errors name the line and never show its text.
  *
  * @module
  */
@@ -55,8 +55,8 @@ function readValue(text: string): string | undefined {
 }
 
 /**
- * The text with other values: an existing line is replaced where it stands, a new one appended; null takes the line
- * away. Comments and all other lines stay as they are.
+ * The text with other values: an existing line is replaced in its place, a new one appended; null removes the
+ * line. Comments and all other lines stay as they are.
  *
  * @throws {InvalidConfig} when the text is not such a file, or a value has control characters.
  */

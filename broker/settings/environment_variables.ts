@@ -1,6 +1,6 @@
 /**
- * The variables of the environment that configuration is read from: what a program that
- * resolves it has to be allowed to read.
+ * The variables of the environment that configuration is read from, for the permissions of
+ * a program that loads it.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { KEY_VARIABLES } from "./keys.ts";
 import { EGRESS_VARIABLE } from "./load.ts";
 import { SETTING_PATHS, SETTINGS } from "./settings.ts";
 
-/** What the parser of YAML asks for when it reads a file; a program that may not say so to it cannot read one. */
+/** Variables that the YAML parser reads; without permission for them no file can be parsed. */
 const PARSER_VARIABLES = ["LOG_STREAM", "LOG_TOKENS"];
 
 /** Every name, each once; the one in `compat.api_key_env` is only known once the settings are loaded. */

@@ -17,7 +17,7 @@ export interface ExplainRow {
   source: string;
 }
 
-/** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when nobody could be asked. */
+/** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when no broker answers. */
 export interface Comparison {
   local: PolicyView;
   live: PolicyView | null;
@@ -38,12 +38,12 @@ function showValue(value: ShownValue): string {
   return sanitizeLine(isPlain ? value : JSON.stringify(value));
 }
 
-/** A resolution as it travels. */
+/** A resolution as JSON. */
 export function policyView(resolved: ResolvedSettings): PolicyView {
   return { fields: resolved.fields(), hash: resolved.hash };
 }
 
-/** Compares what would hold with what the running broker holds; null when it cannot be asked. */
+/** Compares the local resolution with the running broker's; `live` is null when no broker answers. */
 export function compareWithLive(local: ResolvedSettings, live: PolicyView | null): Comparison {
   return { local: policyView(local), live, in_sync: live === null ? null : live.hash === local.hash };
 }

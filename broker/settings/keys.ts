@@ -1,8 +1,8 @@
 /**
  * The vendors' API keys: from the environment, or from `~/.taskd/api-keys.env` (0600).
  *
- * They stay on the host. Nothing here puts a key into an error, and what says where a
- * key was found says only that.
+ * They stay on the host. No error contains a key, and a source names only where a key was
+ * found.
  *
  * @module
  */
@@ -14,20 +14,20 @@ import { changeEnvFile, parseEnvFile } from "./env_file.ts";
 import { taskdHome } from "./load.ts";
 import { type ReadFile, readPrivateFile } from "./private_file.ts";
 
-/** Variables of each vendor's key, first come first: the contract's name, then the one that the vendor's tools use. */
+/** Variables of each vendor's key in order of precedence: the contract's name, then the one of the vendor's tools. */
 export const KEY_VARIABLES: Readonly<Record<Exclude<Lane, "compat">, readonly string[]>> = {
   vendor_a: ["VENDORA_API_KEY", "ANTHROPIC_API_KEY"],
   vendor_b: ["VENDORB_API_KEY", "OPENAI_API_KEY"],
   vendor_c: ["VENDORC_API_KEY", "GEMINI_API_KEY"],
 };
 
-/** Where keys are looked for. */
+/** The places of keys. */
 export interface KeySources {
   /** A variable of the environment. */
   env: (name: string) => string | undefined;
   /** What api-keys.env has. */
   file: ReadonlyMap<string, string>;
-  /** The setting `compat.api_key_env`; empty for an endpoint that wants no key. */
+  /** The setting `compat.api_key_env`; empty for an endpoint without a key. */
   compat_variable?: string;
 }
 
@@ -67,7 +67,7 @@ export async function writeKeys(home: string, changes: ReadonlyMap<string, strin
 }
 
 /**
- * A lane's key; undefined when there is none. For each variable in turn the environment goes before the file.
+ * A lane's key; undefined when there is none. For each variable in turn the environment precedes the file.
  *
  * @throws {TaskdError} `invalid_config` when what is there cannot be a key.
  */
@@ -83,7 +83,7 @@ export function apiKey(lane: Lane, { env, file, compat_variable = "" }: KeySourc
   return undefined;
 }
 
-/** A key goes into a header: what is no part of one would be refused there, or be a second header. */
+/** A key is sent in a header: other characters would be refused there, or begin a second header. */
 function checkKey(secret: string, where: string): string {
   if (/^[\x21-\x7e]{1,4096}$/.test(secret)) return secret;
   throw new TaskdError("invalid_config", `Cannot use the key of ${where}: it has characters that no key has`, {

@@ -22,7 +22,7 @@ import { YamlFile } from "./yaml_file.ts";
 /** Where a setting's value comes from. */
 export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 
-/** A row of the explanation that stands for no single setting: where the egress list is, and what it allows. */
+/** The row of `policy explain` for the egress list: its path, and what it allows. */
 const EGRESS_FIELD = "egress_config";
 
 /** The variable that names another egress list. */
@@ -202,7 +202,7 @@ async function loadEgress(env: LoadOptions["env"], { directory, expand, read }: 
     : checkValue(expanding(PATH, expand), variable, { path: EGRESS_FIELD, place }) as string;
   const text = await read(path, "own");
   if (text === undefined && variable !== undefined) {
-    // A path that somebody chose and that leads nowhere is a mistake, not an empty list.
+    // A chosen path without a file is a mistake, not an empty list.
     throw new InvalidConfig(EGRESS_FIELD, place, `must name a file: ${path} does not exist`);
   }
   const egress = parseEgress(path, text ?? "");
@@ -216,7 +216,7 @@ export function isCompared(setting: string): boolean {
   return !Object.hasOwn(SETTINGS, setting) || SETTINGS[setting as SettingPath].compared !== false;
 }
 
-/** SHA-256 in hex over the compared settings, whatever their order; where a value comes from does not count. */
+/** SHA-256 in hex over the compared settings, independent of their order and sources. */
 function hashRows(rows: readonly ResolvedSetting[]): string {
   const compared = rows.filter(({ setting }) => isCompared(setting));
   return createHash("sha256").update(

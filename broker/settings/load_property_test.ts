@@ -69,7 +69,7 @@ Deno.test("any mutation of a valid file loads or is refused with its place", asy
     fc.asyncProperty(mutated(FULL), async (config) => {
       try {
         const { settings } = await load({ config });
-        // What loads keeps the rules between settings, whatever it came from.
+        // Every resolution keeps the rules between settings.
         assert(settings.global_max_tasks === 0 || settings.global_max_tasks >= settings.max_concurrent_tasks);
         assert(settings.ci.max_attempts <= 10 && (settings.ci.max_attempts === 0 || settings.approval_timeout > 0));
         assert(settings.ci.poll_interval >= 10_000);

@@ -2,10 +2,10 @@
  * A vendor's subscription: the OAuth credential in `~/.taskd/vendor_a-oauth.json` or
  * `vendor_b-oauth.json` (0600), and its renewal.
  *
- * Vendors rotate the refresh token: a renewal begins only where there is room to write it
- * down, a renewed credential is on the disk before it is used, one renewal runs at a time,
- * and a credential that somebody else has put into the file is never overwritten. No token
- * stands in an error.
+ * Vendors rotate the refresh token: a renewal begins only with disk space for the new one, a
+ * renewed credential is on the disk before it is used, one renewal runs at a time, and a
+ * credential that another program has written is never overwritten. No error contains a
+ * token.
  *
  * @module
  */
@@ -73,7 +73,7 @@ const ANSWER = v.looseObject({
 /** The credential file's content. */
 export type OAuthCredential = v.InferOutput<typeof FILE>;
 
-/** What is sent to the vendor; the gateway's credential has this shape. */
+/** What is sent to the vendor, in the shape of the gateway's credential. */
 export interface Bearer {
   /** The access token. Never to be logged. */
   secret: string;
@@ -95,10 +95,10 @@ export interface SubscriptionOptions {
 const MARGIN_MS = 120_000;
 const RENEWAL_MS = 30_000;
 const MAX_ANSWER_BYTES = 262_144;
-/** What is kept free for a renewed credential: two tokens of the greatest length, and what else stands in the file. */
+/** Reserved for a renewed credential: two tokens of the greatest length and the other fields. */
 const ROOM_BYTES = 65_536;
 
-/** The tokens that the vendor gave for those of `of`, which may be worth nothing since. */
+/** The tokens that replace those of `of`, which may be invalid by now. */
 interface Renewed {
   of: OAuthCredential;
   tokens: Pick<OAuthCredential, "access_token" | "refresh_token" | "expires_at">;
@@ -110,7 +110,7 @@ export class VendorSubscription {
   readonly #path: string;
   readonly #fetch: Fetch;
   readonly #clock: Clock;
-  /** What could not be written yet: the only copy of a rotated token. */
+  /** Not written yet: the only copy of a rotated token. */
   #unsaved: Renewed | undefined;
   #saving: Promise<OAuthCredential> | undefined;
   #renewal: Promise<OAuthCredential> | undefined;
@@ -149,7 +149,7 @@ export class VendorSubscription {
     return { secret: access_token, headers: this.#vendor.headers(account_id) };
   }
 
-  /** From the file each time: whoever signs in anew, or another process that renews, writes there. */
+  /** From the file each time: a new sign-in or a renewal by another process changes it. */
   async #load(): Promise<OAuthCredential> {
     if (this.#unsaved) return await this.#saveOnce(this.#unsaved);
     return await this.#read();
@@ -164,7 +164,7 @@ export class VendorSubscription {
   }
 
   async #renewNow(stale: OAuthCredential): Promise<OAuthCredential> {
-    // Since the stale one was read, a renewal may have ended: its refresh token would be spent.
+    // Another renewal may have ended meanwhile and spent the stale refresh token.
     const credential = await this.#load();
     if (credential.access_token !== stale.access_token && this.#isFresh(credential)) return credential;
     const { refresh_token } = credential;
@@ -183,7 +183,7 @@ export class VendorSubscription {
     });
   }
 
-  /** Asks for what has to be written down only while there is room for it: the old refresh token is spent then. */
+  /** Renews only while the result can be written: the old refresh token is spent by then. */
   async #withRoom<T>(ask: () => Promise<T>): Promise<T> {
     const room = `${this.#path}.room`;
     await writeFileAtomic(room, new Uint8Array(ROOM_BYTES), 0o600);
@@ -206,7 +206,7 @@ export class VendorSubscription {
           refresh_token,
           client_id: credential.client_id ?? client_id,
         }),
-        // A refresh token goes to the address it was meant for and no further.
+        // A refresh token goes to its address and follows no redirect.
         redirect: "error",
         signal: AbortSignal.timeout(RENEWAL_MS),
       });
@@ -226,7 +226,7 @@ export class VendorSubscription {
     return this.#saving ??= this.#save(renewed).finally(() => this.#saving = undefined);
   }
 
-  /** Puts the tokens into the file, unless somebody has put others there meanwhile: those count then. */
+  /** Writes the tokens to the file, unless it has others by now: those count then. */
   async #save({ of, tokens }: Renewed): Promise<OAuthCredential> {
     const found = await this.#read();
     let credential = found;

@@ -33,7 +33,7 @@ export const SOCKET_PATH = path(`path, at most ${MAX_SOCKET_BYTES} bytes`, MAX_S
 
 const BIND_RULE = "must be the IP address of one interface";
 
-/** Address that a listener binds; never one that stands for all addresses. */
+/** Address that a listener binds; never one of every interface. */
 export const BIND_ADDRESS = v.pipe(
   text(BIND_RULE),
   v.check((value) => parseAddress(value) !== undefined, BIND_RULE),
@@ -121,7 +121,7 @@ function pathFault({ origin, pathname }: URL): string | undefined {
   return withHint("must be a URL without a path", hint);
 }
 
-/** The path that goes before a request's own; `/` for an endpoint that has none. */
+/** The prefix of a request's path; `/` for none. */
 export const ENDPOINT_PATH = textLike(/^(?:\/|(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+){1,16}\/?)?$/, {
   type: "path, or empty",
   rule: "must be a path of plain segments that begins with /, such as /v1, or / alone",

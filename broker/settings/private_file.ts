@@ -1,7 +1,6 @@
 /**
- * The files below `~/.taskd`: small, regular, and open to nobody who must not have them.
- * What is checked is the open file, not the name, so that nothing can be swapped in
- * between.
+ * The files below `~/.taskd`: small, regular, and closed to other users. The checks are of
+ * the open file, not of its name, so that it cannot be exchanged in between.
  *
  * @module
  */
@@ -34,12 +33,12 @@ export type ReadFile = (path: string, privacy: Privacy) => Promise<string | unde
  *
  * @returns undefined when there is none.
  * @throws {TaskdError} `denied` when others may do what `privacy` rules out, with the chmod to run; `invalid_config`
- * when it is no regular file, too large or not UTF-8; what the system says otherwise.
+ * when it is not a regular file, too large or not UTF-8; an error of the system otherwise.
  */
 export async function readPrivateFile(path: string, privacy: Privacy): Promise<string | undefined> {
   const attempted = `Cannot read ${path}`;
   try {
-    // Before the opening, which would wait at a pipe; the checks that count look at the open file.
+    // Opening a pipe would wait. The checks that count are those of the open file.
     if (!Deno.statSync(path).isFile) throw new TaskdError("invalid_config", `${attempted}: it is not a regular file`);
     using file = Deno.openSync(path);
     const { mode, size, isFile } = file.statSync();
@@ -82,7 +81,7 @@ export async function createPrivateFile(path: string, text: string): Promise<boo
   const whole = `${path}.${randomHex(systemRandom, 8)}.new`;
   await writeFileAtomic(whole, new TextEncoder().encode(text), 0o600);
   try {
-    // A link, unlike a rename, never takes the place of a file.
+    // A link, unlike a rename, never replaces a file.
     Deno.linkSync(whole, path);
     return true;
   } catch (error) {

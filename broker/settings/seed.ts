@@ -11,7 +11,7 @@ import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
 import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "./settings.ts";
 
-/** What {@linkcode seedHome} did. */
+/** The result of {@linkcode seedHome}. */
 export interface Seeded {
   /** The directory. */
   directory: string;
@@ -68,7 +68,7 @@ const WIDTH = 100;
 export function configText(): string {
   const head = prose(
     "Settings of the task broker. Each line that begins with # and no space is a default: remove the # to change " +
-      "it. A variable of the environment, named in brackets, goes before this file. Changes take effect when the " +
+      "it. A variable of the environment, named in brackets, takes precedence over this file. Changes take effect when the " +
       "broker is started again.",
     "",
   );
@@ -105,8 +105,8 @@ function prose(text: string, indent: string): string {
 
 const EGRESS_TEXT = `${
   prose(
-    "What sandboxes may reach, beside the model gateway: host names with their ports, 443 when none are given. " +
-      "What is not listed is refused, without even looking its name up. A name admits itself alone; *. before it " +
+    "What sandboxes may reach in addition to the model gateway: host names with their ports, 443 when none are given. " +
+      "What is not listed is refused before its name is resolved. A name admits itself alone; *. before it " +
       "admits every name below it, and not the name itself. Addresses cannot be listed. Changes take effect when " +
       "the broker is started again.",
     "",

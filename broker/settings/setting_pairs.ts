@@ -27,7 +27,7 @@ export function checkPairs(settings: Settings, placeOf: (path: SettingPath) => C
     refuse(
       ["ci.max_attempts", "approval_timeout"],
       String(ci.max_attempts),
-      "must be 0 while approval_timeout is 0: a retry would wait at its gate for ever",
+      "must be 0 while approval_timeout is 0: a retry would wait at its gate forever",
       "Set approval_timeout, for example to 24h",
     );
   }

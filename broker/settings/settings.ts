@@ -1,5 +1,5 @@
 /**
- * The one table of the broker's settings: where each stands in config.yaml, the variable that overrides it, its
+ * The one table of the broker's settings: its path in config.yaml, the variable that overrides it, its
  * default, its schema and what it means. The loader, the `Settings` type, the seeded files, `policy explain` and the
  * reference in docs/ are derived from it.
  *
@@ -153,11 +153,10 @@ const TABLE = {
     doc: "Wall-clock limit of a task; 0 is the built-in default.",
   },
   approval_timeout: {
-    // Gates are looked at again and again, so that no timer has to wait for it.
+    // Gates are checked at intervals, so that no timer has to wait this long.
     value: duration({ maximum: MAX_WINDOW }),
     built_in: "0s",
-    doc:
-      "A task left at an approval gate this long is denied; 0 waits for ever, which ci.max_attempts above 0 forbids.",
+    doc: "A task left at an approval gate this long is denied; 0 waits forever, which ci.max_attempts above 0 forbids.",
   },
   max_concurrent_tasks: {
     value: integer(1, 1_000),
@@ -316,7 +315,7 @@ const TABLE = {
     value: VARIABLE_NAME,
     built_in: "",
     secret: true,
-    doc: "Name of the variable that holds the endpoint's key; the key itself never stands in this file.",
+    doc: "Name of the variable that holds the endpoint's key; the key itself is never in this file.",
   },
   "compat.model": { value: MODEL, built_in: "", doc: "Model id that agent_d is given." },
   "compat.prices": {
@@ -374,7 +373,7 @@ const TABLE = {
     value: duration({ maximum: MAX_WAIT, minimum: "10s", zero_means: "60s" }),
     built_in: "60s",
     env: "TASKD_CI_POLL_INTERVAL",
-    doc: "Time between looks, each one call to the code host; 0 is the built-in default.",
+    doc: "Time between two calls to the code host; 0 is the built-in default.",
   },
   "ci.watch_timeout": {
     value: duration({ maximum: MAX_WINDOW, zero_means: "90m" }),
@@ -398,7 +397,7 @@ type Group = SettingPath extends infer P ? P extends `${infer G}.${string}` ? G 
 type ValueAt<P> = P extends SettingPath ? v.InferOutput<(typeof TABLE)[P]["value"]> : never;
 type NameIn<G extends Group> = SettingPath extends infer P ? P extends `${G}.${infer N}` ? N : never : never;
 
-/** Every setting, checked. Durations are milliseconds; paths are absolute; an empty text stands for none. */
+/** Every setting, checked. Durations are milliseconds; paths are absolute; an empty text means none. */
 export type Settings = {
   [K in Exclude<SettingPath, `${string}.${string}`> | Group]: K extends Group
     ? { [N in NameIn<K>]: ValueAt<`${K}.${N}`> }

@@ -15,13 +15,13 @@ import { nearest } from "../../lib/text/nearest.ts";
 /** A setting's value as it is shown and compared. */
 export type ShownValue = string | number | boolean | ShownValue[] | { [key: string]: ShownValue };
 
-/** What is known of a setting's schema beside its types. */
+/** What a setting's schema holds in addition to its types. */
 export interface ValueTraits {
   /** Its name and bounds, for people. */
   type: string;
   /** The value as it is shown and compared; by default as it is. */
   show?: (value: never) => ShownValue;
-  /** Whether `~/`, `$TMPDIR/` and `$UID` stand for what they name; the schema checks the expanded text. */
+  /** Whether `~/`, `$TMPDIR/` and `$UID` are expanded; the schema checks the expanded text. */
   is_path?: true;
 }
 
@@ -141,7 +141,7 @@ interface DurationOptions {
   maximum: string;
   /** Smallest value other than zero. */
   minimum?: string;
-  /** What zero stands for, where that is not zero. */
+  /** The value of zero, where that is not zero. */
   zero_means?: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What is allowed and still worth saying when the broker starts.
+ * Warnings about settings that are allowed, for the log of the broker's start.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { classifyAddress } from "../egress/classify.ts";
 import type { Settings } from "./settings.ts";
 
-/** Sentences for the log, one each; none in the default configuration. */
+/** Sentences for the log; none in the default configuration. */
 export function startWarnings(settings: Settings): string[] {
   const { global_budget_usd, global_max_tasks, global_window, broker, compat } = settings;
   const warnings: string[] = [];

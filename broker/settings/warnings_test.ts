@@ -13,13 +13,13 @@ Deno.test("the defaults cause no warning", async () => {
 
 // conformance: b8.total_warning
 Deno.test("a limb that is set in total mode is warned of by its name", async () => {
-  const told = async (config: string) =>
+  const warningsOf = async (config: string) =>
     startWarnings((await load({ config: `global_window: 0s\n${config}` })).settings);
   for (const limb of ["global_budget_usd", "global_max_tasks"]) {
-    const [text] = await told(`${limb}: 5`);
+    const [text] = await warningsOf(`${limb}: 5`);
     assertEquals(text?.startsWith(`global_window is 0, so nothing ages out of ${limb}: once`), true, text);
   }
-  const [both] = await told("global_budget_usd: 5\nglobal_max_tasks: 5");
+  const [both] = await warningsOf("global_budget_usd: 5\nglobal_max_tasks: 5");
   assertEquals(both?.includes("global_budget_usd and global_max_tasks"), true);
 });
 
