@@ -8,16 +8,27 @@
 import { join } from "@std/path/join";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { denoCache } from "../../lib/helper_process.ts";
+import { DEMO_VARIABLES } from "../table/demo.ts";
 import { ownCommand } from "../table/own_command.ts";
 import { runOwn } from "./daemon_process.ts";
 
 /** What runs sandboxes in the demo. */
 export type DemoRuntime = "deno" | "podman";
 
-/** What the broker of the demo is to be. */
+/** The operator's surroundings of which the demo's daemons get a part. */
+export interface DemoHost {
+  /** The operator's home directory. */
+  home: string;
+  /** A variable of the environment; undefined when it is not set. */
+  env: (name: string) => string | undefined;
+}
+
+/** How the broker of the demo is set up. */
 export interface BrokerHomeOptions {
-  /** An empty directory that nobody else may enter. */
+  /** An empty directory of this user alone. */
   dir: string;
+  host: DemoHost;
   runtime: DemoRuntime;
   /** Address of the model. */
   model_url: string;
@@ -65,7 +76,7 @@ export class BrokerHome {
   static async make(options: BrokerHomeOptions): Promise<BrokerHome> {
     // On a first run packages are still to be downloaded, which may take the operator's proxies and certificates.
     await runOwn(["version"], options.signal);
-    const home = new BrokerHome(options, await environment(options.dir));
+    const home = new BrokerHome(options, environment(options));
     await Deno.mkdir(home.path, { mode: 0o700 });
     await home.run(["init"]);
     await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home.socket));
@@ -104,21 +115,18 @@ export class BrokerHome {
 }
 
 /** Only what a program needs to run: no key and no setting of the operator's. */
-async function environment(dir: string): Promise<Record<string, string>> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"], stdin: "null" }).output();
-  const { denoDir } = JSON.parse(new TextDecoder().decode(stdout)) as { denoDir: string };
-  const real_home = Deno.env.get("HOME") ?? "/";
-  const kept = [...TOOL_VARIABLES, "PATH", "SANDBOX_IMAGE", "TASKD_ANCHOR_IMAGE"].flatMap((name) => {
-    const value = Deno.env.get(name);
+function environment({ dir, host: { home, env } }: BrokerHomeOptions): Record<string, string> {
+  const kept = [...TOOL_VARIABLES, ...DEMO_VARIABLES].flatMap((name) => {
+    const value = env(name);
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
     // A container program finds its images by these, or by HOME, which is another one here.
-    XDG_CONFIG_HOME: join(real_home, ".config"),
-    XDG_DATA_HOME: join(real_home, ".local/share"),
+    XDG_CONFIG_HOME: join(home, ".config"),
+    XDG_DATA_HOME: join(home, ".local/share"),
     ...Object.fromEntries(kept),
     TMPDIR: dir,
-    DENO_DIR: denoDir,
+    DENO_DIR: denoCache(home, env),
     NO_COLOR: "1",
   };
 }

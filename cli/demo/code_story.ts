@@ -17,7 +17,15 @@ import { parseProgress } from "../../broker/agent/progress_reader.ts";
 import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
 import type { SpendFigures } from "../../broker/task/schema.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
-import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoRuntime, NETWORK, PRICES } from "./broker_home.ts";
+import {
+  BLOCKED_PATHS,
+  BrokerHome,
+  BUDGET_USD,
+  type DemoHost,
+  type DemoRuntime,
+  NETWORK,
+  PRICES,
+} from "./broker_home.ts";
 import { BrokerProcess } from "./broker_process.ts";
 import { claim } from "./claim.ts";
 import { INVOICES, Invoices } from "./invoices.ts";
@@ -60,6 +68,7 @@ export interface CodeFacts {
 export interface CodeStoryOptions {
   /** An empty directory that nobody else may enter. */
   dir: string;
+  host: DemoHost;
   runtime: DemoRuntime;
   narrator: Narrator;
   /** Whether the diff is coloured. */
@@ -70,7 +79,7 @@ export interface CodeStoryOptions {
 
 /** Tells it. Everything it starts has ended when the promise settles. */
 export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFacts> {
-  const { dir, narrator, runtime, signal } = options;
+  const { dir, host, narrator, runtime, signal } = options;
   await using cleanup = new AsyncDisposableStack();
   if (runtime === "podman") cleanup.defer(() => removeNetwork(NETWORK));
   const repository = await narrator.step(
@@ -92,6 +101,7 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
   });
   const home = await BrokerHome.make({
     dir,
+    host,
     runtime,
     model_url: model.url,
     api_key,
@@ -217,7 +227,7 @@ class CodeStory implements AsyncDisposable {
   /** What the agent could reach at all, as its process ran. */
   #confinement(id: string): string {
     if (this.#runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
-    const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-\S+/g) ?? [];
+    const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-\w+=\S+/g) ?? [];
     const [files, writes, net, ...more] = granted;
     const folders = ".,../databases";
     claim(

@@ -10,7 +10,7 @@
  */
 
 import { DatabaseSync } from "node:sqlite";
-import { SeededRandom, ZipfTable } from "./_random.ts";
+import { SeededRandom, ZipfTable } from "./seeded_random.ts";
 import {
   CATEGORIES,
   CITIES,
@@ -21,7 +21,7 @@ import {
   STREETS,
   THINGS,
   VOCABULARY,
-} from "./_words.ts";
+} from "./vocabulary.ts";
 
 /** How a shop is made. */
 export interface ShopOptions {

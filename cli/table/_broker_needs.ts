@@ -19,7 +19,7 @@ export function submitNeeds(plan: Plan): PermissionSet {
 }
 
 /** The host's files and programs of a plan; a plan without them belongs to a command that needs none. */
-function hostOf(plan: Plan): HostPlace {
+export function hostOf(plan: Plan): HostPlace {
   const { host } = brokerOf(plan);
   if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
   return host;

@@ -8,6 +8,7 @@ import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command_spec.ts
 import { BRANCH_COMMANDS } from "./branches.ts";
 import { BROKER_ADMIN_COMMANDS } from "./broker_admin.ts";
 import { DAEMON_COMMANDS } from "./daemon.ts";
+import { DEMO_COMMANDS } from "./demo.ts";
 import { HISTORY_COMMANDS } from "./history.ts";
 import { QUEUE_COMMANDS } from "./queue.ts";
 import { REDTEAM_COMMANDS } from "./redteam.ts";
@@ -27,6 +28,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   ...QUEUE_COMMANDS,
   ...BROKER_ADMIN_COMMANDS,
   ...REDTEAM_COMMANDS,
+  ...DEMO_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 
 /** Flags that every command accepts. */

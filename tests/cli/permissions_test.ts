@@ -153,6 +153,25 @@ const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
   doctor: { inside: EXAMINES },
   start: { ...BROKER, inside: [...BROKER.inside, "write the store"] },
   redteam: { ...BROKER, inside: [...BROKER.inside, "set the umask"] },
+  // It touches the temporary directory alone, and nothing of the installation.
+  demo: {
+    inside: ["read where the home directory is", "run cp", "connect to the bucket's server"],
+    outside: [
+      "run a program",
+      "run a shell",
+      "run deno with all permissions",
+      "run cp with a library of one's own",
+      "signal a process",
+      "connect by TCP",
+      "open a web socket",
+      "fetch",
+      "look a name up",
+      "listen by TCP",
+      "read a variable of the environment",
+      "read the environment through node:process",
+      "ask for more",
+    ],
+  },
   stats: { inside: SOCKET },
   // Of ~/.taskd its lock, and none of the records, diffs and keys.
   stop: { inside: SOCKET },

@@ -4,7 +4,7 @@ import { atTerminal, isInstalled, runAtTerminal } from "./support/terminal.ts";
 
 const has_terminal = await isInstalled("script");
 const why = has_terminal ? "" : " (ignored: script is not installed)";
-const DEMO = new URL("../../cli/demo/main.ts", import.meta.url).pathname;
+const DEMO = new URL("../../cli/demo/run_demo.ts", import.meta.url).pathname;
 
 /** Asserts that a terminal was shown lines and nothing else. */
 function assertPlain(seen: string): void {

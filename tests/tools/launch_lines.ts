@@ -35,6 +35,7 @@ export function launchLines(): LaunchLines {
   return {
     tasks: {
       taskd: `deno run ${flags} cli/main.ts`,
+      demo: `deno run ${flags} cli/main.ts demo`,
       compile: `deno compile ${flags} ${
         INCLUDED.map((module) => `--include ${module}`).join(" ")
       } --output dist/taskd cli/main.ts`,

@@ -20,6 +20,7 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
   "service install": () => import("../../commands/service_install.ts"),
   "service uninstall": () => import("../../commands/service_uninstall.ts"),
   "policy explain": () => import("../../commands/policy_explain.ts"),
+  demo: () => import("../../commands/demo.ts"),
   redteam: () => import("../../commands/redteam.ts"),
 };
 

@@ -45,7 +45,8 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
   await Deno.mkdir(dir, { mode: 0o700 });
   // No task of a benchmark has a database.
   const store_socket = join(dir, "none.sock");
-  const home = await BrokerHome.make({ dir, runtime, model_url: model.url, api_key: KEY, store_socket, signal });
+  const host = { home: Deno.env.get("HOME") ?? "/", env: (name: string) => Deno.env.get(name) };
+  const home = await BrokerHome.make({ dir, host, runtime, model_url: model.url, api_key: KEY, store_socket, signal });
   const path = join(home.taskd, "config.yaml");
   const text = (await Deno.readTextFile(path))
     .replace(/^network: .*$/m, `network: ${NETWORK}`).replace(/^gateway_ip: .*$/m, `gateway_ip: ${GATEWAY_IP}`);

@@ -1,0 +1,33 @@
+/**
+ * The command `taskd demo`.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { type DemoResult, runDemo } from "../demo/run_demo.ts";
+import type { Args } from "../plan/args.ts";
+import { DEMO_RUNTIMES, DEMO_SIZES_MB, DEMO_VARIABLES } from "../table/demo.ts";
+import type { Io } from "../text/io.ts";
+import { environment, hostOf } from "./_environment.ts";
+
+/** Runs the demo, and prints it as it goes. */
+export async function run(args: Args, io: Io): Promise<DemoResult> {
+  const runtime = DEMO_RUNTIMES.find((name) => name === args.text("runtime"));
+  const size_mb = args.number("size") ?? (args.on("quick") ? DEMO_SIZES_MB.smallest : DEMO_SIZES_MB.usual);
+  if (runtime === undefined || size_mb > DEMO_SIZES_MB.largest) {
+    const problem = runtime === undefined ? "that is no runtime" : `a shop has ${DEMO_SIZES_MB.largest} MB at most`;
+    throw new TaskdError("usage", `Cannot run the demo: ${problem}`, {
+      hint: `Runtimes are ${DEMO_RUNTIMES.join(" and ")}; without --size the shop has ${DEMO_SIZES_MB.usual} MB`,
+    });
+  }
+  const tools = environment(args);
+  const env = (name: string) => DEMO_VARIABLES.includes(name) ? Deno.env.get(name) : tools(name);
+  const host = { home: args.broker.home, env };
+  return await runDemo(io, { temporary: hostOf(args).temporary, host, runtime, size_mb, keep: args.on("keep") });
+}
+
+/** Nothing is left to print. */
+export function render(): string {
+  return "";
+}
