@@ -62,6 +62,7 @@ export type {
 export { copyStore, type CopyStoreOptions, type CopyStoreResult } from "./lib/store/copy_store.ts";
 export {
   type Address,
+  type BranchName,
   DEFAULT_BRANCH,
   formatAddress,
   formatTxid,

@@ -8,7 +8,7 @@
 
 import type { GcResult } from "../store/gc.ts";
 import type { ErrorCode } from "../errors.ts";
-import type { Txid } from "../store/names.ts";
+import type { BranchName, Txid } from "../store/names.ts";
 import type {
   BranchInfo,
   BranchStatus,
@@ -46,11 +46,7 @@ export interface RepointArgs extends BranchArgs, Omit<RepointOptions, keyof Long
 }
 
 /** A session as `status` lists it; while it is being opened, most is not known yet. */
-export interface SessionInfo extends Partial<Omit<SessionStatus, "db" | "branch" | "state">> {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface SessionInfo extends Partial<Omit<SessionStatus, "db" | "branch" | "state">>, BranchName {
   /** State of the session. */
   state: SessionStatus["state"];
 }
@@ -68,11 +64,7 @@ export interface RepointAnswer extends RepointResult {
 }
 
 /** Answer of open. */
-export interface OpenAnswer {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface OpenAnswer extends BranchName {
   /** Absolute path of the SQLite file that the application opens. */
   checkout: string;
   /** Durable head. */
@@ -84,11 +76,7 @@ export interface OpenAnswer {
 }
 
 /** Answer of close. */
-export interface CloseAnswer {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface CloseAnswer extends BranchName {
   /** The last durable transaction, unless the session had failed. */
   txid?: Txid;
   /** Why the session had failed: what it had not made durable is still in the checkout. */
@@ -143,11 +131,11 @@ export interface OpTypes {
   /** Rewrites a branch as one snapshot. */
   compact: { args: BranchArgs; answer: CompactResult };
   /** Removes a branch. */
-  destroy: { args: { db: string; branch: string; force?: boolean }; answer: { db: string; branch: string } };
+  destroy: { args: BranchName & { force?: boolean }; answer: BranchName };
   /** Restarts a branch's time to live, or changes it. */
   touch: { args: BranchArgs & TouchOptions; answer: TouchResult };
   /** Protects a branch, or stops protecting it. */
-  protect: { args: BranchArgs & { on: boolean }; answer: { db: string; branch: string; protected: boolean } };
+  protect: { args: BranchArgs & { on: boolean }; answer: BranchName & { protected: boolean } };
   /** Writes a branch or checkpoint to a file. */
   export: {
     args: BranchArgs & { checkpoint?: string; path: string; force?: boolean };

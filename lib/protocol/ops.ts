@@ -46,6 +46,7 @@ import {
   TABLE_DIFF,
 } from "./_objects.ts";
 import type { BranchArgs, OpAnswer, OpArgs, OpName, RepointAnswer, RepointArgs } from "./messages.ts";
+import type { BranchName } from "../store/names.ts";
 import type { CheckoutResult } from "../store/results.ts";
 
 export { type AnyFields, type Field, object, objectSchema } from "./_fields.ts";
@@ -400,7 +401,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       bytes_deleted: required(COUNT, "bytes deleted"),
       undeleted: required(COUNT, "objects that could not be deleted this time"),
       withdrawn: required(
-        listOf(object<{ db: string; branch: string }>("branch name", OF_BRANCH)),
+        listOf(object<BranchName>("branch name", OF_BRANCH)),
         "branches removed because the process that made them died before it could withdraw them",
       ),
     },

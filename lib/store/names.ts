@@ -38,12 +38,16 @@ function hintOf(text: string, what: "database" | "branch" | "checkpoint"): strin
   return "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..";
 }
 
-/** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */
-export interface Address {
+/** A branch of a database. */
+export interface BranchName {
   /** Database name. */
   db: string;
   /** Branch name. */
   branch: string;
+}
+
+/** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */
+export interface Address extends BranchName {
   /** Checkpoint name; absent, the address means the branch's head. */
   checkpoint?: string;
 }

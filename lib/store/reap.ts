@@ -9,17 +9,13 @@
 import { hasCode } from "../errors.ts";
 import type { StoreContext } from "./context.ts";
 import { isLeased } from "./lease.ts";
-import type { Txid } from "./names.ts";
+import type { BranchName, Txid } from "./names.ts";
 import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
 import type { Ref } from "./ref.ts";
 import { isExpired, ttlSeconds } from "./time_to_live.ts";
 
 /** A branch that was reaped. */
-export interface ReapedBranch {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface ReapedBranch extends BranchName {
   /** Its head. */
   txid: Txid;
   /** Seconds after its last touch at which it expired; 0 when it had no such limit. */
@@ -35,7 +31,7 @@ export interface HealedBranch extends ReapedBranch {
 /** What both accept. */
 export interface ReapOptions {
   /** Receives each branch that could not be read or destroyed; the others proceed. */
-  onError?: (address: { db: string; branch: string }, error: Error) => void;
+  onError?: (address: BranchName, error: Error) => void;
 }
 
 /** The branch is not to be destroyed after all. */
@@ -84,7 +80,7 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
   return healed;
 }
 
-function describe(address: { db: string; branch: string }, ref: Ref): ReapedBranch {
+function describe(address: BranchName, ref: Ref): ReapedBranch {
   return { ...address, txid: ref.txid, ttl_seconds: ttlSeconds(ref) };
 }
 
@@ -96,7 +92,7 @@ function isDue(context: StoreContext, ref: Ref): boolean {
 /** False when the branch stays, or another process removes it. */
 async function tryDestroy(
   context: StoreContext,
-  address: { db: string; branch: string },
+  address: BranchName,
   options: Parameters<typeof destroy>[2],
 ): Promise<boolean> {
   try {
@@ -111,7 +107,7 @@ async function tryDestroy(
 async function forEachRef(
   { refs, log }: StoreContext,
   options: ReapOptions,
-  work: (address: { db: string; branch: string }, ref: Ref) => Promise<void>,
+  work: (address: BranchName, ref: Ref) => Promise<void>,
 ): Promise<void> {
   for (const address of await refs.list()) {
     try {

@@ -6,7 +6,7 @@
  */
 
 import type { TableDiff } from "../sqlite/diff_result.ts";
-import type { Txid } from "./names.ts";
+import type { BranchName, Txid } from "./names.ts";
 
 /** A branch's storage mode. */
 export type StorageMode = "shared" | "materialized";
@@ -76,11 +76,7 @@ export interface RepointOptions extends LongOptions {
 }
 
 /** Answer of create. */
-export interface CreateResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface CreateResult extends BranchName {
   /** Head of the new branch. */
   txid: Txid;
   /** Bytes of the database image. */
@@ -90,11 +86,7 @@ export interface CreateResult {
 }
 
 /** Answer of checkout. */
-export interface CheckoutResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface CheckoutResult extends BranchName {
   /** The named checkpoint, for a read-only checkout. */
   checkpoint?: string;
   /** Absolute path of the SQLite file. */
@@ -108,11 +100,7 @@ export interface CheckoutResult {
 }
 
 /** Answer of checkpoint. */
-export interface CheckpointResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface CheckpointResult extends BranchName {
   /** Checkpoint name. */
   checkpoint: string;
   /** Transaction the checkpoint names. */
@@ -128,11 +116,7 @@ export interface CheckpointResult {
 }
 
 /** Answer of fork. */
-export interface ForkResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface ForkResult extends BranchName {
   /** Transaction the fork begins at. */
   txid: Txid;
   /** How the branch keeps its storage from now on. */
@@ -142,11 +126,7 @@ export interface ForkResult {
 }
 
 /** Answer of rollback and promote. */
-export interface RepointResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface RepointResult extends BranchName {
   /** New head of the branch. */
   txid: Txid;
   /** How the branch keeps its storage from now on. */
@@ -158,11 +138,7 @@ export interface RepointResult {
 }
 
 /** Answer of compact. */
-export interface CompactResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface CompactResult extends BranchName {
   /** Transaction of the one snapshot that is left. */
   txid: Txid;
   /** Objects the chain had before. */
@@ -186,11 +162,7 @@ export interface CheckpointInfo {
 }
 
 /** One branch as `branches` lists it. */
-export interface BranchInfo extends Lifetime {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface BranchInfo extends Lifetime, BranchName {
   /** Computed at the moment of the call. */
   state: BranchState;
   /** Why, for state `error`. */
@@ -228,11 +200,7 @@ export interface BranchStatus extends BranchInfo {
 }
 
 /** Answer of touch. */
-export interface TouchResult extends Lifetime {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface TouchResult extends Lifetime, BranchName {
 }
 
 /** One database. */
@@ -258,11 +226,7 @@ export interface DiffResult {
 }
 
 /** Answer of verify. */
-export interface VerifyResult {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface VerifyResult extends BranchName {
   /** Head that was verified. */
   txid: Txid;
   /** Whether nothing was found. */
@@ -288,11 +252,7 @@ export interface FlushResult {
 }
 
 /** One open session. */
-export interface SessionStatus {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface SessionStatus extends BranchName {
   /** State of the session. */
   state: "active" | "pending" | "error";
   /** Absolute path of the captured SQLite file. */

@@ -8,7 +8,7 @@
 import { hasCode, TaskdError } from "../../errors.ts";
 import { pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased } from "../lease.ts";
-import { type Address, parseName } from "../names.ts";
+import { type Address, type BranchName, parseName } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { BranchInfo, BranchState, BranchStatus, DatabaseInfo } from "../results.ts";
 import { ttlField } from "../time_to_live.ts";
@@ -106,11 +106,7 @@ export async function databases(
 }
 
 /** Who holds a branch. */
-export interface LeaseInfo {
-  /** Database name. */
-  db: string;
-  /** Branch name. */
-  branch: string;
+export interface LeaseInfo extends BranchName {
   /** Fencing epoch; every lease taken raises it. */
   epoch: number;
   /** Who took the lease last; absent when it was given back. */
@@ -138,7 +134,7 @@ export async function leaseInfo(
 
 async function branchInfo(
   context: StoreContext,
-  { db, branch }: { db: string; branch: string },
+  { db, branch }: BranchName,
   ref: Ref,
   { look = true }: InspectOptions,
 ): Promise<BranchInfo> {
@@ -184,7 +180,7 @@ async function branchInfo(
 /** The state of an unleased branch with a checkout. Never by size and time alone: the contract asks for the full hash. */
 async function stateAtRest(
   context: StoreContext,
-  address: { db: string; branch: string },
+  address: BranchName,
   ref: Ref,
 ): Promise<BranchState> {
   const target = targetOf(await pointIn(context, address, ref));
