@@ -34,7 +34,7 @@ export interface StartUnderWay {
   usd(): number;
 }
 
-/** USD in a text: cents, and more digits where cents would say nothing. */
+/** USD in a text: cents, and more digits where cents would show zero. */
 export function usdText(usd: number): string {
   return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
 }
@@ -96,7 +96,7 @@ export class GlobalCeiling {
     this.#under_way.delete(start);
   }
 
-  /** The ledger has its end: from now on it counts there. See `Ledger.record` for what the promise says. */
+  /** The ledger has its end: from now on it counts there. See `Ledger.record` for what the promise resolves with. */
   async record(start: StartUnderWay, ended: EndedStart): Promise<void> {
     const recorded = this.#ledger?.record(ended);
     this.#under_way.delete(start);
@@ -181,7 +181,7 @@ export class GlobalCeiling {
       `(${unwritten.hint ?? "look at its disk"}); that is tried again with each start`;
   }
 
-  /** What is said of every refusal in total mode. */
+  /** Ends every refusal in total mode. */
   #total(): string {
     return this.#limits.window_ms === 0
       ? "global_window is 0s, so this does not age out, across restarts either. "

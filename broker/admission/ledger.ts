@@ -3,7 +3,7 @@
  * cost and how old it is. It is held in memory as a whole; the file is only read when the
  * broker starts.
  *
- * What it cannot know is said, never guessed: it counts as a start what a damaged line
+ * What it cannot know is reported, never guessed: it counts as a start what a damaged line
  * may have been, and a task whose trace is there without a line. A start ages out one
  * window after its end.
  *
@@ -170,7 +170,7 @@ export class Ledger {
     });
   }
 
-  /** Forgets a start that turns out not to have ended; it is to be recorded anew at its end. */
+  /** Forgets a start that turns out not to have ended; it is recorded again at its end. */
   take(task_id: string): void {
     const entry = this.#of_task.get(task_id);
     if (entry === undefined) return;
@@ -213,7 +213,7 @@ export class Ledger {
     this.#entries.push(entry);
   }
 
-  /** A new ledger: it counts what comes, and says which tasks came before. */
+  /** A new ledger: it counts what comes, and lists the tasks before it. */
   #begin(): void {
     const before = [...this.#options.traces()].map(({ task_id }) => task_id);
     this.#opened = { kind: "opened", at: stampText(this.#options.time.stamp()), before };
@@ -294,7 +294,7 @@ export class Ledger {
     if (found > 0) log(`ledger: ${found} starts were not recorded at their end; what they cost is not known`);
   }
 
-  /** Whether there is a line of that start; one that was made while the task waited at the gate says nothing of its end. */
+  /** Whether there is a line of that start; one that was made while the task waited at the gate does not record its end. */
   #isKnown(task_id: string, changed_ms: number): boolean {
     const line = this.#of_task.get(task_id)?.line;
     if (line?.kind !== "start") return false;

@@ -83,7 +83,7 @@ export function encodeLine(line: LedgerLine): Uint8Array {
   return encoder.encode(`${text}\n`);
 }
 
-/** What a line, without its newline, says; undefined when it is damaged. Only the first may be an `opened` one. */
+/** Parses a line without its newline; undefined when it is damaged. Only the first may be an `opened` one. */
 export function parseLedgerLine(text: string, first: boolean): LedgerLine | undefined {
   let value: unknown;
   try {

@@ -1,7 +1,7 @@
 /**
- * The traces in an audit directory as mere files: that one exists says that a task was
+ * The traces in an audit directory as mere files: that one exists proves that a task was
  * started, and when it was last written, when that was at the latest. What is in it is
- * not looked at.
+ * not read.
  *
  * @module
  */

@@ -28,7 +28,7 @@ export interface WireToolCall {
 
 /** What the model answered. */
 export interface Completion {
-  /** What it said; may be empty. */
+  /** Its text; may be empty. */
   text: string;
   calls: ToolCall[];
   /** Calls beyond {@linkcode MAX_CALLS}, which were dropped. */

@@ -36,7 +36,7 @@ export interface AgentConfig {
 /** The longest line of configuration, in UTF-16 units. */
 export const MAX_CONFIG_LENGTH = 1 << 20;
 
-/** Turns when nothing else is said. */
+/** Turns by default. */
 export const DEFAULT_MAX_TURNS = 100;
 
 /** `config` as the line that the agent reads. */

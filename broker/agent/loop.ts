@@ -32,7 +32,7 @@ export interface AgentRun {
   onProgress(row: AgentProgress): void;
 }
 
-/** Runs the agent to its end and tells the result as the last row. */
+/** Runs the agent to its end and reports the result as the last row. */
 export async function runAgent(run: AgentRun): Promise<AgentOutcome> {
   const { config, model, onProgress } = run;
   const conversation = new Conversation(run);

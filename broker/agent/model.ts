@@ -24,7 +24,6 @@ const BACKOFF_MS = 1_000;
 
 /** Why no completion could be had. */
 export class ModelFailure extends Error {
-  /** Its name in stack traces. */
   override name = "ModelFailure";
   readonly outcome: AgentOutcome;
 
@@ -153,7 +152,7 @@ function typeOf(body: unknown): string {
   return typeof type === "string" ? type : "";
 }
 
-/** What an error body says: RFC 9457's detail, or the vendors' error.message. */
+/** The text of an error body: RFC 9457's detail, or the vendors' error.message. */
 function describe(body: unknown): string {
   if (typeof body !== "object" || body === null) return "";
   const { detail, error } = body as { detail?: unknown; error?: { message?: unknown } | null };

@@ -1,5 +1,5 @@
 /**
- * What the built-in agent says about its work: JSON, one row per line, on its standard output. The last row is the
+ * The built-in agent's progress: JSON, one row per line, on its standard output. The last row is the
  * result. Texts are short, on one line, and free of control characters; who reads them checks that again.
  *
  * @module
@@ -9,7 +9,7 @@ import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** How an agent's run can end, with the process's exit code. */
 export const OUTCOMES = {
-  /** It called `finish`, or had nothing more to say. */
+  /** It called `finish`, or stopped calling tools. */
   finished: 0,
   /** Something that no other outcome names. */
   failed: 1,
@@ -36,7 +36,7 @@ export type AgentOutcome = keyof typeof OUTCOMES;
 export type AgentProgress =
   /** The agent asks the model. */
   | { type: "turn"; turn: number }
-  /** What the model said beside its calls. */
+  /** The model's text beside its calls. */
   | { type: "said"; turn: number; text: string }
   /** A tool was called. */
   | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }

@@ -34,6 +34,6 @@ export function systemPrompt({ max_turns, links, databases = [] }: AgentConfig):
   ].join("\n");
 }
 
-/** Said to a model that answers without calling a tool. */
+/** Sent to a model that answers without calling a tool. */
 export const NUDGE =
   "You called no tool. Go on with the tools, or call finish with a summary if the work is done or cannot be done.";

@@ -21,7 +21,7 @@ const MAX_VALUE_LENGTH = 1_000;
 const MAX_SQL_LENGTH = 1 << 20;
 /** What SQLite may allocate: in all of the process, and never more again while it lives. */
 const MAX_MEMORY_BYTES = 256 << 20;
-/** Milliseconds after which a call is given up. */
+/** Milliseconds after which a call is abandoned. */
 const SQL_MS = 60_000;
 
 /** The result of a call, as text. */
@@ -35,7 +35,7 @@ export class AgentDatabases {
   readonly #databases: ReadonlyMap<string, string>;
   readonly #clock: Clock;
   readonly #max_memory_bytes: number;
-  /** Those with a statement that was given up: it may hold the database's lock. */
+  /** Those with an abandoned statement, which may hold the database's lock. */
   readonly #stuck = new Set<string>();
   #module: string | undefined;
 

@@ -25,7 +25,7 @@ class Bench implements Disposable {
     }
   }
 
-  async says(sql: string): Promise<string> {
+  async text(sql: string): Promise<string> {
     return (await this.databases.run("shop", sql)).text;
   }
 
@@ -48,17 +48,17 @@ Deno.test("sql runs every statement of a call in turn and shows the rows of the 
   const sql =
     "/* first */ INSERT INTO items VALUES (2, 'café'); -- then\n;; SELECT id, name, x'00ff' AS b FROM items; --";
   assertEquals(
-    await bench.says(sql),
+    await bench.text(sql),
     "2 rows\nid | name | b\n1 | \"tea\" | x'00ff'\n2 | \"café\" | x'00ff'",
   );
-  assertEquals(await bench.says("UPDATE items SET name = upper(name)"), "done: 1 statement, 2 rows changed");
-  assertStringIncludes(await bench.says("PRAGMA table_info(items)"), '"name" | "TEXT"');
-  assertStringIncludes(await bench.says("DELETE FROM items WHERE id = 2 RETURNING id"), "1 rows\nid\n2");
-  assertEquals(await bench.says(" /* nothing */ ;"), "done: 0 statements, 0 rows changed");
+  assertEquals(await bench.text("UPDATE items SET name = upper(name)"), "done: 1 statement, 2 rows changed");
+  assertStringIncludes(await bench.text("PRAGMA table_info(items)"), '"name" | "TEXT"');
+  assertStringIncludes(await bench.text("DELETE FROM items WHERE id = 2 RETURNING id"), "1 rows\nid\n2");
+  assertEquals(await bench.text(" /* nothing */ ;"), "done: 0 statements, 0 rows changed");
   assertEquals(bench.files(), ["shop.db"]);
 });
 
-Deno.test("sql tells what SQLite says, also of a statement that answers rows", async () => {
+Deno.test("sql returns SQLite's error, also of a statement that returns rows", async () => {
   using bench = new Bench();
   await bench.refuses("SELECT * FROM absent", "no such table: absent");
   await bench.refuses("INSERT INTO items VALUES (3, 'tea') RETURNING id", "UNIQUE constraint failed");
@@ -66,12 +66,12 @@ Deno.test("sql tells what SQLite says, also of a statement that answers rows", a
   await assertRejects(() => bench.databases.run("other", "SELECT 1"), ToolError, "use shop");
 });
 
-Deno.test("sql rolls back what a call leaves open, and says so", async () => {
+Deno.test("sql rolls back what a call leaves open, and reports it", async () => {
   using bench = new Bench();
   await bench.refuses("BEGIN; DELETE FROM items", "a transaction was left open and is rolled back");
-  assertStringIncludes(await bench.says("SELECT count(*) FROM items"), "1");
-  await bench.says("BEGIN; DELETE FROM items; COMMIT");
-  assertStringIncludes(await bench.says("SELECT count(*) AS n FROM items"), "n\n0");
+  assertStringIncludes(await bench.text("SELECT count(*) FROM items"), "1");
+  await bench.text("BEGIN; DELETE FROM items; COMMIT");
+  assertStringIncludes(await bench.text("SELECT count(*) AS n FROM items"), "n\n0");
 });
 
 Deno.test("sql reaches no other file and damages no schema", async () => {
@@ -95,9 +95,9 @@ Deno.test("sql reaches no other file and damages no schema", async () => {
 Deno.test("sql shows a bounded part of a large answer", async () => {
   using bench = new Bench();
   const many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) SELECT x FROM c";
-  const text = await bench.says(many);
+  const text = await bench.text(many);
   assertStringIncludes(text, "only the first 200 rows are shown");
-  assertStringIncludes(await bench.says("SELECT zeroblob(100000) AS b"), "[cut: 200000 in all]");
+  assertStringIncludes(await bench.text("SELECT zeroblob(100000) AS b"), "[cut: 200000 in all]");
 });
 
 /** What a process of its own prints that has this done with `databases`. */
@@ -127,7 +127,7 @@ Deno.test("sql takes bounded memory", async () => {
   assertEquals(await printedBy(bench, work, clock), "SQLite says: out of memory\n1 rows\none\n1\n");
 });
 
-Deno.test("a statement that never ends is given up, and its database is not used again", async () => {
+Deno.test("a statement that never ends is abandoned, and its database is not used again", async () => {
   // In a process of its own, since the thread that is left behind ends only with its process.
   using bench = new Bench();
   const clock = `

@@ -38,7 +38,7 @@ export interface ToolAnswer {
   text: string;
   /** For people, one line. */
   summary: string;
-  /** The agent says that it is done. */
+  /** The agent reports that it is done. */
   finished?: boolean;
 }
 

@@ -3,14 +3,13 @@
  *
  * Paths are relative and stay inside; no component may be a symbolic link, a device, a FIFO or git's own folder.
  * Deno's permissions alone do not hold this: they compare paths as written and follow links. What is opened is
- * compared with what was looked at, and a file that has a second name is never written, since that name may be outside.
+ * compared with what was inspected, and a file that has a second name is never written, since that name may be outside.
  *
  * @module
  */
 
 /** A call that cannot be done; the model reads the message. */
 export class ToolError extends Error {
-  /** Its name in stack traces. */
   override name = "ToolError";
 }
 
@@ -18,7 +17,7 @@ export class ToolError extends Error {
 const MAX_FILE_BYTES = 1 << 20;
 /** Entries of one folder that are listed. */
 const MAX_LISTED = 1_000;
-/** Entries a walk looks at. */
+/** Most entries of a walk. */
 const MAX_WALKED = 100_000;
 /** Linux: 255 bytes per name, 4096 per path. */
 const MAX_NAME_BYTES = 255;
@@ -82,7 +81,7 @@ export class WorkTree {
     }
   }
 
-  /** Writes a whole file, making its folders; says whether it is new. */
+  /** Writes a whole file, making its folders; returns whether it is new. */
   async write(path: string, text: string): Promise<"created" | "replaced"> {
     const bytes = new TextEncoder().encode(text);
     if (bytes.length > MAX_FILE_BYTES) throw new ToolError(`A file may have at most ${MAX_FILE_BYTES} bytes`);
@@ -135,7 +134,7 @@ export class WorkTree {
   /** Paths of the regular files below a folder (or the file itself), folders in the order of their names. */
   async *files(path: string): AsyncGenerator<string> {
     const parts = parsePath(path);
-    const { info } = await this.#look(parts, path);
+    const { info } = await this.#inspect(parts, path);
     if (info?.isFile) return yield parts.join("/");
     const folders = [(await this.#folder(path)).parts.join("/")];
     let walked = 0;
@@ -163,22 +162,22 @@ export class WorkTree {
 
   async #folder(path: string): Promise<{ folder: string; parts: string[] }> {
     const parts = parsePath(path);
-    const { full, info } = await this.#look(parts, path);
+    const { full, info } = await this.#inspect(parts, path);
     if (info === undefined) throw new ToolError(`There is no folder ${JSON.stringify(path)}`);
     if (!info.isDirectory) throw new ToolError(`${JSON.stringify(path)} is not a folder`);
     return { folder: full, parts };
   }
 
   async #file(path: string): Promise<Found | undefined> {
-    const { full, info } = await this.#look(parsePath(path), path);
+    const { full, info } = await this.#inspect(parsePath(path), path);
     if (info === undefined) return undefined;
     if (info.isDirectory) throw new ToolError(`${JSON.stringify(path)} is a folder`);
     if (!info.isFile) throw new ToolError(`${JSON.stringify(path)} is not a regular file`);
     return { full, info, path };
   }
 
-  /** Looks at every component on the way, following none. */
-  async #look(parts: string[], path: string): Promise<{ full: string; info: Deno.FileInfo | undefined }> {
+  /** Inspects every component of the path, following none. */
+  async #inspect(parts: string[], path: string): Promise<{ full: string; info: Deno.FileInfo | undefined }> {
     let full = this.#root;
     let info: Deno.FileInfo | undefined = await Deno.lstat(full);
     for (const part of parts) {
@@ -207,7 +206,7 @@ async function lstatIfThere(full: string, path: string): Promise<Deno.FileInfo |
   }
 }
 
-/** Opens what was looked at, and not what was put in its place since. */
+/** Opens what was inspected, and not what replaced it since. */
 async function openSame({ full, info, path }: Found, options: Deno.OpenOptions): Promise<Deno.FsFile> {
   const file = await system(path, () => Deno.open(full, options));
   const opened = await file.stat();

@@ -108,7 +108,7 @@ export class CacheStore {
   /**
    * Makes a settled folder the entry of its key, unless another process was first or there is no room.
    *
-   * @returns The entry's lock, which is the folder's own when that became the entry; or why there is none.
+   * @returns The entry's lock, which is the folder's own when that became the entry; or why it was not published.
    */
   async publish(
     staging: Staging,

@@ -93,7 +93,7 @@ export class CacheFolder {
     return [...Deno.readDirSync(`${this.root}/entries`)].map(({ name }) => name);
   }
 
-  /** The entry of a key; undefined when there is none, or none that is whole. */
+  /** The complete entry of a key; undefined when there is none. */
   readEntry(key: string): FoundEntry | undefined {
     const path = this.entryPath(key);
     try {
@@ -120,7 +120,7 @@ export class CacheFolder {
   }
 
   /**
-   * Says that an entry, or a folder that is to become one, is used now: later than every other, whatever the clock says.
+   * Records that an entry, or a folder that is to become one, is used now: later than every other, whatever the clock shows.
    * Under {@linkcode locked}.
    */
   touch(path: string, now_ms: number): void {

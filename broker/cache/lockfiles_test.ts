@@ -56,7 +56,7 @@ Deno.test("a repository without lockfiles has none", async () => {
   assertEquals(await findLockfiles(repo.git, repo.at), []);
 });
 
-Deno.test("attack: a link named like a lockfile is none, since its target is not covered", async () => {
+Deno.test("attack: a link named like a lockfile does not count, since its target is not covered", async () => {
   await using repo = await commit(async (work) => {
     await Deno.writeTextFile(`${work}/anything`, "{}");
     await Deno.symlink("anything", `${work}/yarn.lock`);

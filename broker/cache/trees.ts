@@ -32,7 +32,7 @@ const CP_ARGS = Deno.build.os === "darwin" ? ["-cRPp"] : ["-RPp", "--reflink=aut
 /** Tens of gigabytes on a slow disk. */
 const COPY_DEADLINE_MS = 30 * 60_000;
 const MAX_COPY_OUTPUT_BYTES = 64 << 10;
-/** What `cp` says, the most telling first. */
+/** Errors of `cp`, the most specific first. */
 const COMPLAINTS: readonly (readonly [RegExp, ErrorCode])[] = [
   [/No space left|Disk quota exceeded/, "no_space"],
   [/Permission denied|Read-only file system|Operation not permitted/, "denied"],

@@ -22,7 +22,7 @@ import { parseJson } from "../../lib/text/json.ts";
 
 /** What a database may have grown to: twice what it was and a gigabyte. */
 const GROWTH = { factor: 2, bytes: 2 ** 30 };
-/** Milliseconds that looking at one database may take. */
+/** Milliseconds that the inspection of one database may take. */
 const INSPECT_MS = 300_000;
 /** Seconds of the processor after which the system itself ends it, should the broker be gone by then. */
 const CPU_S = 600;
@@ -92,7 +92,7 @@ const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
 ]);
 
 /**
- * Looks at a database.
+ * Inspects a database.
  *
  * @throws {TaskdError} `not_a_database`, `corrupt`, `denied` or `too_large` for what was left; `timed_out`; what keeps the
  * process from being run; the signal's reason.
@@ -184,10 +184,10 @@ async function runInspector(
     attempted,
   });
   if (code !== 0) {
-    const said = sanitizeLine(stderr.trim().split("\n").at(-1) ?? "").slice(0, MAX_PROBLEM_CHARS);
-    throw new TaskdError("corrupt", `${attempted}: looking at it ended with code ${code}: ${said}`);
+    const problem = sanitizeLine(stderr.trim().split("\n").at(-1) ?? "").slice(0, MAX_PROBLEM_CHARS);
+    throw new TaskdError("corrupt", `${attempted}: the inspection ended with code ${code}: ${problem}`);
   }
   const parsed = v.safeParse(REPORT, parseJson(stdout));
-  if (!parsed.success) throw new TaskdError("corrupt", `${attempted}: what looked at it gave no report`);
+  if (!parsed.success) throw new TaskdError("corrupt", `${attempted}: the inspection gave no report`);
   return parsed.output;
 }

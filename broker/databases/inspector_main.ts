@@ -4,7 +4,7 @@
  *
  * In the folder are `base.db`, which the store wrote, and `result.db`, with `result.db-wal` where there was one. When it
  * is done, `result.db` is a whole, sound database without a log, in the journal mode of `base.db`, and one line of JSON
- * on the standard output says what differs.
+ * on the standard output lists what differs.
  *
  * Everything it imports lies in this folder or in lib/: it runs without packages.
  *
@@ -119,7 +119,7 @@ function sameContent(): boolean {
   }
 }
 
-/** Whether no setting of the file was changed: beside a changed row, nothing else would tell of it. */
+/** Whether no setting of the file was changed: beside a changed row, nothing else would show it. */
 function sameSettings(): boolean {
   const [before, after] = [firstBytes(BASE), firstBytes(RESULT)];
   return SETTINGS.every(([start, end]) =>
@@ -180,7 +180,7 @@ async function report(): Promise<Report> {
   }
 }
 
-/** Looks at the databases of the folder, prints the report, and returns the exit status. */
+/** Inspects the databases of the folder, prints the report, and returns the exit status. */
 export async function runInspector(): Promise<number> {
   console.log(JSON.stringify(await report()));
   return 0;

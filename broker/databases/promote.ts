@@ -1,6 +1,6 @@
 /**
  * Promoting a task's databases once they were approved: the very heads that waited at the gate, onto bases that stand
- * where they were forked. All are looked at before the first is moved; if one cannot be promoted, none is, because a
+ * where they were forked. All are checked before the first is moved; if one cannot be promoted, none is, because a
  * change to two databases is one change. What is not promoted is kept, and the reason names its branch.
  *
  * @module
@@ -20,7 +20,7 @@ export interface Approved {
   changes: readonly DatabaseChange[];
 }
 
-type Look =
+type Inspection =
   | { kind: "ready" }
   /** A broker that was cut off has done it. */
   | { kind: "promoted" }
@@ -32,7 +32,7 @@ interface Candidate {
   fork: ForkedDatabase | undefined;
 }
 
-/** Promotes what was changed. Never throws: what cannot be promoted is kept, for the reason that it tells. */
+/** Promotes what was changed. Never throws: what cannot be promoted is kept, with the reason. */
 export async function promoteDatabases(access: StoreAccess, { forks, changes }: Approved): Promise<DatabaseResult[]> {
   const candidates = changes.flatMap((change): Candidate[] => {
     const fork = forks.find(({ db }) => db === change.db);
@@ -42,12 +42,12 @@ export async function promoteDatabases(access: StoreAccess, { forks, changes }: 
   const attempted = "Cannot promote the task's databases";
   try {
     return await withStore(access, { attempted, timeout_ms: PROMOTE_MS }, async (client) => {
-      const looks: Look[] = [];
-      for (const candidate of candidates) looks.push(await look(client, candidate));
-      const obstacle = looks.find((look) => look.kind === "kept");
+      const inspections: Inspection[] = [];
+      for (const candidate of candidates) inspections.push(await inspect(client, candidate));
+      const obstacle = inspections.find((found) => found.kind === "kept");
       const results: DatabaseResult[] = [];
       for (const [index, candidate] of candidates.entries()) {
-        const found = looks[index]!;
+        const found = inspections[index]!;
         if (found.kind === "promoted") results.push(resultOf(candidate, { result: "promoted" }));
         else if (obstacle === undefined) results.push(await promote(client, candidate));
         else {results.push(
@@ -61,7 +61,7 @@ export async function promoteDatabases(access: StoreAccess, { forks, changes }: 
   }
 }
 
-async function look(client: Client, { change, head, fork }: Candidate): Promise<Look> {
+async function inspect(client: Client, { change, head, fork }: Candidate): Promise<Inspection> {
   const { db, base, branch } = change;
   try {
     const own = await statusOf(client, db, branch);
@@ -72,7 +72,7 @@ async function look(client: Client, { change, head, fork }: Candidate): Promise<
     if (fork === undefined) return { kind: "kept", reason: `the trace does not say where ${db}@${branch} began` };
     if (target.lineage === fork.base_lineage && target.txid === fork.base_txid) return { kind: "ready" };
     if (target.txid === head.txid) {
-      // Without tables, because pages alone say whether they are the same.
+      // Without tables, because pages alone show whether they are the same.
       const { identical } = await client.call("diff", { a: `${db}@${base}`, b: `${db}@${branch}`, tables: [] });
       if (identical) return { kind: "promoted" };
     }

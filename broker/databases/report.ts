@@ -1,5 +1,5 @@
 /**
- * What the process that looks at a database tells of it, and how much at most.
+ * The report of the process that inspects a database, and its bounds.
  *
  * @module
  */

@@ -113,7 +113,7 @@ export class TaskDatabases {
   /**
    * Takes over what the sandbox has left, and stores what was changed under a checkpoint in the task's branches.
    *
-   * @throws {TaskdError} As `inspectDatabase` does, and what the store says.
+   * @throws {TaskdError} As `inspectDatabase` does, and the store's errors.
    */
   async collect({ task_id, forks, directory, work_dir, signal }: CollectDatabases): Promise<CollectedDatabase[]> {
     await requireFolder(directory);

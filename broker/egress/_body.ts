@@ -1,5 +1,5 @@
 /**
- * Message bodies on their way from one connection to the other. Chunks are written anew: extensions and trailers end
+ * Message bodies on their way from one connection to the other. Chunks are rewritten: extensions and trailers end
  * here, and the other side never sees a length that was not checked.
  *
  * @module

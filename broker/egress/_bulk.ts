@@ -27,7 +27,7 @@ export class Bulk {
     this.#max_buffers = max_buffers;
   }
 
-  /** A buffer of {@linkcode BULK_BYTES}, to be given back; undefined when all are lent. What it holds is of no meaning. */
+  /** A buffer of {@linkcode BULK_BYTES}, to be returned with {@linkcode giveBack}; undefined when all are lent. Its content is undefined. */
   lend(): Uint8Array | undefined {
     const spare = this.#spare.pop();
     if (spare !== undefined || this.#made === this.#max_buffers) return spare;

@@ -1,5 +1,5 @@
 /**
- * The life of a client connection: requests one after the other, each checked anew, and an answer that says why for what
+ * The life of a client connection: requests one after the other, each of them checked, and an answer that says why for what
  * is refused.
  *
  * @module
@@ -17,7 +17,7 @@ const HEAD_END = new TextEncoder().encode("\r\n\r\n");
 const MAX_REFUSALS = 64;
 /** Bytes of a refused client that are read to let it have its answer. */
 const LINGER_BYTES = 256 << 10;
-/** The fatal alert access_denied: TLS clients then say that they were refused, and not that the line went dead. */
+/** The fatal alert access_denied: TLS clients then report a refusal, and not a broken connection. */
 const TLS_ALERT = Uint8Array.of(21, 3, 3, 0, 2, 2, 49);
 
 /** Serves a connection until it ends; never throws. */
@@ -35,7 +35,7 @@ export async function serveClient(session: Session): Promise<void> {
   }
 }
 
-/** Reads requests until the connection takes no more; `serve` tells whether it does. */
+/** Reads requests until the connection takes no more; `serve` returns whether it does. */
 async function serveRequests(
   session: Session,
   serve: (attempt: Attempt, head: RequestHead) => Promise<boolean>,

@@ -110,7 +110,7 @@ async function checkHello(session: Session, target: EgressTarget, required: bool
 }
 
 /**
- * Passes both ways until both have ended. Each direction ends on its own: a client that has said all it has to say
+ * Passes both ways until both have ended. Each direction ends on its own: a client that has sent everything
  * still gets its answer.
  *
  * @param check Runs before the client's bytes pass, while the host's pass already.

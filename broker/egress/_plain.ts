@@ -1,8 +1,8 @@
 /**
  * Plain HTTP requests: `http://` URLs sent to the proxy, and what runs through a tunnel to port 80.
  *
- * Every request is checked anew and gets a connection of its own to the host, so that no leftover of one can be read as
- * the beginning of another. Heads and chunks are written anew on both sides. A redirect is a response like any other:
+ * Every request is checked and gets a connection of its own to the host, so that no leftover of one can be read as
+ * the beginning of another. Heads and chunks are rewritten on both sides. A redirect is a response like any other:
  * a client that follows it sends another request.
  *
  * @module
@@ -147,7 +147,7 @@ async function exchange(session: Session, attempt: Attempt, request: Request, up
     await passBody(upstream, client, body, rechunk);
     return keep;
   } catch {
-    // The client has a part of the response: cutting it off is the only way left to say that it is not whole.
+    // The client has a part of the response: only cutting it off still shows that it is incomplete.
     session.close();
     return false;
   } finally {

@@ -132,7 +132,7 @@ export class Wire {
   async passAll(to: Wire): Promise<void> {
     const early = this.take(this.#end - this.#start);
     if (early.length > 0) await to.write(early);
-    // A tunnel may idle for long: what a large head needed is given back.
+    // A tunnel may idle for long: the memory of a large head is released.
     this.#buffer = new Uint8Array(0);
     this.#start = this.#end = 0;
     await this.#passOn(to, Infinity);
@@ -182,7 +182,7 @@ export class Wire {
     }
   }
 
-  /** Ends the sending half; a peer that is gone already is no matter. */
+  /** Ends the sending half; a peer that is gone already is ignored. */
   async endWrite(): Promise<void> {
     await this.#stream.closeWrite().catch(() => {});
   }

@@ -109,7 +109,7 @@ Deno.test("a log that was moved away is begun anew at its limit, and goes on bei
   });
 });
 
-Deno.test("a log that cannot be opened says which", async () => {
+Deno.test("the error of a log that cannot be opened names it", async () => {
   await inDirectory((directory) => {
     Deno.writeTextFileSync(directory, "in the way");
     assertMatch(

@@ -9,7 +9,7 @@
 
 import { concat } from "../../lib/concat.ts";
 
-/** What the bytes so far say. */
+/** What the bytes so far are. */
 export type HelloVerdict =
   /** A whole ClientHello needs more of them, at least this many in all: asking again before is for nothing. */
   | { is: "incomplete"; needs: number }

@@ -79,7 +79,7 @@ Deno.test("what two servers could read in two ways is malformed", () => {
   for (const [name, bytes] of Object.entries(cases)) assertEquals([name, read(bytes).is], [name, "malformed"]);
 });
 
-Deno.test("a hello that never ends is given up at the limit", () => {
+Deno.test("a hello that never ends is refused at the limit", () => {
   const body = hello(extension(21, Array(16_000).fill(0)));
   const bytes = new Uint8Array(MAX_HELLO_BYTES + 5 * MAX_HELLO_BYTES);
   for (let i = 0; i < MAX_HELLO_BYTES; i++) bytes.set(record([body[i] ?? 0]), i * 6);

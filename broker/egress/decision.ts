@@ -51,7 +51,7 @@ const MAX_ENTRIES = 256;
 
 /**
  * The last decisions of one task. Equal ones count in one entry, so that a retry loop does not push out what else
- * happened; beyond the limit the entry that was quiet for longest goes, and `dropped` says how many went.
+ * happened; beyond the limit the entry that was quiet for longest goes, and `dropped` counts them.
  */
 export class DecisionRing {
   readonly #entries = new Map<string, DecisionEntry>();

@@ -23,7 +23,7 @@ Deno.test("equal decisions count in one entry, with the first and the last time"
   assertEquals(found, [["b.example", 1, 2, 2], ["a.example", 2, 1, 3]]);
 });
 
-Deno.test("a flood of names pushes out what was quiet for longest, and says how much", () => {
+Deno.test("a flood of names pushes out what was quiet for longest, and counts it", () => {
   const ring = new DecisionRing();
   for (let i = 0; i < 10_000; i++) {
     ring.add(decision(`n${i}.example`));

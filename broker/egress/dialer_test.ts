@@ -44,7 +44,7 @@ Deno.test("an address that was allowed on purpose is allowed in every spelling, 
   assertEquals(await reasonOf(on.addresses("mirror.example", never())), "address_refused: invalid");
 });
 
-Deno.test("the host's own addresses are looked at again, since networks come and go", async () => {
+Deno.test("the host's own addresses are read again, since networks come and go", async () => {
   const clock = new VirtualClock();
   let own: string[] = [];
   const on = dialer({ clock, own_addresses: () => own, resolve: () => Promise.resolve(["8.8.8.8"]) });
@@ -54,7 +54,7 @@ Deno.test("the host's own addresses are looked at again, since networks come and
   assertEquals(await reasonOf(on.addresses("a.example", never())), "address_refused: own");
 });
 
-Deno.test("dial() connects to the address that it is given, and says which it was", async () => {
+Deno.test("dial() connects to the given address, and returns which it was", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const on = new Dialer({ clock: systemClock });
   const { stream, address } = await on.dial(["127.0.0.1"], listener.addr.port, never);
@@ -63,7 +63,7 @@ Deno.test("dial() connects to the address that it is given, and says which it wa
   assertEquals(address, "127.0.0.1");
 });
 
-Deno.test("dial() says that a connection was refused, and that one did not come in time", async () => {
+Deno.test("dial() distinguishes a refused connection from one that did not come in time", async () => {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
   listener.close();

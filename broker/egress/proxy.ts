@@ -103,7 +103,7 @@ export class EgressProxy {
    *
    * Requires `--allow-net`, `--allow-sys=networkInterfaces` and reading and writing of the log's directory.
    *
-   * @throws {TaskdError} `unavailable` when the address cannot be had, or what the file system says of the log.
+   * @throws {TaskdError} `unavailable` when the address cannot be used; errors of the log's file.
    */
   static listen(address: { hostname: string; port: number }, options: EgressProxyOptions): EgressProxy {
     const log = AccessLog.open(options.log_dir);
@@ -183,7 +183,7 @@ export class EgressProxy {
     try {
       client.setNoDelay(true);
     } catch {
-      // The peer is gone; the first read will say so.
+      // The peer is gone; the first read fails.
     }
     await serveClient(session);
     this.#sessions.delete(session);
@@ -199,7 +199,7 @@ export class EgressProxy {
   }
 }
 
-/** Tells a client that there is no room, without waiting for anything of it. */
+/** Answers that there is no room, without waiting for the client. */
 async function rejectOverloaded(session: Session): Promise<void> {
   const refused = new Refused("overloaded");
   const attempt = session.begin("NONE");

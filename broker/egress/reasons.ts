@@ -180,7 +180,7 @@ export class Refused extends Error {
 }
 
 /**
- * A whole response that tells a client why it was refused (RFC 9457 problem details).
+ * A whole response that explains a refusal (RFC 9457 problem details).
  *
  * Nothing that the client sent comes back but the canonical form of a host and its port.
  */

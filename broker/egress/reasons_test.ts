@@ -21,7 +21,7 @@ Deno.test("every refusal is a whole response: a status line, problem details, an
   }
 });
 
-Deno.test("a refusal that asks for proof says how, and one that will pass says when to come back", () => {
+Deno.test("a 407 names the scheme, and a temporary refusal has Retry-After", () => {
   for (const reason of answered) {
     const text = new TextDecoder().decode(refusalResponse(new Refused(reason as "internal"), undefined, false));
     const { status } = REASONS[reason];

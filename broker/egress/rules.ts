@@ -18,7 +18,7 @@ export interface EgressList {
   }[];
 }
 
-/** What a list says of a destination. */
+/** The result for a destination. */
 export type Match =
   /** Listed by name, or by a wildcard. */
   | { listed: "exact" | "wildcard" }
@@ -54,7 +54,7 @@ export class EgressRules {
     }
   }
 
-  /** What the lists say of a canonical destination. */
+  /** Matches a canonical destination. */
   match({ host, port }: EgressTarget): Match {
     const exact = this.#exact.get(host);
     if (exact?.has(port)) return { listed: "exact" };

@@ -44,7 +44,6 @@ export class BodyRoom {
 
 /** Thrown when the client went away before its request was whole. */
 export class ClientGone extends Error {
-  /** Its name in stack traces. */
   override name = "ClientGone";
 }
 

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { BodyRoom, MAX_BODY_BYTES, MAX_HELD_BYTES } from "./body.ts";
 import { Refusal } from "./refusal.ts";
 
-Deno.test("the bodies of all tasks together are bounded, and what is given back can be taken again", () => {
+Deno.test("the bodies of all tasks together are bounded, and released room can be taken again", () => {
   const room = new BodyRoom();
   for (let held = 0; held < MAX_HELD_BYTES; held += MAX_BODY_BYTES) room.take(MAX_BODY_BYTES);
   assertEquals(assertThrows(() => room.take(1), Refusal).status, 503);

@@ -1,6 +1,6 @@
 /**
  * One request on its way: out with the real credential, back as it comes, metered as it
- * passes. However it ends, it is settled once: when the answer says that it is complete,
+ * passes. However it ends, it is settled once: when the answer is complete,
  * when it ends, when the vendor fails, or when a bound is reached.
  *
  * A client that goes away does not end it. The vendor bills what it generates, so the
@@ -288,7 +288,7 @@ export class Exchange {
     this.#options.onSettled(settlement);
   }
 
-  /** Whether the vendor may bill more than the figures say. */
+  /** Whether the vendor may bill more than the figures. */
   #isUnmetered(ending: Ending, usd: number | undefined): boolean {
     if (!this.#options.route.row.usage) return false;
     if (this.#status === undefined) return this.#connected;

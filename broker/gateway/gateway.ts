@@ -33,7 +33,7 @@ const HEADERS_MS = 10_000;
 const REQUEST_MS = 60_000;
 /** How long an idle connection is kept. */
 const KEEP_ALIVE_MS = 60_000;
-/** How often Node looks at the two times above; its default of 30 s would make them 40 s and 90 s. */
+/** How often Node checks the two times above; its default of 30 s would make them 40 s and 90 s. */
 const CHECK_MS = 1_000;
 const MAX_CONNECTIONS = 1_024;
 /** Of one address, so that no sandbox takes every place. */

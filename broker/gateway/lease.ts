@@ -3,7 +3,7 @@
  *
  * Checking and claiming happen in one turn of the event loop, so that no burst gets
  * past a cap, and every claim is settled exactly once, however its request ends.
- * The budget is soft: it is looked at when a request begins and never ends a running
+ * The budget is soft: it is checked when a request begins and never ends a running
  * one, so that at most the requests in flight overshoot it.
  *
  * @module
@@ -253,7 +253,7 @@ export class TaskLease {
   }
 }
 
-/** The digest under which a token is looked up: the time of a look-up tells nothing about the token. */
+/** The digest under which a token is looked up: the time of a lookup reveals nothing about the token. */
 export function tokenDigest(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }

@@ -4,8 +4,8 @@
  *
  * A model of a vendor's lane always has a price, never nothing: a name that is not
  * listed is looked up without its date, without its provider, by the longest listed
- * prefix, and at last costs what the dearest of its family costs. Only an endpoint of
- * one's own can have models without a price.
+ * prefix, and at last costs what the dearest of its family costs. Only a self-hosted
+ * endpoint can have models without a price.
  *
  * @module
  */
@@ -63,7 +63,7 @@ export interface FoundPrice {
   match: PriceMatch;
 }
 
-/** Prices of one's own endpoint, from the setting `compat.prices`. */
+/** Prices of a self-hosted endpoint, from the setting `compat.prices`. */
 export type CompatPrices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
 
 /** What Anthropic adds for inference that has to stay in the United States. */
@@ -101,7 +101,7 @@ export class PriceBook {
   /**
    * @param options.now Wall-clock milliseconds; rows can begin on a date.
    * @param options.overrides Rows that are added, or replace those of the same model.
-   * @param options.compat Prices of one's own endpoint.
+   * @param options.compat Prices of a self-hosted endpoint.
    */
   constructor(options: { now: () => number; overrides?: PriceFile; compat?: CompatPrices }) {
     this.#now = options.now;
@@ -110,7 +110,7 @@ export class PriceBook {
     this.#lanes = { vendor_a: lane("vendor_a"), vendor_b: lane("vendor_b"), vendor_c: lane("vendor_c") };
   }
 
-  /** The price of a model; undefined only for one's own endpoint, where it is neither listed nor has a `default`. */
+  /** The price of a model; undefined only for a self-hosted endpoint, where it is neither listed nor has a `default`. */
   priceOf(lane: Lane, model: string): FoundPrice | undefined {
     if (lane === "compat") return this.#compatPrice(model);
     for (const [name, match] of spellings(model)) {
@@ -141,7 +141,7 @@ export class PriceBook {
   }
 
   #priceFor(lane: Lane, asked: string, served: string | undefined): TokenPrice | undefined {
-    // At one's own endpoint the operator's names are those that are asked for.
+    // At a self-hosted endpoint the operator's names are those in requests.
     const found = lane === "compat" || served === undefined ? undefined : this.priceOf(lane, served);
     if (found && (found.match === "exact" || found.match === "without date")) return found.price;
     return this.priceOf(lane, asked)?.price;

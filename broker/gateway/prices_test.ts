@@ -50,7 +50,7 @@ Deno.test("no model of a vendor is free, in any kind of token", () => {
 });
 
 // conformance: b2.compat.prices b2.compat.unlisted
-Deno.test("only one's own endpoint has models without a price, unless there is a default", () => {
+Deno.test("only a self-hosted endpoint has models without a price, unless there is a default", () => {
   const own = new PriceBook({ now: () => 0, compat: { listed: { input: 1, output: 2 } } });
   assertEquals(own.priceOf("compat", "listed")?.price, { input: 1, output: 2 });
   for (const model of ["other", "claude-sonnet-4-5", "constructor", "toString"]) {

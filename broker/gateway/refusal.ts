@@ -30,7 +30,7 @@ const REFUSALS = {
 /** A stable code of a refusal. */
 export type RefusalCode = keyof typeof REFUSALS;
 
-/** Clients of the vendors repeat a 402, 429 or 502 by themselves; this header tells them that it is of no use. */
+/** Clients of the vendors repeat a 402, 429 or 502 by themselves; this header stops that. */
 const FINAL = { "x-should-retry": "false" };
 const EXTRA_HEADERS: Readonly<Partial<Record<RefusalCode, Record<string, string>>>> = {
   budget_exhausted: FINAL,
@@ -44,7 +44,6 @@ const EXTRA_HEADERS: Readonly<Partial<Record<RefusalCode, Record<string, string>
 
 /** A request that is not passed on. */
 export class Refusal extends Error {
-  /** Its name in stack traces. */
   override name = "Refusal";
   readonly code: RefusalCode;
   /** The field of the request that is refused, such as `tools[2].type`. */

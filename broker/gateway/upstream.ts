@@ -31,13 +31,13 @@ export interface TokenSource {
 
 /** Where a lane leads. */
 export interface UpstreamOptions {
-  /** `https://host`, or `http://` for a server of one's own; a path in it goes before the request's. */
+  /** `https://host`, or `http://` for a self-hosted server; a path in it goes before the request's. */
   base_url: string;
   /** Takes the place of `/v1`, where an endpoint has another prefix, or `/` for none. */
   base_path?: string;
   /** For leases that pay with a key. Empty for an endpoint that wants none. */
   api_key?: string;
-  /** PEM certificates to trust in place of the public ones, for a server of one's own. */
+  /** PEM certificates to trust in place of the public ones, for a self-hosted server. */
   ca?: string;
   /** For leases that use a subscription; it may have an address and a prefix of its own. */
   subscription?: { source: TokenSource; base_url?: string; base_path?: string };

@@ -13,7 +13,7 @@ import type { Git, GitRunOptions } from "./git.ts";
 
 /** Longest link that a system follows, and more than one page of a reviewer's. */
 const MAX_LINK_BYTES = 4_096;
-/** Links whose targets are read; with more, the number is what to look at. */
+/** Links whose targets are read; with more, the number alone is reported. */
 const MAX_LINKS = 1_000;
 
 const SYMLINK = "120000";

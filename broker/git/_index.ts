@@ -84,7 +84,7 @@ export async function buildTree(
   );
   const paths = splitRecords(await call(["ls-files", "-z"]));
   const present = new Set(paths);
-  // What git passed over with a warning: a link by the name of .gitmodules, say.
+  // What git skipped with a warning, such as a link named .gitmodules.
   omitted.push(...added.filter((path) => !present.has(path)));
   const tree = new TextDecoder().decode(await call(["write-tree"])).trim();
   return { tree, paths, omitted };

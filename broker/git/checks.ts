@@ -19,7 +19,7 @@ export interface CheckRun {
   outcome: CheckOutcome;
   /** The host's word for it, in capitals: `SUCCESS`, `IN_PROGRESS`. */
   state: string;
-  /** Where to read more; empty when the host does not say. */
+  /** Where to read more; empty when unknown. */
   url: string;
 }
 
@@ -57,7 +57,7 @@ const OUTCOMES: Readonly<Record<string, CheckOutcome>> = {
   CANCELLED: "failed",
   TIMED_OUT: "failed",
   STARTUP_FAILURE: "failed",
-  // Waits for a person, who has not come; and given up by the host after 14 days.
+  // Waits for a person; the host drops it after 14 days.
   ACTION_REQUIRED: "failed",
   STALE: "failed",
   PENDING: "pending",

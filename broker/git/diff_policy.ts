@@ -1,6 +1,6 @@
 /**
- * The diff policy: what fails a task, and what its approver has to look at twice. Decided on facts that the broker
- * established itself, never on anything that a task says.
+ * The diff policy: what fails a task, and what its approver has to acknowledge. Decided on facts that the broker
+ * established itself, never on a task's claims.
  *
  * @module
  */
@@ -37,7 +37,7 @@ export interface SecondLook {
   paths: string[];
 }
 
-/** What the policy says of a change. */
+/** The policy's decision on a change. */
 export interface PolicyVerdict {
   /** Any of these fails the task. */
   blocked: Violation[];

@@ -32,7 +32,7 @@ export interface DiffFacts {
   files_changed: number;
   /** Added and deleted, of all files. */
   lines_changed: number;
-  /** SHA-256 in hex; docs/explanation/approval.md says over what. */
+  /** SHA-256 in hex; docs/explanation/approval.md defines its input. */
   diff_sha256: string;
   flags: Flag[];
 }

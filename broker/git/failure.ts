@@ -80,7 +80,7 @@ export function classifyGitFailure(stderr: string): GitFailure {
   return kindOf(stderr)?.failure ?? "other";
 }
 
-/** A failed run of git as an error for people; `attempted` says what was tried: `Cannot clone x`. */
+/** A failed run of git as an error for people; `attempted` begins the message: `Cannot clone x`. */
 export function gitError(attempted: string, stderr: string): TaskdError {
   const kind = kindOf(stderr);
   const words = essence(stderr);
@@ -92,7 +92,7 @@ function kindOf(stderr: string): Kind | undefined {
   return KINDS.find(({ pattern }) => pattern.test(stderr));
 }
 
-/** The lines that matter: git's own, and what the server said; at most a few hundred characters. */
+/** The lines that matter: git's own, and the server's; at most a few hundred characters. */
 function essence(stderr: string): string {
   const lines = stderr.split("\n").map((line) => line.trim()).filter((line) => line !== "");
   const marked = lines.filter((line) => /^(fatal|error|remote):/.test(line));

@@ -29,7 +29,7 @@ Deno.test("messages of git and servers are classified", () => {
   for (const [stderr, failure] of table) assertEquals(classifyGitFailure(stderr), failure, stderr);
 });
 
-Deno.test("an error says what was attempted, what git said, and what to do", () => {
+Deno.test("an error has what was attempted, git's message, and what to do", () => {
   const error = gitError("Cannot clone h/a/b", "hint: x\nfatal: repository 'https://h/a/b/' not found\n");
   assertEquals(error.code, "not_found");
   assert(error.message.startsWith("Cannot clone h/a/b: there is no such repository"));

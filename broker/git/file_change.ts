@@ -13,7 +13,7 @@ export type ChangeStatus = "added" | "modified" | "deleted" | "type_changed";
 export interface FileChange {
   /** Relative to the repository; bytes that are no UTF-8 read as U+FFFD. May hold anything: sanitise to show it. */
   path: string;
-  /** The path's bytes in hex, where {@linkcode path} does not say them all. */
+  /** The path's bytes in hex, where {@linkcode path} lacks some. */
   path_hex?: string;
   status: ChangeStatus;
   /** Octal mode of git, `000000` where there is nothing. */

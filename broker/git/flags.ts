@@ -38,7 +38,7 @@ export const FLAG_CATEGORIES = {
 /** A category of flags. */
 export type FlagCategory = keyof typeof FLAG_CATEGORIES;
 
-/** One thing to look at twice. */
+/** One reason for a second look. */
 export interface Flag {
   category: FlagCategory;
   /** As in {@linkcode FileChange.path}. */

@@ -98,6 +98,6 @@ Deno.test("modes, sizes, links and names have their categories", () => {
   assertEquals(flagsOf(change(link), { link_target: "\u001b[2J" })[0]!.detail, "to \\x1b[2J");
 });
 
-Deno.test("every category says what it warns of", () => {
+Deno.test("every category describes what it warns of", () => {
   for (const [category, text] of Object.entries(FLAG_CATEGORIES)) assert(text.length > 10, category);
 });

@@ -1,5 +1,5 @@
 /**
- * The code host through its command-line program, `gh`: opening pull requests, and looking at them.
+ * The code host through its command-line program, `gh`: opening and viewing pull requests.
  *
  * Every call names host, repository and branch itself, runs in an empty directory with an environment of its own, and
  * is bounded in time and output. What the operator exported (`GH_HOST`, `GH_REPO`) leads no call, and no credential,
@@ -24,7 +24,7 @@ export const GH_PATHS: readonly string[] = ["/usr/bin/gh", "/usr/local/bin/gh", 
 export interface GhOptions {
   /** Absolute path of gh. */
   path: string;
-  /** An empty directory, absolute: a repository in the working directory would have its say. */
+  /** An empty directory, absolute: a repository in the working directory would configure it. */
   cwd: string;
   /** The operator's environment, of which logins and the way into the network are taken. */
   env: Readonly<Record<string, string | undefined>>;
@@ -126,7 +126,7 @@ export class Gh {
   }
 
   /**
-   * Looks at a pull request: one call of the host's API, which changes nothing.
+   * Views a pull request: one call of the host's API, which changes nothing.
    *
    * @throws {TaskdError} As {@linkcode createPullRequest}; `unsupported_format` when gh is too old to tell, or its answer
    * is none that is known.

@@ -164,7 +164,7 @@ export class Git {
     return new TextDecoder().decode((await this.run(args, options)).stdout).replace(/\n$/, "");
   }
 
-  /** Runs a command whose exit code the caller reads. What it said is free of secrets and of control characters. */
+  /** Runs a command whose exit code the caller reads. Its output is free of secrets and of control characters. */
   async tryRun(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {
     const { repository, credentials, transport, stdin, signal } = options;
     const config = [
@@ -206,7 +206,7 @@ export class Git {
 }
 
 function repositoryEnv(repository: GitRepository | undefined): Record<string, string> {
-  // Nothing is looked for: where no repository is meant, there is none.
+  // No search for a repository: where none is given, there is none.
   if (repository === undefined) return { GIT_DIR: "/dev/null" };
   const { git_dir, work_tree, index_file } = repository;
   return {

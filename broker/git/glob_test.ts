@@ -55,7 +55,7 @@ const globs = fc.array(globSegment, { minLength: 1, maxLength: 4 }).map((segment
   .filter((glob) => !glob.startsWith("!"));
 const paths = fc.array(pathSegment, { minLength: 1, maxLength: 4 }).map((segments) => segments.join("/"));
 
-Deno.test("globs match what their rules say, on any names", () => {
+Deno.test("globs match by their rules, on any names", () => {
   fc.assert(
     fc.property(globs, fc.array(paths, { minLength: 1, maxLength: 8 }), (glob, paths) => {
       const matches = compileGlob(glob);

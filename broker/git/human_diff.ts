@@ -23,7 +23,7 @@ export interface HumanDiffOptions {
 export interface HumanDiff {
   /** Bytes as git writes them: contents of files in any encoding, escape sequences included. Sanitise to show them. */
   bytes: Uint8Array<ArrayBuffer>;
-  /** The change is longer than what is shown; the last line says so. */
+  /** The change is longer than what is shown; the last line reports it. */
   truncated: boolean;
 }
 

@@ -50,7 +50,7 @@ export interface PushOptions {
 export interface PushRetry {
   branch: string;
   reason: "transient" | "name_taken";
-  /** What the code host or git said. */
+  /** The message of the code host or git. */
   message: string;
   /** Until the next try. */
   delay_ms: number;
@@ -76,7 +76,7 @@ const NAME_TAKEN =
  *
  * @throws {TaskdError} `auth_failed`, `not_found`, `push_rejected` (a hook, a rule of the host), `already_exists` (every
  * name is taken), `unavailable` (transient failures outlasted the retries), `corrupt` (the commit is not the approved
- * change), `ambiguous` (the host says it has something else).
+ * change), `ambiguous` (the host has something else).
  */
 export async function pushCommit(git: Git, options: PushOptions): Promise<PushResult> {
   const { git_dir, commit, tree, base_commit, task_id, url } = options;

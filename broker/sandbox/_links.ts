@@ -14,7 +14,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
-/** Entries of a tree that are looked at; above it the tree is refused. */
+/** Most entries of a tree; with more it is refused. */
 const MAX_ENTRIES = 2_000_000;
 
 /** A link that was put aside. */
@@ -25,7 +25,7 @@ export interface ParkedLink {
   target: string;
 }
 
-/** Removes every symbolic link below `root` and says what they were, so that {@linkcode restoreLinks} can put them back. */
+/** Removes every symbolic link below `root` and returns them, so that {@linkcode restoreLinks} can put them back. */
 export async function parkLinks(root: string): Promise<ParkedLink[]> {
   const parked: ParkedLink[] = [];
   const folders = [root];
@@ -51,7 +51,7 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
   } catch (error) {
     await restoreLinks(parked);
     const attempted = `Cannot put the links of ${root} aside`;
-    // Deno gives such a name as one that no file has; what is below it cannot be looked at.
+    // Deno gives such a name as one that no file has; what is below it cannot be inspected.
     if (at.includes("\ufffd") && fileErrorCode(error) === "not_found") {
       throw new TaskdError("sandbox_failed", `${attempted}: the name ${at.slice(root.length + 1)} is not UTF-8`, {
         cause: error,

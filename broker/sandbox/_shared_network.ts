@@ -39,7 +39,7 @@ export interface SharedNetworkOptions {
   network: string;
   gateway_ip: string;
   anchor_image: string;
-  /** Tells this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  /** Distinguishes this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   clock: Clock;
 }

@@ -23,7 +23,7 @@ export interface ContainerProgramOptions {
   clock: Clock;
 }
 
-/** What it said. */
+/** Its output. */
 export interface Answer {
   code: number;
   stdout: string;

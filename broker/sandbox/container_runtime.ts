@@ -82,7 +82,7 @@ export class ContainerRuntime implements SandboxRuntime {
     throw new TaskdError("sandbox_failed", `Cannot learn the version of ${this.name}: it does not say one`);
   }
 
-  /** The digest that podman and docker know of an image; Apple's container tells of none. */
+  /** The digest that podman and docker know of an image; Apple's container has none. */
   async imageDigest(image: string): Promise<string | undefined> {
     if (this.name === "container") return undefined;
     const { code, stdout } = await this.#program.ask(["image", "inspect", "--format={{.Id}}", image]);

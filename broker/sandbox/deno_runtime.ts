@@ -35,7 +35,7 @@ import type {} from "../agent/main.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
 const GRACE_MS = 1_000;
-/** Milliseconds between looks at whether swept processes are gone, and how often one looks. */
+/** Milliseconds between checks whether swept processes are gone, and how many there are. */
 const SWEEP_POLL_MS = 50;
 const SWEEP_POLLS = 100;
 /** V8 does not start with less. */
@@ -50,7 +50,7 @@ export interface DenoRuntimeOptions {
   deno_path: string;
   /** Deno's cache (DENO_DIR), absolute; the agent cannot read it, the runtime below it does. */
   cache_dir: string;
-  /** Tells this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  /** Distinguishes this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   clock: Clock;
   /** Lists the machine's processes; `ps` when absent. */
@@ -150,7 +150,7 @@ export class DenoRuntime implements SandboxRuntime {
 
   /**
    * Ends what an earlier process of this broker left. A process is known by its whole command line: this deno program
-   * first, the marker with this owner and a task id last; and it is looked at again right before it is killed.
+   * first, the marker with this owner and a task id last; and it is listed again right before it is killed.
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept = new Set<string>();

@@ -15,7 +15,7 @@ import type { CommandWorkload } from "./runtime.ts";
 /** Programs that keep containers. */
 export type ContainerKind = "podman" | "docker" | "container";
 
-/** Where the images have the program that fences a sandbox in and then gives up its privileges. */
+/** Where the images have the program that sets up a sandbox's firewall and then drops its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
 /** Where the work tree is. */
 const WORK_TARGET = "/workspace";

@@ -38,7 +38,7 @@ function created(changes: Partial<ContainerHost> = {}): string[] {
   });
 }
 
-Deno.test("what a task says stands behind the image, where no option can", () => {
+Deno.test("a task's own words come after the image, where no option can be", () => {
   for (const kind of ["podman", "docker", "container"] satisfies ContainerKind[]) {
     const args = created({ kind });
     const image = args.indexOf("taskd-sandbox:latest");
@@ -49,7 +49,7 @@ Deno.test("what a task says stands behind the image, where no option can", () =>
   }
 });
 
-Deno.test("podman and docker take every privilege away but what the entrypoint gives up", () => {
+Deno.test("podman and docker drop every privilege except what the entrypoint drops itself", () => {
   for (const kind of ["podman", "docker"] satisfies ContainerKind[]) {
     const args = created({ kind });
     for (

@@ -62,7 +62,7 @@ export const TOOL_VARIABLES: readonly string[] = [
   "DOCKER_CONTEXT",
 ];
 
-/** What a program said. */
+/** A program's output. */
 export interface Said {
   code: number;
   stdout: string;

@@ -14,7 +14,7 @@ export interface OutputBudget {
   truncated: boolean;
 }
 
-/** Reads `stream` to its end and tells `onLine` each line. */
+/** Reads `stream` to its end and calls `onLine` with each line. */
 export async function readLines(
   stream: ReadableStream<Uint8Array>,
   budget: OutputBudget,

@@ -21,7 +21,7 @@ import { untestedVersion } from "./tested_versions.ts";
 /** What opening needs. */
 export interface OpenRuntimeOptions {
   settings: Settings;
-  /** Tells this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
+  /** Distinguishes this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   /** A variable of the environment; the programs get what they find their own state by, and nothing else. */
   env: (name: string) => string | undefined;

@@ -2,7 +2,7 @@
  * What a sandbox is to the rest of the broker, whichever runtime keeps it: one task's work folder, the gateway, a wall
  * clock, an end. Runtimes differ in what they can run; each refuses, before anything is started, what it cannot.
  *
- * A sandbox that was started ends exactly once, and {@linkcode Sandbox.wait} says how. What a crashed broker left
+ * A sandbox that was started ends exactly once, and {@linkcode Sandbox.wait} returns how. What a crashed broker left
  * behind is found again by the task ids it was started with and ended by {@linkcode SandboxRuntime.sweep}.
  *
  * @module

@@ -165,7 +165,7 @@ export interface ResourceLimits {
   processes: { soft: number; hard: number };
 }
 
-/** Reads the limits; undefined where the program that tells them is missing. */
+/** Reads the limits; undefined where the program that prints them is missing. */
 export async function resourceLimits(
   ask: AskProgram,
   places = PROGRAM_PATHS,

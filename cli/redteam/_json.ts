@@ -1,10 +1,10 @@
 /**
- * JSON of one's own, as an object.
+ * JSON objects.
  *
  * @module
  */
 
-/** An object; throws when it is none. */
+/** Parses an object; throws for anything else. */
 export function parsedJson(text: string): Record<string, unknown> {
   const value: unknown = JSON.parse(text);
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };

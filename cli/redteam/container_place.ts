@@ -47,14 +47,14 @@ export interface ContainerRoom {
 
 /** A program that runs in a sandbox. */
 export interface StartedRun {
-  /** Ends it, and tells how it ended. */
+  /** Ends it, and returns how it ended. */
   stop(): Promise<ContainerEnd>;
   wait(): Promise<ContainerEnd>;
   /** The sandbox's address on the network. */
   address(): Promise<string>;
 }
 
-/** How a program ended, and what it said. */
+/** How a program ended, and its output. */
 export interface ContainerEnd extends SandboxEnd {
   out: string[];
   err: string[];

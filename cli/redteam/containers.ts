@@ -73,7 +73,7 @@ function greeter(hostname: string, port: number, word: string): Server {
   }, { hostname, port });
 }
 
-/** A program that ends before it has said what is waited for will never say it. */
+/** Rejects `waiting` when the program ends first. */
 function untilReady(run: StartedRun, waiting: { reject(reason: Error): void }): void {
   run.wait().then(({ err }) => waiting.reject(new Error(`it ended: ${err.join(" ")}`)), waiting.reject);
 }

@@ -1,8 +1,8 @@
 /**
  * What attacks are carried out on: the very parts that a broker of this installation is made of, in a folder of their
- * own, and the installed broker's files, which are only looked at.
+ * own, and the installed broker's files, which are only inspected.
  *
- * The parts are exchangeable, so that a test can put a broken one in the place of each and see that the attack tells.
+ * The parts are exchangeable, so that a test can replace each with a broken one and see that the attack finds it.
  *
  * @module
  */
@@ -72,7 +72,7 @@ const INSTALLED_SURFACES: Surfaces = {
   umask: (mask) => Deno.umask(mask),
 };
 
-/** Where the installed broker keeps its things; only their modes are looked at. */
+/** Where the installed broker keeps its things; only their modes are inspected. */
 export interface InstalledPlace {
   /** `~/.taskd`. */
   directory: string;
@@ -143,7 +143,7 @@ export class RedteamContext implements AsyncDisposable {
     return path;
   }
 
-  /** Makes something that several promises look at, once; one that cannot be made fails each of them. */
+  /** Makes something that several promises share, once; one that cannot be made fails each of them. */
   once<T>(name: string, make: () => Promise<T>): Promise<T> {
     const known = this.#kept.get(name) as Promise<T> | undefined;
     if (known !== undefined) return known;

@@ -63,7 +63,7 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
       for (const lane of LANES) {
         const lease = bench.lease(lane);
         for (const other of LANES) {
-          // One's own endpoint has the routes of vendor_b.
+          // A self-hosted endpoint has the routes of vendor_b.
           if (other === lane || [lane, other].toSorted().join() === "compat,vendor_b") continue;
           const { status, code } = await bench.post(LANE_PATHS[other], GOOD_BODIES[other], bearer(lease));
           trial.expect(`the token of ${lane} on ${LANE_PATHS[other]}`, `${status} ${code}`, "403 route_refused");

@@ -22,7 +22,7 @@ import {
 import type { SecurityPromise } from "./promise.ts";
 import { makeRepository } from "./staged_broker.ts";
 
-/** Longest that one look at a tree may take here. */
+/** Milliseconds to collect the facts of one tree. */
 const FACTS_MS = 20_000;
 
 /** A staged repository of a task, and the folder above it. */

@@ -9,10 +9,10 @@ import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import type { InstalledPlace, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./promise.ts";
 
-/** Entries of one directory that are looked at: a broker of many years has more, and they are all made alike. */
+/** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
 const MAX_ENTRIES = 2_000;
 
-/** What is looked at: a path and the mode that it may have at most. */
+/** A path and the mode that it may have at most. */
 interface Expected {
   path: string;
   mode: number;

@@ -53,7 +53,7 @@ export class Trial {
     return this.#attempts;
   }
 
-  /** An attack; `is_held` says whether it came to nothing. */
+  /** An attack; `is_held`: it was refused. */
   attempt(attack: string, is_held: boolean, got = "it went through"): void {
     this.#attempts++;
     if (!is_held) this.holes.push(`${attack}: ${got}`);

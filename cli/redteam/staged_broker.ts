@@ -1,6 +1,6 @@
 /**
  * A whole broker of this installation in a home of its own: the real engine, gateway, proxy, git and listeners, a bare
- * repository on the disk, and in the place of a model an endpoint on loopback that says what an attacker would.
+ * repository on the disk, and in the place of a model an endpoint on loopback that answers as an attacker would.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { parsedJson } from "./_json.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
 import { textsBelow } from "./texts.ts";
 
-/** Milliseconds between looks at a task that is on its way. */
+/** Milliseconds between polls of a running task. */
 const POLL_MS = 25;
 
 /** A broker, as far as it is attacked. */

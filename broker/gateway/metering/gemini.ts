@@ -16,7 +16,7 @@ export class GeminiReading implements Reading {
   served_model: string | undefined;
   service_tier: string | undefined;
   readonly region: string | undefined = undefined;
-  /** No chunk says that it is the last one. */
+  /** No chunk is marked as the last one. */
   readonly done = false;
   failed = false;
 

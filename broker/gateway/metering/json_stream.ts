@@ -54,7 +54,7 @@ export class JsonStreamParser {
       }
       const code = text.charCodeAt(at);
       if (code === QUOTE) this.#in_string = true;
-      // Only objects count: the array round them, and the commas between them, say nothing.
+      // Only objects count: the array around them, and the commas between them, are skipped.
       else if (code === 123) {
         if (this.#depth++ === 0) from = at;
       } else if (code === 125 && this.#depth > 0 && --this.#depth === 0) {

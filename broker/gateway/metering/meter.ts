@@ -42,12 +42,12 @@ export class Meter {
     this.#parser?.push(bytes);
   }
 
-  /** The body has ended, or was given up. */
+  /** The body has ended, or was cut off. */
   end(): void {
     this.#parser?.end();
   }
 
-  /** Whether the answer itself said that it is complete; what follows costs nothing. */
+  /** Whether the answer is marked as complete; what follows costs nothing. */
   get done(): boolean {
     return this.#done_marker || this.#reading.done;
   }

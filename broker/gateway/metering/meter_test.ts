@@ -156,7 +156,7 @@ Deno.test("Anthropic: an error in mid-stream leaves what is known, marked; an er
   assertEquals(meter("anthropic", SSE, sse([error])), { used: [], complete: true });
 });
 
-Deno.test("OpenAI: usage in every chunk is cumulative; an empty usage is none", () => {
+Deno.test("OpenAI: usage in every chunk is cumulative; an empty usage does not count", () => {
   const chunk = (completion_tokens: number) => ({ usage: { prompt_tokens: 10, completion_tokens } });
   assertEquals(meter("openai", SSE, sse([chunk(1), chunk(2), chunk(3), "[DONE]"])).used[0]?.usage.output_tokens, 3);
   assertEquals(meter("openai", SSE, sse([{ usage: {} }, "[DONE]"])).used, []);

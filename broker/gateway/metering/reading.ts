@@ -18,7 +18,7 @@ export interface Reading {
   readonly service_tier: string | undefined;
   /** Where inference ran. */
   readonly region: string | undefined;
-  /** Whether the answer said that nothing of it is to come. */
+  /** Whether the answer is marked as complete. */
   readonly done: boolean;
   /** Whether the answer ended in the vendor's error. */
   readonly failed: boolean;

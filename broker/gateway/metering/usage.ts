@@ -1,6 +1,6 @@
 /**
  * What a request used, in one shape for all vendors: five kinds of tokens that do not
- * overlap. Counts come from other people's servers; nothing they say can make a count
+ * overlap. Counts come from other people's servers; nothing in them can make a count
  * negative, fractional, infinite or absurd.
  *
  * @module
@@ -38,9 +38,9 @@ export interface ModelUsage {
 export interface Metered {
   /** Empty when the response carried no usage. */
   used: ModelUsage[];
-  /** The model that the vendor says answered. */
+  /** The model that answered, by the vendor's report. */
   served_model?: string;
-  /** The service tier that the vendor says was used, when it is not the standard one. */
+  /** The service tier by the vendor's report, when it is not the standard one. */
   service_tier?: string;
   /** Where inference ran, when the vendor charges more for it. */
   region?: string;

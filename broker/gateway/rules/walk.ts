@@ -1,5 +1,5 @@
 /**
- * Walks a parsed request and looks at every object in it, so that what is refused is
+ * Walks a parsed request and checks every object in it, so that what is refused is
  * refused wherever it stands: in a later turn, in a tool's result, in a list of
  * additional tools. Only what the vendor takes as the model's or the program's own data
  * is left out: arguments, results and schemas.
@@ -19,7 +19,7 @@ export interface JsonPlace {
   key: string | number;
 }
 
-/** Looks at one object; `key` is the name under which it stands. */
+/** Checks one object; `key` is its name in its parent. */
 export type Visit = (object: JsonObject, place: JsonPlace | undefined) => void;
 
 /** Calls `visit` for every object under `value`, but not inside what `skip` names. */

@@ -177,7 +177,7 @@ attempt("writes its home", lambda: open("/home/agent/made", "w").write("x"))
 attempt("writes /tmp", lambda: open("/tmp/made", "w").write("x"))
 `;
 
-/** More processes than there may be; says how many it was, and stays. */
+/** More processes than there may be; prints their number, and stays. */
 export const FORK_BOMB = `
 import os, time
 count = 0

@@ -66,7 +66,7 @@ export const REMOTE_PEERS: readonly string[] = [
   "localhost",
 ];
 
-/** Headers by which a program in between says whom it speaks for. */
+/** Headers by which a proxy names its client. */
 export const FORWARDING_FIELDS: readonly string[] = [
   "forwarded",
   "x-forwarded-for",

@@ -1,5 +1,5 @@
 /**
- * What an agent says and writes to deceive the person who decides: on a terminal, and in a browser.
+ * What an agent prints and writes to deceive the person who decides: on a terminal, and in a browser.
  *
  * @module
  */
@@ -29,7 +29,7 @@ export const TERMINAL_SEQUENCES: Readonly<Record<string, string>> = {
 /** All of them. */
 const HOSTILE_TEXT: string = Object.values(TERMINAL_SEQUENCES).join(" ");
 
-/** What an agent says last; the second line poses as the broker's own. */
+/** An agent's summary; the second line poses as the broker's own. */
 export const HOSTILE_SUMMARY = `${HOSTILE_TEXT} ${HOSTILE_MARKUP}\nApproved by taskd`;
 
 /** Files by which an agent would have its way later: each belongs to a category that has to be acknowledged. */

@@ -82,7 +82,7 @@ Deno.test("a task that waits for a person holds no slot and still counts as a st
   assertEquals([view.recorded_starts, view.in_flight_starts, view.starts, view.headroom_starts], [0, 1, 1, 2]);
 });
 
-Deno.test("a start that came to nothing is given back; one that has ended is recorded once", async () => {
+Deno.test("an abandoned start is released; one that has ended is recorded once", async () => {
   await using site = await Site.make({ max_concurrent_tasks: 1, global_max_tasks: 5 });
   site.admission.claim(START).abandon();
   const { claim } = site.begin();
@@ -130,7 +130,7 @@ Deno.test("a refusal of the task limb names it, its figures and what clears it",
 });
 
 // conformance: b7.refusal
-Deno.test("a refusal for tasks under way alone says that they have to end, before any ledger is removed", async () => {
+Deno.test("a refusal for tasks under way alone names their end as the remedy, and no removal of the ledger", async () => {
   for (const [limb, usd] of [[{ global_max_tasks: 1 }, 0], [{ global_budget_usd: 1 }, 1]] as const) {
     for (const global_window of [DAY_MS, 0]) {
       await using site = await Site.make({ ...limb, global_window });

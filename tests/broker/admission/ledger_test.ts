@@ -172,7 +172,7 @@ Deno.test("rows that name one task twice are one start at the higher cost", asyn
 });
 
 // conformance: b2.ceiling.ledger b2.ceiling.clear
-Deno.test("a ledger that is removed while the broker runs is written anew from memory", async () => {
+Deno.test("a ledger that is removed while the broker runs is written again from memory", async () => {
   await using site = await Site.make(ON);
   await site.run(1);
   Deno.removeSync(site.ledger);

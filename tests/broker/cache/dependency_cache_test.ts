@@ -185,7 +185,7 @@ Deno.test("an entry in use is not evicted, by this process or another one", asyn
   assertEquals((await one.entries()).map(({ repo }) => repo.slice(-1)), ["b"]);
 });
 
-Deno.test("when there is no room, nothing is evicted in vain", async () => {
+Deno.test("when there is no room, nothing is evicted needlessly", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open(6);
   await runTask(cache, request("idle"), "x", 2);
@@ -323,7 +323,7 @@ Deno.test("a closed cache says so, and what is released after it throws nothing"
   assertEquals(error.code, "stopping");
 });
 
-Deno.test("a cache_root that cannot be made says which", async () => {
+Deno.test("the error of a cache_root that cannot be made names it", async () => {
   await using world = await makeCacheWorld();
   await Deno.writeTextFile(`${world.root}/cache`, "a file");
   const error = await assertRejects(() => world.open(), TaskdError);

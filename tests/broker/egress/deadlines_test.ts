@@ -44,7 +44,7 @@ async function stage(options: Partial<Parameters<typeof Bench.start>[0]> = {}): 
   };
 }
 
-Deno.test("a connection that says nothing is closed", async () => {
+Deno.test("a silent connection is closed", async () => {
   await using on = await stage();
   assertEquals(await on.passes(EGRESS_TIMEOUTS.keep_alive_ms, on.client.rest()), "in time");
 });
@@ -63,7 +63,7 @@ Deno.test("a head that drips is cut off, however often a byte comes", async () =
   assertEquals(on.bench.decisions.at(-1)!.reason, "head_timeout");
 });
 
-Deno.test("a ClientHello that does not come, or not whole, is given up", async () => {
+Deno.test("a ClientHello that does not come, or not whole, times out", async () => {
   await using server = Server.echo();
   for (const first of ["", "\x16\x03\x01\x01\x00"]) {
     await using on = await stage({ ports: { 443: server.port } });

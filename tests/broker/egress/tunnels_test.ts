@@ -23,7 +23,7 @@ function openDescriptors(): number {
   return [...Deno.readDirSync("/proc/self/fd")].length;
 }
 
-Deno.test("half-close: a client that has said all it has to say still gets the whole answer", async () => {
+Deno.test("half-close: a client that has sent everything still gets the whole answer", async () => {
   const answer = "y".repeat(3_000_000);
   await using server = Server.start(async (conn) => {
     const buffer = new Uint8Array(64 << 10);
@@ -39,7 +39,7 @@ Deno.test("half-close: a client that has said all it has to say still gets the w
   assertEquals(await client.rest(), `1000000:${answer}`);
 });
 
-Deno.test("half-close: a host that has said all it has to say still hears the client out", async () => {
+Deno.test("half-close: a host that has sent everything still receives everything", async () => {
   const heard = Promise.withResolvers<string>();
   await using server = Server.start(async (conn) => {
     await conn.write(latin1("bye"));

@@ -196,7 +196,7 @@ Deno.test("a vendor that cannot be reached, or hangs up without an answer, is 50
   assertEquals([unsent.spend().in_flight, unsent.spend().unmetered_requests], [0, 0], "nothing can have been billed");
 });
 
-Deno.test("a vendor that hangs up on a kept connection, or is given up there, gets the request once", async () => {
+Deno.test("a vendor that closes a kept connection, or times out on it, gets the request once", async () => {
   const clock = new VirtualClock();
   await using gate = await harness((response, ...rest) => {
     const number = gate.vendor.seen.length;

@@ -77,7 +77,7 @@ export async function harness(answer: Answer, options: Partial<GatewayOptions> =
   };
 }
 
-/** A book with prices of one's own endpoint. */
+/** A book with prices of a self-hosted endpoint. */
 export function compatBook(compat: Record<string, { input: number; output: number }>): PriceBook {
   return new PriceBook({ ...BOOK, compat });
 }

@@ -217,7 +217,7 @@ Deno.test("a stream for which the client asked no usage is unmetered, never $0.0
 });
 
 // conformance: b1.agent_d_compat b2.compat.base_path b2.compat.prices b2.compat.unlisted
-Deno.test("one's own endpoint: base_path in place of /v1, prices from the settings, unlisted models unmetered", async () => {
+Deno.test("a self-hosted endpoint: base_path in place of /v1, prices from the settings, unlisted models unmetered", async () => {
   await using gate = await harness(json(OPENAI.chat));
   await using own = await harness(json({}), {
     upstreams: { compat: { base_url: gate.vendor.url, base_path: "/api/v4/", api_key: "" } },

@@ -193,7 +193,7 @@ Deno.test("a parallel burst admits as many as the in-flight cap says; the others
 });
 
 // conformance: b2.effect.task_budget_usd
-Deno.test("the budget is looked at when a request begins: 402 once it is spent, and a running one goes on", async () => {
+Deno.test("the budget is checked when a request begins: 402 once it is spent, and a running one goes on", async () => {
   const running = gated("text/event-stream", "");
   let answer = running.answer;
   await using gate = await harness((...args) => answer(...args));

@@ -144,7 +144,7 @@ Deno.test("a pull request of another repository or host is not believed", async 
 });
 
 // conformance: b2.ci.read_only b2.ci.poll_interval
-Deno.test("a view tells commit, state and checks in one read-only call", async () => {
+Deno.test("a view has commit, state and checks from one read-only call", async () => {
   const rollup = [
     {
       __typename: "CheckRun",
@@ -220,7 +220,7 @@ Deno.test("an answer that is not gh's, too long, or has a secret in it does no h
   assert(!error.message.includes("t0psecret") && !error.message.includes("\u001b"), error.message);
 });
 
-Deno.test("a local repository has no pull requests, and a missing gh is said", async () => {
+Deno.test("a local repository has no pull requests, and a missing gh is reported", async () => {
   await using bench = await GhBench.start({});
   const local = { ...PULL, repo: parseRepo("/srv/app.git") };
   assertEquals((await assertRejects(() => bench.gh.createPullRequest(local), TaskdError)).code, "invalid_request");

@@ -174,7 +174,7 @@ Deno.test("a push that has arrived is success, however often that could not be s
   assertEquals(waits, [1_000, 2_000, 4_000, 1_000, 1_000]);
 });
 
-Deno.test("a failed push that may have arrived says so, and where to look", async () => {
+Deno.test("a failed push that may have arrived is reported as such, with where to look", async () => {
   await using bench = await PushBench.start();
   bench.decide = ({ url }) => url.includes("service=git-upload-pack") ? { status: 502 } : "pass";
   const { code, message, hint } = await bench.refused();

@@ -40,7 +40,7 @@ Deno.test("taskd redteam tries everything with the permissions of the command, e
     assertEquals([entries(home), entries(`${home}/tmp`)], [["tmp"], []]);
   }));
 
-Deno.test("a broker that runs is not disturbed, and its files are looked at", async () => {
+Deno.test("a running broker is not disturbed, and its files are inspected", async () => {
   await using bench = await BrokerBench.start();
   await Deno.mkdir(`${bench.home}/tmp`);
   const { id } = await bench.submit();
