@@ -47,7 +47,7 @@ export interface SetupRequest {
   onLine(text: string): void;
 }
 
-/** What came of it. */
+/** The result. */
 export interface SetupResult {
   evidence: SetupEvidence;
   passed: boolean;

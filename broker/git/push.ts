@@ -20,7 +20,7 @@ import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 import { listRemote, remoteOptions } from "./stage.ts";
 
-/** What to push, and how patiently. */
+/** What to push, and its timeouts. */
 export interface PushOptions {
   url: RepoUrl;
   git_dir: string;

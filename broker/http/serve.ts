@@ -1,6 +1,6 @@
 /**
  * The broker's listeners: the unix socket, `broker.addr` when it is set, and one for the
- * web pages. All lead to the same routes; who may come in where is `doors.ts`.
+ * web pages. All lead to the same routes; `listener_policy.ts` decides which requests each accepts.
  *
  * A guard stands before each listener and ends connections that stall, so that a client
  * costs a bounded amount of memory for a bounded time. A task does not depend on its

@@ -69,7 +69,7 @@ export interface RecoveryHooks {
   watch_ci: boolean;
 }
 
-/** What came of a recovery. */
+/** Result of a recovery. */
 export type Recovered =
   | { kind: "ended" | "kept" | "watching" }
   /** The remote could not be looked at: the task stays as it is, until somebody asks again. */

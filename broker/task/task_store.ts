@@ -1,7 +1,7 @@
 /**
  * All tasks of a broker: an audit directory (0700) with one trace each. Lists come from
  * memory, where a task takes a few hundred bytes; whole records and rows come from the
- * traces. Whoever follows a task reads its trace at his own pace, so a slow reader costs
+ * traces. Each reader follows a trace at its own rate, so a slow one costs
  * nothing, and one that comes back goes on after the last row that he has.
  *
  * @module

@@ -16,7 +16,7 @@ import { runOwn } from "./daemon_process.ts";
 /** What runs sandboxes in the demo. */
 export type DemoRuntime = "deno" | "podman";
 
-/** The operator's surroundings of which the demo's daemons get a part. */
+/** The operator's environment, of which the demo's daemons get a part. */
 export interface DemoHost {
   /** The operator's home directory. */
   home: string;

@@ -9,7 +9,7 @@
 export interface Step {
   title: string;
   duration_ms: number;
-  /** What came of it. */
+  /** The result. */
   outcome: string;
 }
 

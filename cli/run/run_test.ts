@@ -7,7 +7,7 @@ import { findCommand } from "../table/commands.ts";
 import { Io } from "../text/io.ts";
 import { runCommand } from "./run.ts";
 
-/** Runs `module` as the command `name` and answers what came of it. */
+/** Runs `module` as the command `name` and returns the result. */
 async function run(name: string, module: LocalModule, flags: Record<string, FlagValue> = {}) {
   const texts = { stdout: "", stderr: "" };
   const sink = (stream: "stdout" | "stderr") => ({

@@ -329,7 +329,7 @@ Deno.test("a lease that cannot be given back costs the work nothing; here it is 
     await (await Lease.acquire(process, ADDRESS)).release();
   }));
 
-Deno.test("after a fault that has passed, a lease is renewed at its usual pace again", () =>
+Deno.test("after a fault that has passed, a lease is renewed at its usual rate again", () =>
   onBranch(async (scene) => {
     const process = scene.process();
     const renewal = keepRenewed(process, await Lease.acquire(process, ADDRESS));

@@ -1,6 +1,6 @@
 /**
  * A worker for tests that tries what none may. Every operation on the store and on a session is answered with the
- * worker's own name; but `databases` is answered with what came of each try, and `compact` never returns. It logs
+ * worker's own name; but `databases` is answered with the result of each attempt, and `compact` never returns. It logs
  * that it was ended.
  *
  * @module

@@ -10,6 +10,7 @@ import { importMapOnly } from "./import_map_only.ts";
 import { layering } from "./layering.ts";
 import { processState } from "./process_state.ts";
 import { rawFileAccess } from "./raw_file_access.ts";
+import { words } from "./words.ts";
 
 export default {
   name: "taskd",
@@ -19,5 +20,6 @@ export default {
     "layering": layering,
     "process-state": processState,
     "raw-file-access": rawFileAccess,
+    "words": words,
   },
 } satisfies Deno.lint.Plugin;

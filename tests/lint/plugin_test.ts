@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { findOutWords, OUT_WORDS } from "./_out_words.ts";
 import plugin from "./plugin.ts";
 
 /** One line of code in one file, and the rules that must speak up. */
@@ -97,3 +98,31 @@ check("import-map-only: packages are pinned in one place", [
   { file: "lib/packages/valibot.ts", code: 'export * from "npm:valibot@1.5.0";', rules: [] },
   { file: "std/path/join.ts", code: 'export { join } from "npm:deno-std@1.4.0/path/join.js";', rules: [] },
 ]);
+
+check("words: names, comments and texts use the field's words", [
+  { file: "lib/x.ts", code: "const cradle = 1; cradle;", rules: ["words"] },
+  { file: "lib/x.ts", code: "function checkDoor() {} checkDoor();", rules: ["words"] },
+  { file: "lib/x.ts", code: "const PATIENCE_MS = 1; PATIENCE_MS;", rules: ["words"] },
+  { file: "lib/x.ts", code: "// Waits patiently.\n", rules: ["words"] },
+  { file: "lib/x.ts", code: 'throw new Error("the door is shut");', rules: ["words"] },
+  { file: "tests/x_test.ts", code: "/**\n * What came\n * of it.\n */\n", rules: ["words"] },
+  { file: "lib/x.ts", code: 'const outdoor = "airborne", workspace = 2; outdoor; workspace;', rules: [] },
+  { file: "lib/x.ts", code: "// A staging directory.\n", rules: [] },
+]);
+
+Deno.test("the glossary lists the words that are out, with what to write", async () => {
+  const glossary = await Deno.readTextFile(new URL("../../docs/glossary.md", import.meta.url));
+  const rows = [...glossary.matchAll(/^\| (.+?) +\| (.+?) +\|$/gm)].map(([, out, write]) => `${out}: ${write}`).slice(
+    1,
+  );
+  assertEquals(rows.slice(1), OUT_WORDS.map(({ out, write }) => `${out.join(", ")}: ${write}`));
+});
+
+Deno.test("documentation uses none of the words that are out", async () => {
+  const root = new URL("../../", import.meta.url);
+  const { stdout } = await new Deno.Command("git", { args: ["ls-files", "*.md"], cwd: root }).output();
+  const pages = new TextDecoder().decode(stdout).trim().split("\n").filter((path) => path !== "docs/glossary.md");
+  for (const path of pages) {
+    assertEquals(findOutWords(await Deno.readTextFile(new URL(path, root))).map(({ text }) => text), [], path);
+  }
+});

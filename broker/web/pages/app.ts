@@ -28,7 +28,7 @@ function takeToken(): string | undefined {
 function withoutToken(main: PageElement): void {
   main.replaceChildren(el(
     "div",
-    { class: "narrow door" },
+    { class: "narrow sign-in" },
     el("h1", {}, "This page needs its token"),
     el(
       "p",

@@ -71,7 +71,7 @@ Deno.test("a path, a server on loopback, a tag and a host without gh get no pull
 Deno.test("a title is the first line of the instruction, bounded and without anything that acts on a terminal", () =>
   withGh(OPENED, ({ task }) => {
     const title = (instruction: string) => titleOf({ ...task.record, instruction });
-    assertEquals(title("\n\n  Fix the \u001b[2J door \nand more"), "Fix the \\x1b[2J door");
+    assertEquals(title("\n\n  Fix the \u001b[2J window \nand more"), "Fix the \\x1b[2J window");
     assert(title("x".repeat(500)).length <= 72);
     assertStringIncludes(title(" \n "), task.id.slice(0, 12));
     return Promise.resolve();

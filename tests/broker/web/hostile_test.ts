@@ -184,7 +184,7 @@ pageTest("no URL that a page asks for has the token in it", async (pages) => {
 pageTest("without a token a page says how to get one, and asks for nothing", async (pages) => {
   const page = await pages.visit("/ui/", { token: null });
   await page.getByText("taskd ui").waitFor();
-  await picture(page, "door");
+  await picture(page, "sign_in");
 });
 
 pageTest("with a token of another start a page says so", async (pages) => {
