@@ -5,7 +5,7 @@
  * @module
  */
 
-import { stringify } from "yaml";
+import { stringify } from "@std/yaml/stringify";
 import { fileError } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
@@ -85,9 +85,7 @@ export function configText(): string {
 function settingText(path: SettingPath, name: string, indent: string): string {
   const { doc, env, built_in, example } = SETTINGS[path];
   const variable = env === undefined ? "" : ` [${env}]`;
-  const lines = stringify({ [name]: built_in }, { lineWidth: 0 }).trimEnd().split("\n").map((line) =>
-    `${indent}#${line}`
-  );
+  const lines = stringify({ [name]: built_in }).trimEnd().split("\n").map((line) => `${indent}#${line}`);
   const shown = example?.map((line) => `${indent}#     ${line}`) ?? [];
   return [prose(`${doc}${variable}`, indent), ...shown, ...lines].join("\n");
 }
