@@ -8,19 +8,10 @@
  */
 
 import { isStillAt, unlockAndClose } from "./fs.ts";
+import { socketStagingOf } from "./socket_path.ts";
 
-/** The name of the socket in it. */
-const SOCKET_NAME = "/s";
-/** How much longer the staging path of a socket is than its own, in bytes. */
-export const STAGING_BYTES = "~".length + SOCKET_NAME.length;
 /** Another process has to interfere each time. */
 const ATTEMPTS = 20;
-
-/** The staging directory of the socket `path`, and the one file that is created in it. */
-export function socketStagingOf(path: string): { directory: string; socket: string } {
-  const directory = `${path}~`;
-  return { directory, socket: `${directory}${SOCKET_NAME}` };
-}
 
 /** A staging directory that this process has locked until it is disposed of. */
 export class SocketStaging implements Disposable {

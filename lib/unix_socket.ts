@@ -5,15 +5,9 @@
  * @module
  */
 
-import { SocketStaging, socketStagingOf, STAGING_BYTES } from "./_socket_staging.ts";
+import { SocketStaging } from "./_socket_staging.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
-
-export { socketStagingOf };
-
-/** What fits into sun_path beside its final NUL, in bytes: unix(7) on Linux and on macOS. */
-const SUN_PATH_BYTES = Deno.build.os === "darwin" ? 103 : 107;
-/** How long the path of a socket may be, in bytes: it is made under a longer one. */
-export const MAX_SOCKET_PATH_BYTES = SUN_PATH_BYTES - STAGING_BYTES;
+import { MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./socket_path.ts";
 
 /** How errors name the program that listens. */
 export interface SocketOwner {

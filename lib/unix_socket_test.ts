@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { TaskdError } from "./errors.ts";
-import { bindSocket, MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./unix_socket.ts";
+import { MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./socket_path.ts";
+import { bindSocket } from "./unix_socket.ts";
 
 async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();

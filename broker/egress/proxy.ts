@@ -36,8 +36,6 @@ export type { Reason } from "./reasons.ts";
 export type { EgressList } from "./rules.ts";
 export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts } from "./_session.ts";
 
-/** The proxy's port; the sandbox image knows it too. */
-export const EGRESS_PORT = 3128;
 /** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
 const ACCEPT_RETRY_MS = 250;
 
@@ -99,7 +97,7 @@ export class EgressProxy {
   }
 
   /**
-   * Listens on `address`: the setting `gateway_ip` and {@linkcode EGRESS_PORT}.
+   * Listens on `address`: the setting `gateway_ip` and port {@linkcode PROXY_PORT}.
    *
    * Requires `--allow-net`, `--allow-sys=networkInterfaces` and reading and writing of the log's directory.
    *

@@ -24,9 +24,7 @@ import { type MatchedRoute, matchRoute } from "./routes.ts";
 import { checkBody } from "./rules/mod.ts";
 import { parseStrictJson } from "./strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
-
-/** The port that sandboxes know; the contract's number. */
-const GATEWAY_PORT = 8088;
+import { GATEWAY_PORT } from "../egress/ports.ts";
 
 /** Time for a request's head, and for all of it. */
 const HEADERS_MS = 10_000;

@@ -15,6 +15,7 @@ import type { GitCredentials } from "./credentials.ts";
 import { gitError } from "./failure.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
+import { INSTALL_GIT, MIN_GIT_VERSION } from "./min_version.ts";
 
 /** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */
 export const GIT_PATHS: readonly string[] = ["/usr/bin/git", "/usr/local/bin/git", "/opt/homebrew/bin/git"];
@@ -61,9 +62,6 @@ export interface GitOptions {
   /** By default the system's. */
   clock?: Clock;
 }
-
-/** The first to know GIT_CONFIG_GLOBAL: an older one would read the operator's settings wherever it has credentials. */
-const MIN_VERSION = [2, 32] as const;
 
 /** A large repository on a slow disk. */
 const DEFAULT_DEADLINE_MS = 10 * 60_000;
@@ -139,11 +137,11 @@ export class Git {
   async #askVersion(): Promise<string> {
     const text = await this.text(["--version"], { attempted: "Cannot ask git for its version" });
     const [, version, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(text) ?? [];
-    const [least_major, least_minor] = MIN_VERSION;
+    const [least_major, least_minor] = MIN_GIT_VERSION;
     const [has_major, has_minor] = [Number(major), Number(minor)];
     if (has_major > least_major || has_major === least_major && has_minor >= least_minor) return version!;
     throw new TaskdError("git_failed", `Cannot use ${this.path}: ${JSON.stringify(text.slice(0, 100))} is too old`, {
-      hint: `Install git ${MIN_VERSION.join(".")} or later`,
+      hint: INSTALL_GIT,
     });
   }
 

@@ -21,16 +21,15 @@ import {
   type ContainerKind,
   createArgs,
   envFile,
-  GATEWAY_PORT,
   hostOwner,
   type Identity,
   type Limits,
   OWNER_LABEL,
-  PROXY_PORT,
   ROLE_LABEL,
   TASK_LABEL,
 } from "./dialects.ts";
 import type { CommandWorkload, ListenPlace, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
 /** Most files that a sandbox may have open. */
 const MAX_OPEN_FILES = 65_536;

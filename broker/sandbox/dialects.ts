@@ -11,6 +11,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import type { CommandWorkload } from "./runtime.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
 /** Programs that keep containers. */
 export type ContainerKind = "podman" | "docker" | "container";
@@ -19,9 +20,6 @@ export type ContainerKind = "podman" | "docker" | "container";
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
 /** Where the work tree is. */
 const WORK_TARGET = "/workspace";
-/** Ports that sandboxes reach; the contract's. */
-export const GATEWAY_PORT = 8088;
-export const PROXY_PORT = 3128;
 /** Labels by which a broker knows its own containers. */
 export const OWNER_LABEL = "taskd.owner";
 export const TASK_LABEL = "taskd.task";

@@ -4,6 +4,7 @@ import { load, refusal } from "../../tests/broker/settings/harness.ts";
 import type { ShownValue } from "./value_schemas.ts";
 import { loadSettings } from "./load.ts";
 import { SETTING_PATHS, type SettingPath, SETTINGS, type Settings } from "./settings.ts";
+import { MAX_SOCKET_PATH_BYTES } from "../../lib/socket_path.ts";
 
 function valueAt(settings: Settings, path: SettingPath): unknown {
   return path.split(".").reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], settings);
@@ -295,7 +296,10 @@ Deno.test("the default socket is below TMPDIR, if that is absolute, and has the 
   const socket = async (TMPDIR: string) => (await load({ env: { TMPDIR } })).settings.broker.socket;
   assertEquals(await socket("/var/tmp/"), "/var/tmp/taskd-1000/taskd.sock");
   assertEquals(await socket("relative"), "/tmp/taskd-1000/taskd.sock");
-  assertStringIncludes((await refusal({ env: { TMPDIR: `/${"x".repeat(100)}` } })).message, "at most 103 bytes");
+  assertStringIncludes(
+    (await refusal({ env: { TMPDIR: `/${"x".repeat(100)}` } })).message,
+    `at most ${MAX_SOCKET_PATH_BYTES} bytes`,
+  );
 });
 
 Deno.test("loadSettings() refuses a home directory that is not absolute", async () => {

@@ -8,11 +8,10 @@ import * as v from "valibot";
 import { classifyAddress, parseAddress } from "../egress/classify.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { check, text, textLike, withHint } from "./value_schemas.ts";
+import { MAX_SOCKET_PATH_BYTES, MAX_SOCKET_PATH_BYTES_OF } from "../../lib/socket_path.ts";
 
 /** The longest path: Linux allows 4096 bytes with the final NUL. */
 const MAX_PATH_BYTES = 4095;
-/** The longest path of a unix socket: macOS allows 104 bytes with the final NUL, Linux 108. */
-const MAX_SOCKET_BYTES = 103;
 
 /** An absolute path, its variables already expanded. */
 function path(type: string, max_bytes: number) {
@@ -29,7 +28,10 @@ function path(type: string, max_bytes: number) {
 /** A directory or file. */
 export const PATH = path("path", MAX_PATH_BYTES);
 /** A unix socket. */
-export const SOCKET_PATH = path(`path, at most ${MAX_SOCKET_BYTES} bytes`, MAX_SOCKET_BYTES);
+export const SOCKET_PATH = path(
+  `path, at most ${MAX_SOCKET_PATH_BYTES_OF.linux} bytes (macOS: ${MAX_SOCKET_PATH_BYTES_OF.darwin})`,
+  MAX_SOCKET_PATH_BYTES,
+);
 
 const BIND_RULE = "must be the IP address of one interface";
 

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseRepo } from "../git/repo_url.ts";
 import { EGRESS, load, refusal } from "../../tests/broker/settings/harness.ts";
+import { MAX_SOCKET_PATH_BYTES } from "../../lib/socket_path.ts";
 
 Deno.test("a refusal names file, line, column, setting, value and rule", async () => {
   const error = await refusal({ config: "# mine\nci:\n  max_attempts: lots\n" });
@@ -126,7 +127,7 @@ Deno.test("a value that breaks its rule is refused", async () => {
 // conformance: b7.poll_interval b7.trailing_slash b2.ci.poll_interval b2.diff_policy.globs
 Deno.test("a value of a group that breaks its rule is refused", async () => {
   const refused: Record<string, readonly string[]> = {
-    "broker.socket": ["taskd.sock", `/${"x".repeat(103)}`, `/${"é".repeat(52)}`],
+    "broker.socket": ["taskd.sock", `/${"x".repeat(MAX_SOCKET_PATH_BYTES)}`, `/${"é".repeat(52)}`],
     "broker.addr": [":8080", "'8080'", "localhost", "127.0.0.1:99999", "'::1:80'", "'[::1]'", "'[::1:80'", "a b:80"],
     "upstreams.vendor_a": ["http://api.example.com", "''", "ftp://x", "api.example.com", "https://h/?key=1"],
     "compat.base_url": [

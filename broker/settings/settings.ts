@@ -33,6 +33,7 @@ import {
   MODEL,
   SWITCH,
 } from "./value_schemas.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
 export type { Profile } from "./policy_schemas.ts";
 
@@ -195,7 +196,7 @@ const TABLE = {
     value: BIND_ADDRESS,
     built_in: "192.168.66.1",
     env: "TASKD_GW_IP",
-    doc: "Address of the gateway (port 8088) and the egress proxy (port 3128).",
+    doc: `Address of the gateway (port ${GATEWAY_PORT}) and the egress proxy (port ${PROXY_PORT}).`,
   },
   sandbox_image: {
     value: IMAGE,

@@ -6,6 +6,7 @@
  */
 
 import { join } from "@std/path/join";
+import { INSTALL_GIT } from "../../broker/git/min_version.ts";
 import { TaskdError } from "../../lib/errors.ts";
 
 /** The line that is wrong, and how it is right. */
@@ -155,7 +156,7 @@ async function gitOutput(options: Deno.CommandOptions): Promise<Deno.CommandOutp
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new TaskdError("not_found", "Cannot make a repository: git is not installed", {
       cause,
-      hint: "Install git 2.32 or newer",
+      hint: INSTALL_GIT,
     });
   }
 }

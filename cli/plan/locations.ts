@@ -5,9 +5,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-
-/** Bytes that a unix socket's path may have: sun_path without its final NUL, on Linux and on macOS. */
-const SOCKET_PATH_MAX_BYTES = Deno.build.os === "darwin" ? 103 : 107;
+import { MAX_SOCKET_PATH_BYTES } from "../../lib/socket_path.ts";
 
 /** What planning needs of its environment. */
 export interface LaunchContext {
@@ -59,10 +57,10 @@ function cannotUse(location: string, why: string): TaskdError {
 /** Refuses a path that the system would not take for a socket. */
 export function checkSocketPath(path: string): void {
   const bytes = new TextEncoder().encode(path).length;
-  if (bytes <= SOCKET_PATH_MAX_BYTES) return;
+  if (bytes <= MAX_SOCKET_PATH_BYTES) return;
   throw new TaskdError(
     "usage",
-    `Cannot use ${path} as a socket: the path has ${bytes} bytes and the system takes at most ${SOCKET_PATH_MAX_BYTES}`,
+    `Cannot use ${path} as a socket: the path has ${bytes} bytes and the system takes at most ${MAX_SOCKET_PATH_BYTES}`,
     { hint: "Name a shorter path with -socket, for example under /tmp or $XDG_RUNTIME_DIR" },
   );
 }

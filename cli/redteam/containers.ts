@@ -5,7 +5,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { GATEWAY_PORT, PROXY_PORT } from "../../broker/sandbox/dialects.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 import type { ContainerRoom, ContainerRun, StartedRun } from "./container_place.ts";
 import type { RedteamContext } from "./context.ts";
 import {

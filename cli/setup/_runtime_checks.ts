@@ -9,10 +9,10 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { checked, fail, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
-import { GATEWAY_PORT, PROXY_PORT } from "../../broker/sandbox/dialects.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
 import { messageOf } from "../../lib/errors.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
 /** What the checks use. */
 export interface RuntimeCheckOptions {

@@ -11,6 +11,7 @@ import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/p
 import { brokerNeeds } from "../plan/needs.ts";
 import { brokerOf } from "../plan/plan.ts";
 import { programFiles } from "./_shared.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
 /** The broker, and the file that holds the instruction. */
 export function submitNeeds(plan: Plan): PermissionSet {
@@ -65,7 +66,7 @@ const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "os
 export function doctorNeeds(plan: Plan): PermissionSet {
   const { roots, deno, store } = hostOf(plan);
   const ip = brokerOf(plan).settings?.gateway_ip;
-  const ports = ip === undefined ? [] : [`${bracketed(ip)}:8088`, `${bracketed(ip)}:3128`];
+  const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => `${bracketed(ip)}:${port}`);
   const own = {
     ...NO_PERMISSIONS,
     read: [...roots, deno, ...(store === undefined ? [] : [store])],

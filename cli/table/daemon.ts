@@ -5,7 +5,7 @@
  */
 
 import { parseHttpAddress } from "../../lib/http/address.ts";
-import { socketStagingOf } from "../../lib/unix_socket.ts";
+import { socketStagingOf } from "../../lib/socket_path.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";

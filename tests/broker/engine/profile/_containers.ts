@@ -7,7 +7,8 @@
 
 import { DependencyCache } from "../../../../broker/cache/dependency_cache.ts";
 import { removeTree } from "../../../../lib/remove_tree.ts";
-import { EGRESS_PORT, EgressProxy } from "../../../../broker/egress/proxy.ts";
+import { PROXY_PORT } from "../../../../broker/egress/ports.ts";
+import { EgressProxy } from "../../../../broker/egress/proxy.ts";
 import { Git } from "../../../../broker/git/git.ts";
 import type { SetupResult } from "../../../../broker/engine/engine_deps.ts";
 import { setupRunner } from "../../../../broker/engine/setup.ts";
@@ -47,7 +48,7 @@ export async function startContainers(): Promise<ContainerWorld> {
   const registry = stack.use(await startRegistry());
   const { runtime, network, gateway_ip, image } = stack.use(await testRuntime(NET));
   await runtime.prepare();
-  const proxy = EgressProxy.listen({ hostname: gateway_ip, port: EGRESS_PORT }, {
+  const proxy = EgressProxy.listen({ hostname: gateway_ip, port: PROXY_PORT }, {
     clock: systemClock,
     random: systemRandom,
     egress: { entries: [{ host: REGISTRY_HOST, ports: [80] }] },
