@@ -15,7 +15,7 @@ import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../api/wire.ts";
-import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
+import { requestOf, type SpendFigures, type SubmitRequest, type TaskRecord, type TrustBrief } from "../task/schema.ts";
 import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import { BrokerMetrics } from "./metrics.ts";
@@ -120,11 +120,7 @@ export class Engine implements BrokerEngine {
   }
 
   retry(id: string): Promise<TaskRecord> {
-    const { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases } = this.tasks
-      .read(id);
-    const order = { repo, instruction, agent, model, base, egress_extra, sensitive, draft, platform, databases };
-    const request = Object.fromEntries(Object.entries(order).filter(([, value]) => value !== undefined));
-    return this.#begin(request as unknown as SubmitRequest, { retry_of: id });
+    return this.#begin(requestOf(this.tasks.read(id)), { retry_of: id });
   }
 
   async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {

@@ -9,7 +9,7 @@ import type { Clock } from "../../lib/clock.ts";
 import type { Admission } from "../admission/admission.ts";
 import type { Lane } from "../agents.ts";
 import type { QueueItemView } from "../api/wire.ts";
-import type { SetupEvidence, SubmitRequest, TaskRecord } from "../task/schema.ts";
+import type { SetupEvidence, SubmitRequest, TaskOrder, TaskRecord } from "../task/schema.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import type { EgressProxy } from "../egress/proxy.ts";
 import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
@@ -29,7 +29,7 @@ export type AdmissionControl = Pick<Admission, "claim" | "adopt" | "settled" | "
 
 /** What prepares a work tree before the agent runs. */
 export interface SetupRequest {
-  task_id: string;
+  order: TaskOrder;
   repo: RepoUrl;
   profile: Profile;
   /** Absolute; the commands change it. */
@@ -41,7 +41,6 @@ export interface SetupRequest {
   proxy_url: string;
   /** Where the combined output goes. */
   log_path: string;
-  platform?: string;
   signal: AbortSignal;
   /** Told each line. */
   onLine(text: string): void;

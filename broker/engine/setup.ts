@@ -13,6 +13,7 @@ import { runSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntime } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { SetupRequest, SetupResult } from "./engine_deps.ts";
+import { architectureOf, containerOf } from "./workload.ts";
 
 /** What setup phases need. */
 export interface SetupDeps {
@@ -29,29 +30,28 @@ export interface SetupDeps {
 export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise<SetupResult> {
   const { settings, runtime, cache, git, clock } = deps;
   return async (request) => {
-    const { profile, repo, git_dir, base_commit, platform, signal } = request;
+    const { profile, repo, git_dir, base_commit, signal } = request;
+    const container = containerOf(request.order, settings);
     const use = await cache.use({
       repo: repo.canonical,
       lockfiles: profile.cache ? await findLockfiles(git, { git_dir, commit: base_commit, signal }) : [],
       toolchain: `${runtime.name} ${deps.runtime_version}`,
-      arch: platform ?? Deno.build.arch,
+      arch: architectureOf(container),
       setup_commands: profile.setup,
-      image: await runtime.imageDigest?.(settings.sandbox_image) ?? settings.sandbox_image,
+      image: await runtime.imageDigest?.(container.image) ?? container.image,
       enabled: profile.cache,
       signal,
     });
     try {
-      const { task_id, work_dir, proxy_url, log_path, onLine } = request;
+      const { work_dir, proxy_url, log_path, onLine } = request;
       const result = await runSetup({
-        task_id,
+        task_id: request.order.id,
         profile,
         work_dir,
         runtime,
-        image: settings.sandbox_image,
-        network: settings.network,
+        container,
         proxy_url,
         cache: use,
-        ...(platform === undefined ? {} : { platform }),
         log_path,
         signal,
         onLine,

@@ -176,7 +176,7 @@ export class TaskWork {
     await this.#to({ from: "staging", to: "setting_up" });
     const transcript = new Transcript(this.task);
     const result = await setup({
-      task_id: id,
+      order: record,
       repo: url,
       profile,
       work_dir: this.#paths.work_dir,
@@ -184,7 +184,6 @@ export class TaskWork {
       base_commit: staged.base_commit,
       proxy_url: this.#egress.url,
       log_path: auditPaths(resolved.settings.audit_root, id).setup_log,
-      ...(record.platform === undefined ? {} : { platform: record.platform }),
       signal: this.#signal,
       onLine: (text) => transcript.take("setup", text),
     }).catch(async (error: unknown) => {

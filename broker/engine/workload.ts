@@ -9,11 +9,12 @@ import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested.ts";
-import type { CommandWorkload, Workload } from "../sandbox/runtime.ts";
-import type { TaskRecord } from "../task/schema.ts";
+import type { CommandWorkload, Container, Workload } from "../sandbox/runtime.ts";
+import type { TaskOrder, TaskRecord } from "../task/schema.ts";
 import type { TaskPlan } from "./task_plan.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import type { StagePaths } from "./task_paths.ts";
+import type { Settings } from "../settings/settings.ts";
 
 /** HOME in a container, where the agent's files are. */
 const AGENT_HOME = "/home/agent";
@@ -71,7 +72,7 @@ export async function sandboxWorkload(
   const { settings } = resolved;
   return {
     kind: "command",
-    image: settings.sandbox_image,
+    ...containerOf(record, settings),
     command: launch.command,
     env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...databasesEnv(databases), ...launch.env },
     mounts: [
@@ -79,10 +80,21 @@ export async function sandboxWorkload(
       ...(databases.length === 0 ? [] : [{ source: paths.databases_dir, target: DATABASES_MOUNT, writable: true }]),
       ...mounts,
     ],
-    network: settings.network,
     max_pids: MAX_PIDS,
-    ...(record.platform === undefined ? {} : { platform: record.platform }),
   };
+}
+
+/** The container of a task, also of its setup commands. */
+export function containerOf(
+  { platform }: TaskOrder,
+  { sandbox_image, network }: Pick<Settings, "sandbox_image" | "network">,
+): Container {
+  return { image: sandbox_image, network, ...(platform === undefined ? {} : { platform }) };
+}
+
+/** The processor of a container; `os/arch` where it is not the host's own. */
+export function architectureOf({ platform }: Container): string {
+  return platform ?? Deno.build.arch;
 }
 
 /** Where programs find the task's databases. */

@@ -28,24 +28,28 @@ export interface BuiltInAgentWorkload {
   databases?: { directory: string; files: readonly { name: string; file: string }[] };
 }
 
-/** A program in a container image. */
-export interface CommandWorkload {
-  kind: "command";
+/** The container that a program runs in. */
+export interface Container {
   image: string;
+  /** Name of the network that has the gateway and the proxy and nothing else. */
+  network: string;
+  /** `os/arch` of the image, when it is not the host's own. */
+  platform?: string;
+}
+
+/** A program in a container image. */
+export interface CommandWorkload extends Container {
+  kind: "command";
   /** Program and arguments. */
   command: readonly string[];
   /** Its whole environment. */
   env: Readonly<Record<string, string>>;
   /** What it sees of the host beside the work folder; both paths absolute. */
   mounts: readonly { source: string; target: string; writable: boolean }[];
-  /** Name of the network that has the gateway and the proxy and nothing else. */
-  network: string;
   /** Processes and threads it may have. */
   max_pids: number;
   /** What of the network it reaches; both when absent. Setup commands have no business with a model. */
   reach?: "gateway_and_proxy" | "proxy";
-  /** `os/arch` of the image, when it is not the host's own. */
-  platform?: string;
 }
 
 /** What runs in a sandbox. */

@@ -9,6 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { readInstruction } from "./_instruction.ts";
 import type { Io } from "../text/io.ts";
+import { SUBMISSION } from "../table/_broker_shared.ts";
 
 /** The port when none is written, as in egress.yaml. */
 const DEFAULT_PORT = 443;
@@ -26,19 +27,22 @@ export async function readSubmission(args: Args, io: Io): Promise<SubmitRequest>
   return {
     repo: args.positional("repo"),
     instruction,
-    ...given("agent", args.text("agent")),
-    ...given("model", args.text("model")),
-    ...given("base", args.text("base")),
-    ...given("platform", args.text("platform")),
+    ...flagsGiven(args),
     ...(egress_extra.length === 0 ? {} : { egress_extra }),
     ...(databases.length === 0 ? {} : { databases }),
-    ...(args.on("sensitive") ? { sensitive: true } : {}),
-    ...(args.on("draft") ? { draft: true } : {}),
   };
 }
 
-function given<N extends string>(name: N, value: string | undefined): { [name in N]?: string } {
-  return value === undefined ? {} : { [name]: value } as { [name in N]: string };
+/** Flags that are fields of the request by the same name. */
+function flagsGiven(args: Args): Partial<SubmitRequest> {
+  return Object.fromEntries<never>(SUBMISSION.flatMap(({ name, kind, repeatable }) => {
+    const value = kind === "boolean"
+      ? args.on(name) || undefined
+      : kind === "string" && !repeatable
+      ? args.text(name)
+      : undefined;
+    return value === undefined ? [] : [[name, value as never]];
+  }));
 }
 
 /** `host`, `host:443` or `host:443,8443`; the ports of a host that is named again are added. */

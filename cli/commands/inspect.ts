@@ -5,7 +5,7 @@
  */
 
 import { renderBrief } from "../../broker/task/brief.ts";
-import type { TrustBrief } from "../../broker/task/schema.ts";
+import { requestOf, type TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import { systemClock } from "../../lib/clock.ts";
@@ -57,20 +57,20 @@ export async function render({ task, brief }: InspectResult): Promise<string> {
 
 async function recordText(task: TaskView): Promise<string> {
   const { pushed, ci, gate } = task;
+  const { repo, instruction: _, agent, model, base, egress_extra, databases, ...flags } = requestOf(task);
   return await textList([
     ["task", task.id],
     ["state", `${standing(task)}, for ${age(task.stage_since, systemClock.now())}`],
     ["reason", task.reason || undefined],
     ["created", stamp(task.created_at)],
-    ["repository", task.repo],
-    ["base", task.base],
-    ["agent", task.model === undefined ? task.agent : `${task.agent} with ${task.model}`],
+    ["repository", repo],
+    ["base", base],
+    ["agent", model === undefined ? agent : `${agent} with ${model}`],
     ["spent", spendWords(task)],
     ["retry of", task.retry_of],
-    ["sensitive", task.sensitive ? "yes" : undefined],
-    ["platform", task.platform],
-    ["databases", task.databases?.join(", ")],
-    ["egress", task.egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ")],
+    ...Object.entries(flags).map(([name, value]): [string, string] => [name, value === true ? "yes" : String(value)]),
+    ["databases", databases?.join(", ")],
+    ["egress", egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ")],
     ["look twice", gate === undefined || gate.second_look.length === 0 ? undefined : gate.second_look.join(", ")],
     ["acknowledged", task.acknowledgements?.join(", ") || undefined],
     ["pushed", pushed === undefined ? undefined : `${pushed.commit} to ${pushed.branch}`],

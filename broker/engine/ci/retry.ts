@@ -8,7 +8,7 @@
 
 import { type RandomBytes, randomHex } from "../../../lib/clock.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
-import { MAX_ARGUMENT_BYTES, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
+import { MAX_ARGUMENT_BYTES, requestOf, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
 import type { CheckRun } from "../../git/checks.ts";
 
 /** Failed checks that are told of. */
@@ -31,19 +31,9 @@ export interface FailedAttempt {
 
 /** The order of a retry. */
 export function retryRequest(order: TaskOrder, failed: FailedAttempt, random: RandomBytes): SubmitRequest {
-  const { repo, agent, model, egress_extra, sensitive, draft, platform, databases } = order;
-  return {
-    repo,
-    // Not `base`: a retry begins at the default branch, as the contract says.
-    instruction: withEvidence(failed, random),
-    agent,
-    ...(model === undefined ? {} : { model }),
-    ...(egress_extra === undefined ? {} : { egress_extra }),
-    ...(sensitive === undefined ? {} : { sensitive }),
-    ...(draft === undefined ? {} : { draft }),
-    ...(platform === undefined ? {} : { platform }),
-    ...(databases === undefined ? {} : { databases }),
-  };
+  // Without `base`: a retry begins at the default branch, as the contract says.
+  const { base: _, ...request } = requestOf(order);
+  return { ...request, instruction: withEvidence(failed, random) };
 }
 
 /** The instruction, with as much of the evidence as can still be given to an agent. */

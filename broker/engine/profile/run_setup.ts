@@ -17,7 +17,7 @@ import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 import type { CommandEvidence, SetupEvidence } from "../../task/schema.ts";
 import type { CacheUse } from "../../cache/dependency_cache.ts";
 import { cacheEnv } from "../../cache/package_managers.ts";
-import type { Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";
+import type { Container, Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";
 import type { Profile } from "../../settings/settings.ts";
 import { setupEnv } from "./environment.ts";
 import { SetupLog } from "./setup_log.ts";
@@ -30,11 +30,7 @@ export interface SetupOptions {
   /** Absolute path of the work tree, which the commands see as `/workspace` and change. */
   work_dir: string;
   runtime: SandboxRuntime;
-  image: string;
-  /** Name of the network that has the proxy. */
-  network: string;
-  /** `os/arch` of the image, when it is not the host's own. */
-  platform?: string;
+  container: Container;
   /** `http://user:password@host:port` of the egress proxy, with the task's credentials. */
   proxy_url: string;
   /** The task's part in the dependency cache. It is committed when everything has passed; releasing it is the caller's. */
@@ -173,7 +169,7 @@ async function endOf(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd>
 }
 
 function specOf(command: readonly string[], { phase, options, log }: Run): SandboxSpec {
-  const { task_id, work_dir, image, network, proxy_url, profile, platform, onLine } = options;
+  const { task_id, work_dir, container, proxy_url, profile, onLine } = options;
   const { memory_bytes, max_pids, max_output_bytes } = { ...LIMITS, ...options.limits };
   const cached = options.cache?.setup_mount;
   // What fills an entry is named by its key, and readiness commands are not.
@@ -183,14 +179,12 @@ function specOf(command: readonly string[], { phase, options, log }: Run): Sandb
     work_dir,
     workload: {
       kind: "command",
-      image,
+      ...container,
       command,
       env: { ...setupEnv(proxy_url), ...mount === undefined ? {} : cacheEnv(mount.writable ? "setup" : "agent") },
       mounts: mount === undefined ? [] : [mount],
-      network,
       max_pids,
       reach: "proxy",
-      ...platform === undefined ? {} : { platform },
     },
     memory_bytes,
     timeout_ms: profile.timeout > 0 ? profile.timeout : DEFAULT_TIMEOUT_MS,

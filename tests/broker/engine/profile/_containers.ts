@@ -78,7 +78,7 @@ export async function startContainers(): Promise<ContainerWorld> {
       const egress = proxy_of(task_id);
       const log_path = `${root}/audit/${task_id}.setup.log`;
       const result = await setUpTask({
-        task_id,
+        order: { id: task_id, repo: "https://git.example.com/owner/repo", instruction: "Build it", agent: "agent_a" },
         repo: parseRepo("https://git.example.com/owner/repo"),
         profile: { setup: [], readiness: [], timeout: 120_000, cache: true, ...profile },
         work_dir,
