@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
-import { NotAcknowledged } from "../api/not_acknowledged.ts";
+import { NotAcknowledged } from "../task/not_acknowledged.ts";
 import { readable } from "../api/readable.ts";
 import { PROBLEM } from "../api/wire.ts";
 

@@ -9,9 +9,8 @@
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import type { StartClaim } from "../admission/admission.ts";
-import { NotAcknowledged } from "../api/not_acknowledged.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { type ApprovalRequest, type GateAnswer, judgeApproval, judgeDenial } from "../task/approval.ts";
+import { approvalMove, type ApprovalRequest, denialMove } from "../task/approval.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import type { Move, Outcome } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
@@ -177,23 +176,23 @@ export class LateStages {
 
   /** Approves, and pushes in the background; throws what the gate answers. */
   async approve(id: string, request: ApprovalRequest): Promise<void> {
-    const task = this.#atTheGate(id, (record, time) => judgeApproval(record, request, time));
-    accept(await task.approve(request));
+    const task = this.#atTheGate(id, (record, time) => approvalMove(record, request, time));
+    await task.approve(request);
     this.#background.go(() => this.#push(task));
   }
 
   /** Denies; throws what the gate answers. */
   async deny(id: string, reason: string): Promise<void> {
-    const task = this.#atTheGate(id, (record, time) => judgeDenial(record, reason, time));
-    accept(await task.deny(reason));
+    const task = this.#atTheGate(id, (record, time) => denialMove(record, reason, time));
+    await task.deny(reason);
     await this.settle(task);
   }
 
   /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
-  #atTheGate(id: string, judge: (record: TaskRecord, time: { now_ms: number }) => GateAnswer): Task {
+  #atTheGate(id: string, check: (record: TaskRecord, time: { now_ms: number }) => unknown): Task {
     const task = this.#deps.tasks.live(id);
     if (task !== undefined) return task;
-    accept(judge(this.#deps.tasks.read(id), { now_ms: this.#deps.clock.now() }));
+    check(this.#deps.tasks.read(id), { now_ms: this.#deps.clock.now() });
     throw new TaskdError("unavailable", `Cannot answer for the task ${id}: this broker could not take it over`, {
       hint: "The broker's log says why; start it again once that is put right",
     });
@@ -218,11 +217,4 @@ export class LateStages {
     }
     await this.settle(task);
   }
-}
-
-/** Throws what the gate's answer means. */
-function accept(answer: GateAnswer): void {
-  if (answer.status === 204) return;
-  if (answer.status === 422) throw new NotAcknowledged(answer.missing, answer.detail);
-  throw new TaskdError(answer.code, answer.detail);
 }

@@ -7,7 +7,7 @@
 
 import { type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { NotAcknowledged } from "../api/not_acknowledged.ts";
+import { NotAcknowledged } from "../task/not_acknowledged.ts";
 import type { Problem } from "../api/wire.ts";
 
 /** Status of a code, and after how many seconds to try again. */

@@ -1,13 +1,15 @@
 /**
  * Who may pass the gate, as pure functions: approving names the diff that was read and
  * every category that asks for a second look. What is not waiting, is not that diff or
- * has waited too long is refused with 409, what misses a category with 422. An
+ * has waited too long is refused, and so is what misses a category. An
  * expired gate is shut from the very moment, whether or not anybody has written the
  * denial down yet.
  *
  * @module
  */
 
+import { TaskdError } from "../../lib/errors.ts";
+import { NotAcknowledged } from "./not_acknowledged.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
 
@@ -18,13 +20,6 @@ export interface ApprovalRequest {
   /** Categories that were looked at. */
   acknowledge: readonly string[];
 }
-
-/** The answer to an approver, with the status it has over HTTP. */
-export type GateAnswer =
-  /** Make this move; the answer counts once its row is written. */
-  | { status: 204; move: Move }
-  | { status: 409; code: "wrong_state" | "stale_diff" | "expired"; detail: string }
-  | { status: 422; code: "not_acknowledged"; missing: string[]; detail: string };
 
 /** The time, as far as it concerns a gate. */
 export interface GateTime {
@@ -46,40 +41,44 @@ export function gateExpiresIn(record: TaskRecord, time: GateTime): number | unde
   return Math.min(Date.parse(record.stage_since) + timeout_ms - time.now_ms, timeout_ms - (time.waited_ms ?? 0));
 }
 
-/** Why the gate cannot be passed in either direction; undefined when it can. */
-function shut(record: TaskRecord, time: GateTime): GateAnswer | undefined {
+/** Refuses an answer to a gate that is shut. */
+function requireOpen(record: TaskRecord, time: GateTime): void {
   if (record.stage !== "awaiting_approval") {
-    const stands = record.outcome === undefined ? `in ${record.stage}` : `done (${record.outcome})`;
-    return { status: 409, code: "wrong_state", detail: `The task is ${stands} and waits for no approval` };
+    const state = record.outcome === undefined ? `in ${record.stage}` : `done (${record.outcome})`;
+    throw new TaskdError("wrong_state", `The task is ${state} and waits for no approval`);
   }
   const left_ms = gateExpiresIn(record, time);
-  if (left_ms === undefined || left_ms > 0) return undefined;
-  return { status: 409, code: "expired", detail: "The task has waited longer than approval_timeout" };
+  if (left_ms === undefined || left_ms > 0) return;
+  throw new TaskdError("expired", "The task has waited longer than approval_timeout");
 }
 
-/** Judges a consent. */
-export function judgeApproval(record: TaskRecord, request: ApprovalRequest, time: GateTime): GateAnswer {
-  const closed = shut(record, time);
-  if (closed !== undefined) return closed;
+/**
+ * The move that an approval makes.
+ *
+ * @throws {TaskdError} `wrong_state`, `expired`, `stale_diff`, or `not_acknowledged` as {@linkcode NotAcknowledged}.
+ */
+export function approvalMove(record: TaskRecord, request: ApprovalRequest, time: GateTime): Move {
+  requireOpen(record, time);
   const { diff_sha256 = "", gate } = record;
   if (request.diff_sha256 !== diff_sha256) {
-    const detail = `The diff at the gate has the SHA-256 ${diff_sha256}: read that one`;
-    return { status: 409, code: "stale_diff", detail };
+    throw new TaskdError("stale_diff", `The diff at the gate has the SHA-256 ${diff_sha256}: read that one`);
   }
-  const given = new Set(request.acknowledge);
-  const wanted = gate?.second_look ?? [];
-  const missing = wanted.filter((category) => !given.has(category));
-  if (missing.length > 0) {
-    return { status: 422, code: "not_acknowledged", missing, detail: `Acknowledge also: ${missing.join(", ")}` };
-  }
-  // What nobody asked for is not written down as looked at.
-  const approval = { diff_sha256, acknowledged: [...wanted] };
-  return { status: 204, move: { from: "awaiting_approval", to: "pushing", approval } };
+  const acknowledged = new Set(request.acknowledge);
+  const required = gate?.second_look ?? [];
+  const missing = required.filter((category) => !acknowledged.has(category));
+  if (missing.length > 0) throw new NotAcknowledged(missing, `Acknowledge also: ${missing.join(", ")}`);
+  // What the gate does not ask for is not written down as looked at.
+  return { from: "awaiting_approval", to: "pushing", approval: { diff_sha256, acknowledged: [...required] } };
 }
 
-/** Judges a refusal; `reason` is the person's own. */
-export function judgeDenial(record: TaskRecord, reason: string, time: GateTime): GateAnswer {
-  return shut(record, time) ?? { status: 204, move: denied(reason) };
+/**
+ * The move that a denial makes; `reason` is the person's own.
+ *
+ * @throws {TaskdError} `wrong_state` or `expired`.
+ */
+export function denialMove(record: TaskRecord, reason: string, time: GateTime): Move {
+  requireOpen(record, time);
+  return denied(reason);
 }
 
 /** The denial of a task whose gate has expired. */

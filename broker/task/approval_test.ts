@@ -1,6 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
 import { APPROVED, encodeAll, SHA, someOrder, staged, START_MS, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
-import { type GateAnswer, gateExpiresIn, judgeApproval, judgeDenial } from "./approval.ts";
+import { approvalMove, denialMove, gateExpiresIn } from "./approval.ts";
+import { NotAcknowledged } from "./not_acknowledged.ts";
 import { foldRows } from "./record.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
@@ -16,55 +18,58 @@ function after(...more: Move[]): TaskRecord {
   return foldRows(encodeAll(events).map(({ row }) => row));
 }
 
-function short(answer: GateAnswer): string {
-  return answer.status === 204 ? "204" : `${answer.status} ${answer.code}`;
+/** The code that `attempt` is refused with; undefined when it is not. */
+function refusal(attempt: () => Move): string | undefined {
+  try {
+    attempt();
+    return undefined;
+  } catch (error) {
+    return error instanceof TaskdError ? error.code : String(error);
+  }
 }
 
 Deno.test("the diff that was read, with every category, passes the gate", () => {
-  const answer = judgeApproval(after(), ALL, IN_TIME);
-  assertEquals(answer, { status: 204, move: APPROVED });
+  assertEquals(approvalMove(after(), ALL, IN_TIME), APPROVED);
 });
 
-Deno.test("approving a stale diff is 409, and names the one at the gate", () => {
+Deno.test("approving a stale diff is refused as stale_diff, which names the one at the gate", () => {
   for (const diff_sha256 of ["d2".repeat(32), "", SHA.toUpperCase(), SHA.slice(1)]) {
-    const answer = judgeApproval(after(), { ...ALL, diff_sha256 }, IN_TIME);
-    assertEquals(short(answer), "409 stale_diff");
-    assertEquals(answer.status === 409 && answer.detail.includes(SHA), true);
+    const error = assertThrows(() => approvalMove(after(), { ...ALL, diff_sha256 }, IN_TIME), TaskdError, SHA);
+    assertEquals(error.code, "stale_diff");
   }
 });
 
-Deno.test("approving without every category is 422 and names what is missing, whatever else is named", () => {
+Deno.test("approving without every category is refused with what is missing, whatever else is named", () => {
   for (const [acknowledge, missing] of [[[], ["ci_files", "lockfile"]], [["binary", "lockfile", "*"], ["ci_files"]]]) {
-    const answer = judgeApproval(after(), { ...ALL, acknowledge: acknowledge! }, IN_TIME);
-    assertEquals(answer.status === 422 && answer.missing, missing!);
+    const request = { ...ALL, acknowledge: acknowledge! };
+    assertEquals(assertThrows(() => approvalMove(after(), request, IN_TIME), NotAcknowledged).missing, missing!);
   }
 });
 
-Deno.test("categories that nobody asked about are not recorded as looked at", () => {
-  const answer = judgeApproval(after(), { ...ALL, acknowledge: [...ALL.acknowledge, "made_up"] }, IN_TIME);
-  assertEquals(answer, { status: 204, move: APPROVED });
+Deno.test("categories that the gate does not ask for are not recorded as looked at", () => {
+  assertEquals(approvalMove(after(), { ...ALL, acknowledge: [...ALL.acknowledge, "made_up"] }, IN_TIME), APPROVED);
 });
 
-Deno.test("approving twice, after a denial or after a kill is 409", () => {
+Deno.test("approving twice, after a denial or after a kill is refused as wrong_state", () => {
   const denied: Move = { from: "awaiting_approval", to: "done", outcome: "denied", reason: "no" };
   const killed: Move = { from: "awaiting_approval", to: "done", outcome: "cancelled", reason: "killed" };
   for (const move of [APPROVED, denied, killed]) {
-    assertEquals(short(judgeApproval(after(move), ALL, IN_TIME)), "409 wrong_state");
-    assertEquals(short(judgeDenial(after(move), "no", IN_TIME)), "409 wrong_state");
+    assertEquals(refusal(() => approvalMove(after(move), ALL, IN_TIME)), "wrong_state");
+    assertEquals(refusal(() => denialMove(after(move), "no", IN_TIME)), "wrong_state");
   }
 });
 
 Deno.test("from the moment that approval_timeout has passed the gate is shut, denial written or not", () => {
   const at = (ms: number) => ({ now_ms: OPENED_MS + ms });
-  assertEquals(short(judgeApproval(after(), ALL, at(59_999))), "204");
-  assertEquals(short(judgeApproval(after(), ALL, at(60_000))), "409 expired");
-  assertEquals(short(judgeDenial(after(), "no", at(60_000))), "409 expired");
+  assertEquals(refusal(() => approvalMove(after(), ALL, at(59_999))), undefined);
+  assertEquals(refusal(() => approvalMove(after(), ALL, at(60_000))), "expired");
+  assertEquals(refusal(() => denialMove(after(), "no", at(60_000))), "expired");
 });
 
 Deno.test("a wall clock that is set back does not hold a gate open", () => {
   const back = { now_ms: OPENED_MS - 86_400_000, waited_ms: 60_000 };
   assertEquals(gateExpiresIn(after(), back), 0);
-  assertEquals(short(judgeApproval(after(), ALL, back)), "409 expired");
+  assertEquals(refusal(() => approvalMove(after(), ALL, back)), "expired");
 });
 
 // conformance: b2.effect.approval_timeout
@@ -72,6 +77,6 @@ Deno.test("a gate without a timeout waits for ever, and a task elsewhere has non
   const forever = after();
   forever.gate = { ...forever.gate!, timeout_ms: 0 };
   assertEquals(gateExpiresIn(forever, { now_ms: Number.MAX_SAFE_INTEGER }), undefined);
-  assertEquals(short(judgeApproval(forever, ALL, { now_ms: Number.MAX_SAFE_INTEGER })), "204");
+  assertEquals(refusal(() => approvalMove(forever, ALL, { now_ms: Number.MAX_SAFE_INTEGER })), undefined);
   assertEquals(gateExpiresIn(after(APPROVED), IN_TIME), undefined);
 });

@@ -10,13 +10,12 @@
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import {
+  approvalMove,
   type ApprovalRequest,
+  denialMove,
   expiryMove,
-  type GateAnswer,
   gateExpiresIn,
   type GateTime,
-  judgeApproval,
-  judgeDenial,
 } from "./approval.ts";
 import { foldRow } from "./record.ts";
 import type { TaskOrder, TaskRecord } from "./schema.ts";
@@ -135,20 +134,14 @@ export class Task {
     return this.record;
   }
 
-  /** Approves what is at the gate; 204 means that the row is on the disk. */
-  approve(request: ApprovalRequest): Promise<GateAnswer> {
-    return this.#answer(() => judgeApproval(this.#state.pending, request, this.#gateTime()));
+  /** Approves what is at the gate; throws as {@linkcode approvalMove} and {@linkcode Task.move}. */
+  async approve(request: ApprovalRequest): Promise<void> {
+    await this.move(approvalMove(this.#state.pending, request, this.#gateTime()));
   }
 
-  /** Denies what is at the gate. */
-  deny(reason: string): Promise<GateAnswer> {
-    return this.#answer(() => judgeDenial(this.#state.pending, reason, this.#gateTime()));
-  }
-
-  async #answer(judge: () => GateAnswer): Promise<GateAnswer> {
-    const answer = judge();
-    if (answer.status === 204) await this.move(answer.move);
-    return answer;
+  /** Denies what is at the gate; throws as {@linkcode denialMove} and {@linkcode Task.move}. */
+  async deny(reason: string): Promise<void> {
+    await this.move(denialMove(this.#state.pending, reason, this.#gateTime()));
   }
 
   /**

@@ -312,7 +312,11 @@ Deno.test("a task is opened once, and let go of by the store", () =>
     assertEquals((await assertRejects(() => third.reopen(id), TaskdError)).code, "busy");
     await second.release(id);
     const taken = await third.reopen(id);
-    assertEquals((await taken.approve({ diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] })).status, 409);
+    const { code } = await assertRejects(
+      () => taken.approve({ diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] }),
+      TaskdError,
+    );
+    assertEquals(code, "expired");
     assertEquals(taken.record.stage, APPROVED.from);
     for (const each of [store, other, second, third]) await each.close();
   }));

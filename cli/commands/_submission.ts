@@ -9,7 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { readInstruction } from "./_instruction.ts";
 import type { Io } from "../text/io.ts";
-import { SUBMISSION } from "../table/_broker_shared.ts";
+import { SUBMISSION } from "../table/broker_shared.ts";
 
 /** The port when none is written, as in egress.yaml. */
 const DEFAULT_PORT = 443;

@@ -17,7 +17,7 @@ import {
   setupNeeds,
   stopNeeds,
 } from "./_broker_needs.ts";
-import { AGENT_NAMES } from "./_broker_shared.ts";
+import { AGENT_NAMES } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
 export const RUNTIME_NAMES: readonly string[] = ["auto", "podman", "docker", "container", "deno"];

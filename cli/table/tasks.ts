@@ -7,7 +7,7 @@
 
 import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
 import { submitNeeds } from "./_broker_needs.ts";
-import { ASKS_BROKER, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./_broker_shared.ts";
+import { ASKS_BROKER, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
 const FOLLOWING: readonly FlagSpec[] = [

@@ -19,7 +19,7 @@ import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 import type { CiObservation } from "../../task/schema.ts";
 import type { Task } from "../../task/task.ts";
 import type { TaskStore } from "../../task/task_store.ts";
-import { dispatchFloor, judgeView } from "./judge.ts";
+import { dispatchFloor, evaluateChecks } from "./evaluate_checks.ts";
 import { retryRequest } from "./retry.ts";
 
 /** What a watch is made of. */
@@ -117,7 +117,7 @@ export class CheckWatch implements CiWatch {
       const view = await code_host.viewPullRequest(place.repo, place.number, signal);
       const floor_ms = dispatchFloor(poll_interval_ms);
       return {
-        observation: judgeView(view, { commit: place.commit, age_ms, floor_ms }),
+        observation: evaluateChecks(view, { commit: place.commit, age_ms, floor_ms }),
         checks: view.checks,
       };
     } catch (error) {

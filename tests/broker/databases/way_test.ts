@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { renderBrief } from "../../../broker/task/brief.ts";
-import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
+import { NotAcknowledged } from "../../../broker/task/not_acknowledged.ts";
 import type { Scripted } from "../../support/model_server.ts";
 import { agentDoes, changesOf, DataBench, RAISE, resultsOf } from "./_bench.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
+import { NotAcknowledged } from "../../../broker/task/not_acknowledged.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { plainGit } from "../git/bench.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
+import { NotAcknowledged } from "../../../broker/task/not_acknowledged.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { sha256Hex } from "../../../broker/task/rows.ts";

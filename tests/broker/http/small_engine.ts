@@ -6,12 +6,10 @@
 
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
-import { NotAcknowledged } from "../../../broker/api/not_acknowledged.ts";
 import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../../../broker/api/wire.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { PolicyView } from "../../../broker/settings/policy_view.ts";
-import type { GateAnswer } from "../../../broker/task/approval.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import type { TaskStore } from "../../../broker/task/task_store.ts";
 import { TaskdError } from "../../../lib/errors.ts";
@@ -116,12 +114,12 @@ export class SmallEngine implements BrokerEngine {
 
   async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
     this.#note("approve", id, request);
-    obey(await this.#task(id).approve(request));
+    await this.#task(id).approve(request);
   }
 
   async deny(id: string, reason: string): Promise<void> {
     this.#note("deny", id, reason);
-    obey(await this.#task(id).deny(reason));
+    await this.#task(id).deny(reason);
   }
 
   async kill(id: string, reason: string): Promise<void> {
@@ -205,10 +203,4 @@ export class SmallEngine implements BrokerEngine {
     this.#note("metrics");
     return "taskd_tasks 1\n";
   }
-}
-
-function obey(answer: GateAnswer): void {
-  if (answer.status === 204) return;
-  if (answer.status === 422) throw new NotAcknowledged(answer.missing, answer.detail);
-  throw new TaskdError(answer.code, answer.detail);
 }

@@ -173,7 +173,7 @@ pageTest("bytes that are not those of the record cannot be approved at all", asy
 });
 
 pageTest("what the broker still wants to be named is pointed at", async (pages) => {
-  const { NotAcknowledged } = await import("../../../broker/api/not_acknowledged.ts");
+  const { NotAcknowledged } = await import("../../../broker/task/not_acknowledged.ts");
   const { id, page } = await gate(pages);
   await readAll(page);
   pages.engine.refusal = new NotAcknowledged(["lockfile"], "Cannot approve: lockfile is not acknowledged");

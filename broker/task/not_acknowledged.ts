@@ -13,7 +13,7 @@ export class NotAcknowledged extends TaskdError {
   /** The categories that it still has to name. */
   readonly missing: readonly string[];
 
-  /** Refuses; `detail` is the sentence of the judgement. */
+  /** Refuses; `detail` is says so in a sentence. */
   constructor(missing: readonly string[], detail: string) {
     super("not_acknowledged", detail, { hint: "Look at each of them, then acknowledge it by name" });
     this.missing = missing;

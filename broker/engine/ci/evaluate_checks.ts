@@ -25,8 +25,8 @@ const CLOSED: CiObservation = {
   detail: "the pull request was closed before its checks had concluded",
 };
 
-/** Judges what was seen; `pending` means that the watch goes on. */
-export function judgeView(
+/** Evaluates what was seen; `pending` means that the watch goes on. */
+export function evaluateChecks(
   view: PullRequestView,
   { commit, age_ms, floor_ms }: { commit: string; age_ms: number; floor_ms: number },
 ): CiObservation {

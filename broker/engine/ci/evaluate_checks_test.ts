@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { CheckRun } from "../../git/checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
-import { DISPATCH_FLOOR_MS, dispatchFloor, judgeView } from "./judge.ts";
+import { DISPATCH_FLOOR_MS, dispatchFloor, evaluateChecks } from "./evaluate_checks.ts";
 
 const COMMIT = "c".repeat(40);
 const check = (outcome: CheckRun["outcome"], name: string = outcome): CheckRun => ({
@@ -12,9 +12,9 @@ const check = (outcome: CheckRun["outcome"], name: string = outcome): CheckRun =
 });
 const LATE = 3_600_000;
 
-function judged(view: Partial<PullRequestView>, age_ms = LATE): string {
+function stateOf(view: Partial<PullRequestView>, age_ms = LATE): string {
   const whole: PullRequestView = { state: "open", head_oid: COMMIT, checks: [], ...view };
-  return judgeView(whole, { commit: COMMIT, age_ms, floor_ms: dispatchFloor(60_000) }).state;
+  return evaluateChecks(whole, { commit: COMMIT, age_ms, floor_ms: dispatchFloor(60_000) }).state;
 }
 
 // conformance: b2.ci.watch_timeout
@@ -28,26 +28,26 @@ Deno.test("the floor is twice the interval, and at least five minutes", () => {
 
 Deno.test("passed and no_checks are believed only from the floor on, a failure at once", () => {
   const passed = { checks: [check("passed"), check("skipped")] };
-  assertEquals([judged(passed, DISPATCH_FLOOR_MS - 1), judged(passed, DISPATCH_FLOOR_MS)], ["pending", "passed"]);
-  assertEquals([judged({}, DISPATCH_FLOOR_MS - 1), judged({}, DISPATCH_FLOOR_MS)], ["pending", "no_checks"]);
-  assertEquals(judged({ checks: [check("passed"), check("pending"), check("failed")] }, 0), "failed");
-  assertEquals(judged({ checks: [check("passed"), check("pending")] }), "pending");
+  assertEquals([stateOf(passed, DISPATCH_FLOOR_MS - 1), stateOf(passed, DISPATCH_FLOOR_MS)], ["pending", "passed"]);
+  assertEquals([stateOf({}, DISPATCH_FLOOR_MS - 1), stateOf({}, DISPATCH_FLOOR_MS)], ["pending", "no_checks"]);
+  assertEquals(stateOf({ checks: [check("passed"), check("pending"), check("failed")] }, 0), "failed");
+  assertEquals(stateOf({ checks: [check("passed"), check("pending")] }), "pending");
 });
 
 Deno.test("another commit on the branch, and a request that was closed too early, prove nothing; a merge ends no check", () => {
-  assertEquals(judged({ head_oid: "d".repeat(40), checks: [check("passed")] }), "no_conclusion");
-  assertEquals(judged({ head_oid: "d".repeat(40), checks: [check("failed")] }), "no_conclusion");
+  assertEquals(stateOf({ head_oid: "d".repeat(40), checks: [check("passed")] }), "no_conclusion");
+  assertEquals(stateOf({ head_oid: "d".repeat(40), checks: [check("failed")] }), "no_conclusion");
   for (const [state, early] of [["closed", "no_conclusion"], ["merged", "pending"]] as const) {
-    assertEquals(judged({ state, checks: [check("pending")] }), early);
-    assertEquals(judged({ state, checks: [check("passed")] }, 0), early);
-    assertEquals(judged({ state, checks: [check("passed")] }), "passed");
-    assertEquals(judged({ state, checks: [check("failed")] }, 0), "failed");
+    assertEquals(stateOf({ state, checks: [check("pending")] }), early);
+    assertEquals(stateOf({ state, checks: [check("passed")] }, 0), early);
+    assertEquals(stateOf({ state, checks: [check("passed")] }), "passed");
+    assertEquals(stateOf({ state, checks: [check("failed")] }, 0), "failed");
   }
 });
 
 Deno.test("what is told of many checks is bounded", () => {
   const checks = Array.from({ length: 100 }, (_, i) => check("failed", `${i} ${"x".repeat(1_000)}`));
-  const { detail } = judgeView({ state: "open", head_oid: COMMIT, checks }, {
+  const { detail } = evaluateChecks({ state: "open", head_oid: COMMIT, checks }, {
     commit: COMMIT,
     age_ms: 0,
     floor_ms: 1,
