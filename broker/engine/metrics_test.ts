@@ -12,7 +12,7 @@ import { OUTCOMES } from "../task/stages.ts";
 import { EMPTY_HEAD } from "../task/trace.ts";
 
 const PROMTOOL = "/usr/bin/promtool";
-const DOCS = new URL("../../docs/", import.meta.url).pathname;
+const DOCS = new URL("../../docs/monitoring/", import.meta.url).pathname;
 const missing = !existsSync(PROMTOOL);
 const why = missing ? " (ignored: prometheus is not installed)" : "";
 
