@@ -23,7 +23,7 @@ import type { Publisher } from "./publisher.ts";
 export const MAX_CONNECTIONS = 1024;
 
 const READ_BUFFER_BYTES = 16 * 1024;
-/** Bytes handed to the kernel at a time; the write deadline is re-armed for each, so a large answer may take its time. */
+/** Bytes handed to the kernel at a time; the write deadline is re-armed for each, so a large answer may take longer. */
 const WRITE_CHUNK_BYTES = 64 * 1024;
 /** Pause after a failed accept, such as too many open files, so that it cannot spin. */
 const ACCEPT_RETRY_MS = 100;
@@ -40,7 +40,7 @@ export interface ConnectionsOptions {
 
 interface Client {
   conn: Deno.UnixConn;
-  /** A subscriber whose side of the connection has ended: perhaps only half of it, perhaps the client is gone. */
+  /** A subscriber whose side of the connection has ended: half-closed, or the client has left. */
   maybe_gone: boolean;
 }
 
@@ -104,7 +104,7 @@ export class Connections {
     });
   }
 
-  /** Ends one subscription whose client seems to have left; such a client is not noticed while no event is written to it. */
+  /** Ends one subscription whose client seems to have left, which shows only when an event is written to it. */
   #makeRoom(): boolean {
     for (const client of this.#clients) {
       if (!client.maybe_gone) continue;
@@ -157,7 +157,7 @@ export class Connections {
       throw error;
     }
     subscription.start();
-    // One byte, never looked at: it only tells when the client's side has ended.
+    // One byte that is not used: the read resolves when the client's side has ended.
     conn.read(new Uint8Array(1)).then((count) => client.maybe_gone = count === null, () => {});
     await subscription.done;
   }

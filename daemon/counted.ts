@@ -10,7 +10,7 @@ import { DEFAULT_BRANCH } from "../lib/store/names.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { Metrics } from "./metrics.ts";
 
-/** Wraps `handlers`; `isLive` tells whether a branch has a session, whose checkpoints are flushes and not counted here. */
+/** Wraps `handlers`. Checkpoints of branches with a session, by `isLive`, are flushes and not counted here. */
 export function counted(
   handlers: Handlers,
   { metrics, clock, isLive }: { metrics: Metrics; clock: Clock; isLive: (address: Address) => boolean },

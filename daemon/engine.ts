@@ -2,7 +2,7 @@
  * What the daemon asks of the engine: operations on the store, and sessions.
  *
  * The handlers know only this; {@linkcode ./pool.ts} answers it with workers, because
- * SQLite is synchronous and must never hold up the thread that answers clients.
+ * SQLite is synchronous and must never block the thread that answers clients.
  *
  * @module
  */
@@ -65,7 +65,7 @@ export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>
 /** What a session's method answers. */
 export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<CaptureSession[M]>>;
 
-/** Told what a session sees. */
+/** Receives a session's events. */
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 
 /** The engine. */

@@ -1,7 +1,6 @@
 /**
- * The janitor: on every tick it destroys branches whose time is over, collects unreachable objects,
- * and brings the read-only cache within its budget. The three are independent: what fails is told and
- * counted, and the others run all the same.
+ * The janitor: on every tick it destroys expired branches, collects unreachable objects, and brings the read-only cache
+ * within its budget. The three are independent: a failure is logged and counted, and the others still run.
  *
  * @module
  */
@@ -43,7 +42,7 @@ export class Janitor {
     this.#running = options.reap_every_ms === 0 ? Promise.resolve() : this.#run();
   }
 
-  /** Starts it; the first tick is one interval away. */
+  /** Starts it; the first tick is one interval later. */
   static start(options: JanitorOptions): Janitor {
     return new Janitor(options);
   }
@@ -83,7 +82,7 @@ export class Janitor {
   async #reap(pass: JanitorPass): Promise<void> {
     const { engine, publisher, log } = this.#options;
     const { reaped, failed } = await engine.store("reapExpired", []);
-    // Also when others could not be.
+    // Counted also when others failed.
     pass.reaped = reaped.length;
     for (const { db, branch, txid, ttl_seconds } of reaped) {
       log(`janitor: reap: destroyed ${formatAddress({ db, branch })}`);

@@ -14,7 +14,7 @@ import type { CopyPath, StorageMode } from "../lib/store/results.ts";
 /** Bounds of all histograms in seconds; the contract's numbers. */
 export const BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
-/** What one janitor pass did, as far as metrics tell of it. */
+/** What one janitor pass did, for the metrics. */
 export interface JanitorPass {
   result: "ok" | "error";
   reaped: number;
@@ -103,7 +103,7 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** Counts what a session tells. */
+  /** Counts a session's flushes. */
   sessionEvent(event: SessionEvent): void {
     if (event.type !== "flushed" && event.type !== "flush_failed") return;
     const { kind, duration_seconds } = event.detail;
@@ -159,7 +159,7 @@ export class Metrics {
       if (session.state === "pending") continue;
       open++;
       const { db, branch, capture_lag_bytes, durable_age_seconds } = session;
-      // A session whose worker died can say neither.
+      // A session whose worker died has neither.
       if (capture_lag_bytes !== undefined) this.#capture_lag_bytes.set({ db, branch }, capture_lag_bytes);
       if (durable_age_seconds !== undefined) this.#durable_age_seconds.set({ db, branch }, durable_age_seconds);
     }

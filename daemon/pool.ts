@@ -4,8 +4,8 @@
  * Half of the workers host sessions, half run what may take long: an integrity check
  * of gigabytes is one synchronous call into SQLite, and would keep the sessions beside it
  * from renewing their leases. Short operations go wherever least is running. A worker
- * that dies is replaced, its calls are rejected and its sessions are lost, which their
- * callers are told.
+ * that dies is replaced, its calls are rejected and its sessions are lost, as their
+ * callers learn from `session_failed`.
  *
  * @module
  */
@@ -34,11 +34,11 @@ import type { ProfileOf, SampledThreads, SamplingKind, ThreadProfile } from "./s
 import type { Work, WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
 
-/** Workers unless told otherwise: as many sessions' as others'. */
+/** Default number of workers: half for sessions, half for long operations. */
 const DEFAULT_WORKERS = 4;
 /** Workers at once that run a call with files outside the store. */
 const MAX_ASIDE = 2;
-/** What it costs to start a worker, in calls or sessions of one that runs: more than none, less than one. */
+/** Cost of starting a worker, in running calls or sessions: more than an idle worker's, less than one call's. */
 const COLD_START = 0.5;
 /** How long a profile waits for a worker that is in a long call. */
 const SAMPLED_DEADLINE_MS = 1_000;
@@ -149,7 +149,7 @@ export class WorkerPool implements Engine, SampledThreads {
     }
     try {
       // Side by side: a worker that is started in a worker takes half a second. Should the store have to be made, its
-      // manifest is create-only, and whoever comes second opens it.
+      // manifest is create-only, and the second worker opens it.
       const first = pool.#slots.slice(0, 2).map((slot) => pool.#threadOf(slot).ready);
       [pool.sqlite_version = ""] = await Promise.all(first);
     } catch (error) {
@@ -254,7 +254,7 @@ export class WorkerPool implements Engine, SampledThreads {
       session.lost = new TaskdError("session_failed", `The session of ${address} died with its worker`, {
         hint: "Close it and open it again: what was committed is still in the checkout",
       });
-      // Nobody else is left to tell it.
+      // The worker that published the session's events is gone.
       this.#options.onEvent(session.address, { type: "session_closed", detail: { error: session.lost.message } });
     }
     slot.sessions.clear();

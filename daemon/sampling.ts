@@ -1,6 +1,6 @@
 /**
  * Samples of one thread, as V8 takes them. Each thread of the daemon has an engine and
- * so a profiler of its own; whoever wants the whole picture asks them all.
+ * so a profiler of its own; a profile of the daemon combines them.
  *
  * @module
  */
@@ -53,7 +53,7 @@ export interface HeapProfile {
 /** The profile of a kind. */
 export type ProfileOf<K extends SamplingKind> = K extends "cpu" ? CpuProfile : HeapProfile;
 
-/** What one thread was found doing. */
+/** The profile of one thread. */
 export interface ThreadProfile<K extends SamplingKind = SamplingKind> {
   /** `main`, `sessions-1`, `work-1`. */
   thread: string;
@@ -62,7 +62,7 @@ export interface ThreadProfile<K extends SamplingKind = SamplingKind> {
 
 /** Threads that can be sampled. */
 export interface SampledThreads {
-  /** Begins in every thread; the returned function ends it and gives what was found. A thread that is stuck is left out. */
+  /** Begins in every thread; the returned function ends it and returns the profiles. A thread that does not answer is left out. */
   sample<K extends SamplingKind>(kind: K): Promise<() => Promise<ThreadProfile<K>[]>>;
 }
 

@@ -1,9 +1,8 @@
 /**
  * The branch-store daemon: one process that serves the branches of one store.
  *
- * It starts in an order that cannot hurt another daemon (the store's lock, the socket,
- * then the workers) and stops in an order that loses nothing (no new requests, running
- * ones finish, every session is flushed, released and closed, subscribers hear of it).
+ * It starts in an order that cannot hurt another daemon: the store's lock, the socket, then the workers. It stops in an
+ * order that loses nothing (shutdown.ts).
  *
  * @module
  */
@@ -11,8 +10,7 @@
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
-import { withDeadline } from "../lib/deadline.ts";
-import { messageOf, TaskdError } from "../lib/errors.ts";
+import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
 import type { HttpTimeouts } from "../lib/http/guard.ts";
@@ -35,16 +33,13 @@ import { type Log, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
 import { Publisher } from "./publisher.ts";
-import { keyOf, Sessions } from "./sessions.ts";
+import { Sessions } from "./sessions.ts";
+import { drainDaemon, type UnclosedSession } from "./shutdown.ts";
 
 /** Default of -flush-every, the contract's number. */
 export const DEFAULT_FLUSH_EVERY_MS = 30_000;
 /** Default of -snapshot-every, the contract's number. */
 export const DEFAULT_SNAPSHOT_EVERY = 16;
-/** How long a shutdown waits for running operations, and then for sessions to be flushed and closed. */
-const SHUTDOWN_DEADLINE_MS = 60_000;
-/** How long a shutdown waits for subscribers to read what they were sent. */
-const GOODBYE_DEADLINE_MS = 2_000;
 
 /** Options of {@linkcode serve}. */
 export interface ServeOptions {
@@ -82,13 +77,13 @@ export interface ServeOptions {
   write_deadline_ms?: number;
 }
 
-/** What the HTTP listener is asked to be. */
+/** Options of the HTTP listener. */
 export interface HttpListenOptions {
   /** `host:port`; port 0 takes a free one. */
   address: string;
-  /** The bearer token; without one it is generated, and told of once in the log. */
+  /** The bearer token; without one it is generated, and logged once. */
   token?: string;
-  /** Whether an address that others can reach is meant. */
+  /** Whether the address may be one that other hosts reach. */
   allow_non_loopback?: boolean;
   /** Shorter deadlines; for tests. */
   timeouts?: Partial<HttpTimeouts>;
@@ -102,22 +97,14 @@ export interface RunningDaemon {
   readonly socket: string;
   /** `host:port` of the HTTP listener, when there is one. */
   readonly http?: string;
-  /** Resolves once it has stopped, with the sessions that could not be flushed and closed: none, if all went well. */
+  /** Resolves once it has stopped, with the sessions that could not be flushed and closed: empty when all were. */
   readonly finished: Promise<UnclosedSession[]>;
   /** Begins a shutdown and resolves with {@linkcode RunningDaemon.finished}. */
   shutdown(): Promise<UnclosedSession[]>;
 }
 
-/** A session that a shutdown could not close. */
-export interface UnclosedSession {
-  /** Its branch. */
-  address: string;
-  /** Why, for a person. */
-  error: string;
-}
-
 /**
- * Serves a store until it is told to stop.
+ * Serves a store until it is stopped.
  *
  * Requires read and write on the workspace, the socket and the directory of `socketStagingOf` it, `--allow-net=unix:<socket>`
  * of the socket and of the one in that directory, `--allow-run` of cp and `--allow-sys=statfs`; for a store in S3 also what
@@ -133,7 +120,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const gc_grace_ms = options.gc_grace_ms ?? DEFAULT_GC_GRACE_MS;
   const clock = options.clock ?? systemClock;
   const random = options.random ?? systemRandom;
-  // A listener that may not be is refused before anything is touched.
+  // An invalid listener is refused before anything is changed.
   const { s3 } = options;
   const listener = options.http && checkListener(options.http, random);
   const log = oneLineLog(options.log ?? (() => {}));
@@ -183,13 +170,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     ...(options.http?.timeouts === undefined ? {} : { timeouts: options.http.timeouts }),
   });
   if (http) cleanup.defer(() => http.close());
-  const connections = new Connections({
-    dispatcher,
-    publisher,
-    clock,
-    log,
-    ...deadlineOf(options),
-  });
+  const connections = new Connections({ dispatcher, publisher, clock, log, ...deadlineOf(options) });
   const janitor = Janitor.start({
     engine,
     publisher,
@@ -208,17 +189,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const resources = cleanup.move();
   const finished = stopped.promise.then(async () => {
     await using _resources = resources;
-    log(`stopping: sessions=${sessions.size}`);
-    http?.stopAccepting();
-    const swept = janitor.stop();
-    await withDeadline(dispatcher.stop(), clock, SHUTDOWN_DEADLINE_MS).catch(() =>
-      log("stopping: operations still run; they are cut off")
-    );
-    await withDeadline(swept, clock, SHUTDOWN_DEADLINE_MS).catch(() =>
-      log("stopping: the janitor still runs; it is cut off")
-    );
-    const unclosed = await closeSessions(sessions, locks, { clock, log });
-    await publisher.close(GOODBYE_DEADLINE_MS);
+    const unclosed = await drainDaemon({ sessions, locks, dispatcher, publisher, janitor, http, clock, log });
     connections.close();
     if (socket.close()) await accepting;
     log(`stopped: unclosed=${unclosed.length}`);
@@ -254,7 +225,7 @@ async function startHttp(
   const { HttpServer } = await import("./http/server.ts");
   const server = HttpServer.start({ ...options, address, token });
   options.log(`http listening on ${server.address} (bearer auth, token fingerprint ${token.fingerprint})`);
-  // The one line that ever shows it.
+  // The only line that shows it.
   if (token.generated !== undefined) options.log(`http token: ${token.generated}`);
   return server;
 }
@@ -305,28 +276,4 @@ function publish(publisher: Publisher, log: Log, address: Address, event: Sessio
   publisher.publish(event.type, address, event.detail);
   // Timer flushes are routine: on a busy daemon they would bury everything else.
   if (event.type !== "flushed") log(`${event.type}: ${formatAddress(address)} ${JSON.stringify(event.detail)}`);
-}
-
-async function closeSessions(
-  sessions: Sessions,
-  locks: KeyedMutex,
-  { clock, log }: { clock: Clock; log: Log },
-): Promise<UnclosedSession[]> {
-  const unclosed = new Map<string, UnclosedSession>();
-  const addresses = sessions.addresses();
-  for (const address of addresses) {
-    unclosed.set(keyOf(address), { address: formatAddress(address), error: "it was not closed in time" });
-  }
-  const closing = addresses.map(async (address) => {
-    try {
-      const { error } = await locks.run([keyOf(address)], () => sessions.close(address));
-      if (error === undefined) unclosed.delete(keyOf(address));
-      else unclosed.get(keyOf(address))!.error = error.message;
-    } catch (error) {
-      unclosed.get(keyOf(address))!.error = messageOf(error);
-    }
-  });
-  await withDeadline(Promise.all(closing), clock, SHUTDOWN_DEADLINE_MS).catch(() => {});
-  for (const { address, error } of unclosed.values()) log(`stopping: ${address}: ${error}`);
-  return [...unclosed.values()];
 }

@@ -1,7 +1,7 @@
 /**
  * The session map: at most one entry for each branch, from the moment an open begins.
  *
- * Whoever calls what changes a branch holds the branch's lock (locks.ts).
+ * Callers of methods that change a branch hold the branch's lock (locks.ts).
  *
  * @module
  */
@@ -61,7 +61,7 @@ export class Sessions {
     });
   }
 
-  /** Refuses what cannot be done under a session: `lease_held`, saying who. */
+  /** Refuses what cannot be done under a session: `lease_held`, naming its holder. */
   refuseLive(address: Address, attempted: string): void {
     const entry = this.#entries.get(keyOf(address));
     if (entry === undefined) return;
@@ -98,7 +98,7 @@ export class Sessions {
   }
 
   /**
-   * Flushes and closes a session. A session that had failed is given up, and the answer says why; one whose last
+   * Flushes and closes a session. A session that had failed is abandoned, and the answer has the reason; one whose last
    * flush fails stays open, so that the flush can be tried again.
    */
   async close(address: Address): Promise<CloseAnswer> {
@@ -145,16 +145,16 @@ export class Sessions {
     );
   }
 
-  /** What `status` tells of each session that `wanted` accepts, sorted. */
-  async infos(wanted: (address: Address) => boolean): Promise<SessionInfo[]> {
-    const entries = [...this.#entries.values()].filter((entry) => wanted(entry.address));
+  /** What `status` reports of each session that `matches`, sorted. */
+  async infos(matches: (address: Address) => boolean): Promise<SessionInfo[]> {
+    const entries = [...this.#entries.values()].filter((entry) => matches(entry.address));
     const infos = await Promise.all(entries.map(infoOf));
     return infos.filter((info) => info !== undefined).sort((a, b) =>
       a.db < b.db || (a.db === b.db && a.branch < b.branch) ? -1 : 1
     );
   }
 
-  /** What `status` tells of a branch's session; undefined when it has none. */
+  /** What `status` reports of a branch's session; undefined when it has none. */
   async info(address: Address): Promise<SessionInfo | undefined> {
     const entry = this.#entries.get(keyOf(address));
     return entry === undefined ? undefined : await infoOf(entry);

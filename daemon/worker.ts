@@ -75,7 +75,7 @@ let sampled: (() => Promise<unknown>) | undefined;
 
 async function run(work: Work): Promise<unknown> {
   if (work.kind === "sample") {
-    // One that nobody ended: whoever began it is gone.
+    // Its caller has left without ending it.
     await sampled?.();
     sampled = await (await import("./sampling.ts")).sampleThread(work.profile);
     return undefined;

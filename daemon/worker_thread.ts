@@ -9,7 +9,7 @@ import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
-// Makes the worker's module part of the program, so that whatever caches or packs it has it.
+// Makes the worker's module part of the program, so that caching and packing include it.
 import type {} from "./worker.ts";
 
 /** How a worker is started. */
@@ -23,7 +23,7 @@ export interface WorkerThreadOptions {
   module?: string;
 }
 
-/** Told what comes from a worker by itself. */
+/** Receives what a worker sends without a call. */
 export interface WorkerListener {
   onEvent(session: number, event: SessionEvent): void;
   onLog(entry: string): void;
@@ -70,7 +70,7 @@ export class WorkerThread {
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onmessageerror = () => this.#lose("a message that could not be read");
     this.#worker.onerror = (event) => {
-      // Else the error would end the whole daemon.
+      // Otherwise the error ends the daemon.
       event.preventDefault();
       this.#lose(event.message);
     };
@@ -93,7 +93,7 @@ export class WorkerThread {
     return answer.promise;
   }
 
-  /** Ends the worker after it has taken back its sign of life; what still runs is cut off. */
+  /** Ends the worker after it has removed its holder file; what still runs is cut off. */
   async end(): Promise<void> {
     await this.call({ kind: "end" }).catch(() => {});
     this.terminate();

@@ -11,7 +11,7 @@ import { parseArgs } from "../../lib/protocol/parse.ts";
 import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { Operations } from "../plan/operations.ts";
 
-/** What a tool does to the store, as clients are told. */
+/** What a tool does to the store; clients see it. */
 export type Effect = "reads" | "adds" | "destroys";
 
 /** One tool. */

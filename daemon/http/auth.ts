@@ -1,7 +1,7 @@
 /**
- * Who may use the HTTP listener: one bearer token, and rules about where it may listen.
+ * Access to the HTTP listener: one bearer token, and rules about where it may listen.
  *
- * The token is compared in constant time and appears nowhere but in the one line that tells of a
+ * The token is compared in constant time and appears only in the one log line that shows a
  * generated one; everything else shows its fingerprint.
  *
  * @module
@@ -22,7 +22,7 @@ export function checkToken(token: string): void {
       hint: "Give a longer one, or none to have one generated",
     });
   }
-  // What cannot stand in a header could never be presented.
+  // A client could not put it into a header.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     throw new TaskdError("usage", "Cannot use the token: it has spaces, control or non-ASCII characters");
   }
@@ -40,7 +40,7 @@ export class BearerToken {
   }
 
   /**
-   * Applies the rules of the contract to what was asked for, each breach with an error of its own.
+   * Applies the rules of the contract to the options; each breach has an error of its own.
    *
    * @param options.token From `-token` or `BSTORE_TOKEN`; without one it is generated.
    */

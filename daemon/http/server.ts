@@ -26,7 +26,7 @@ import { eventStream } from "./sse.ts";
 
 /** Seconds of a profile unless the request says otherwise; the contract's number. */
 const DEFAULT_PROFILE_SECONDS = 30;
-/** How long the end waits for answers to be taken. */
+/** How long close() waits for clients to read their answers. */
 const LAST_ANSWERS_MS = 2_000;
 /** Left of the write budget for encoding and sending a profile. */
 const PROFILE_MARGIN_MS = 5_000;
@@ -40,7 +40,7 @@ export interface HttpOptions {
   metrics: Metrics;
   /** Sessions, open and opening, for metrics. */
   sessions: () => Promise<SessionInfo[]>;
-  /** How many are open, without asking any of them. */
+  /** How many are open, without a call to any of them. */
   sessionCount: () => number;
   /** The other threads, for profiles. */
   threads: SampledThreads;
@@ -64,7 +64,7 @@ export class HttpServer {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
     this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
-    // Only the guard is to connect here: who does not come through it is turned away by its port.
+    // Only the guard connects here; any other connection is refused by its port.
     this.#server = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
       this.#serve,
@@ -103,16 +103,16 @@ export class HttpServer {
     this.#guard.stopAccepting();
   }
 
-  /** Ends everything, answers that are on their way last; event streams are the publisher's to end first. */
+  /** Ends everything, answers in transit last; the publisher ends the event streams before. */
   async close(): Promise<void> {
     this.#ending.abort();
     this.#guard.stopAccepting();
     const ended = this.#server.shutdown();
-    // The answer to a shutdown is among them. Who does not take his is not waited for.
+    // The answer to a shutdown is among them. A client that does not read is not waited for.
     const taken = ended.then(() => this.#guard.drained());
     await withDeadline(taken, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
     await this.#guard.close();
-    // Over once every connection is, and every operation: one that does not end is cut off.
+    // Resolves after the last connection and operation; one that does not end is cut off.
     await withDeadline(ended, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
   }
 
@@ -128,7 +128,7 @@ export class HttpServer {
 
   readonly #failed = (error: unknown): Response => {
     this.#options.log(`defect: http ${error instanceof Error ? error.stack ?? error.message : String(error)}`);
-    return problem(500, "internal", "The daemon met a defect of its own; its log has the details");
+    return problem(500, "internal", "The daemon has a defect; its log has the details");
   };
 
   async #route(request: Request, guarded: GuardedRequest): Promise<Response> {

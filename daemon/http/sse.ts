@@ -17,14 +17,14 @@ import type { EventSink, Publisher } from "../publisher.ts";
  */
 export function eventStream(publisher: Publisher, clock: Clock, prefix: string): ReadableStream<Uint8Array> {
   const stop = new AbortController();
-  let wanted = Promise.withResolvers<void>();
+  let has_room = Promise.withResolvers<void>();
   let controller: ReadableStreamDefaultController<Uint8Array>;
   let sequence = 0;
   let closed = false;
 
   /** Resolves once the reader has room: a reader that stalls leaves it pending, and the publisher's deadline ends it. */
   const enqueue = async (bytes: Uint8Array): Promise<void> => {
-    while (!closed && (controller.desiredSize ?? 0) <= 0) await wanted.promise;
+    while (!closed && (controller.desiredSize ?? 0) <= 0) await has_room.promise;
     if (closed) throw new DOMException("the stream is closed", "AbortError");
     controller.enqueue(bytes);
   };
@@ -37,7 +37,7 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
       if (closed) return;
       closed = true;
       stop.abort();
-      wanted.resolve();
+      has_room.resolve();
       try {
         controller.close();
       } catch {
@@ -54,7 +54,7 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
       } catch {
         return;
       }
-      // A reader that has no room is behind anyway; a ping would only wait in front of what it waits for.
+      // For a reader without room a ping would only delay the events that it has yet to read.
       if (!closed && (controller.desiredSize ?? 0) > 0) controller.enqueue(PING);
     }
   };
@@ -62,14 +62,14 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
   return new ReadableStream<Uint8Array>({
     start: (given) => {
       controller = given;
-      // The response's head is sent with its first bytes: a subscriber shall see at once that it is registered.
+      // The response's head is sent with its first bytes: a subscriber sees at once that it is registered.
       controller.enqueue(PING);
       subscription.start();
       void ping();
     },
     pull: () => {
-      wanted.resolve();
-      wanted = Promise.withResolvers();
+      has_room.resolve();
+      has_room = Promise.withResolvers();
     },
     cancel: () => subscription.cancel(),
   }, { highWaterMark: 2 });

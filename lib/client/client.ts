@@ -54,7 +54,7 @@ export class Client {
     const waiting = Promise.withResolvers<object>();
     this.#waiting.push(waiting);
     const line = encodeLine({ ...args, op });
-    // A daemon that takes nothing more may have said why, and then ended the connection: that is read first.
+    // A daemon that ends the connection may have sent the reason before: that is read first.
     this.#sending = this.#sending.then(() => this.#lines.write(line)).catch((error) => this.#unsent ??= error);
     this.#reading ??= this.#read();
     const { ok: _ok, ...answer } = successOf(await waiting.promise);
@@ -97,23 +97,23 @@ export class Client {
  *
  * Requires `--allow-read`, `--allow-write` and `--allow-net=unix:<socket>`.
  *
- * @throws {TaskdError} `daemon_unreachable` when nobody answers there, `denied` when the socket may not be used.
+ * @throws {TaskdError} `daemon_unreachable` when no daemon answers there, `denied` when the socket may not be used.
  */
 export async function connect(socket: string, options: ConnectOptions = {}): Promise<Client> {
   return new Client(await AnswerLines.connect(socket, options));
 }
 
 /**
- * The daemon's events from now on. Every event published after the first `next()` has been asked for and
- * acknowledged is in it; it ends when the daemon or the signal ends it. After a `dropped_slow_consumer`
- * it ends: subscribe again, and look at `status` for what was missed.
+ * The daemon's events from now on: every event published after the daemon has acknowledged the first `next()`. It ends
+ * when the daemon or the signal ends it, and after a `dropped_slow_consumer`: then subscribe again, and read `status`
+ * for what was missed.
  *
- * @throws {TaskdError} `daemon_unreachable` when nobody answers there or the stream broke.
+ * @throws {TaskdError} `daemon_unreachable` when no daemon answers there or the stream broke.
  */
 export async function* subscribe(
   socket: string,
   options: ConnectOptions & {
-    /** Called once the daemon has acknowledged: what happens from then on will be seen. */
+    /** Called once the daemon has acknowledged: later events will be seen. */
     onSubscribed?: () => void;
   } = {},
 ): AsyncGenerator<DaemonEvent, void, void> {
@@ -195,9 +195,9 @@ function readMessage(text: string | undefined): object {
     const value = JSON.parse(text ?? "");
     if (typeof value === "object" && value !== null) return value;
   } catch {
-    // Told below.
+    // Reported below.
   }
-  throw new TaskdError("daemon_unreachable", "The daemon sent what is not an answer", {
+  throw new TaskdError("daemon_unreachable", "The daemon sent an invalid answer", {
     hint: "Check that the socket is taskd's",
   });
 }

@@ -2,7 +2,7 @@
  * Requests and answers as JSON: the one decoder and the one encoder that every
  * transport uses.
  *
- * A failure never carries more than a {@linkcode TaskdError} says of itself: anything else becomes
+ * A failure carries only what a {@linkcode TaskdError} has: any other error becomes
  * `internal` with a general message, and its details belong in the log.
  *
  * @module
@@ -20,7 +20,7 @@ export interface RawRequest {
   fields: Record<string, unknown>;
 }
 
-/** What could be told of a request: its id if it has one, and the request or why it is none. */
+/** A decoded request: its id if it has one, and the request or why it is invalid. */
 export interface DecodedRequest {
   id?: RequestId;
   request: RawRequest | TaskdError;
@@ -63,7 +63,7 @@ export function success(id: RequestId | undefined, answer: object): object {
 
 /** A failure as it stands on the wire; for anything but a {@linkcode TaskdError}, a general `internal`. */
 export function failure(id: RequestId | undefined, error: unknown): FailureMessage {
-  const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon met a defect of its own", {
+  const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon has a defect", {
     hint: "Its log has the details",
   });
   return {

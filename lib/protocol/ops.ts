@@ -170,7 +170,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["no_session", "session_failed", "fenced", "capture_failed", "busy"],
   },
   close: {
-    summary: "Flushes and closes a session and gives its lease back; a failed session is given up.",
+    summary: "Flushes and closes a session and gives its lease back; a failed session is abandoned.",
     fields: ON_BRANCH,
     answer: {
       ...OF_BRANCH,
