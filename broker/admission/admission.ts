@@ -38,7 +38,6 @@ export type AdmissionSettings = Pick<
   | "vendor_b_auth"
 >;
 
-/** How admission is opened. */
 export interface AdmissionOptions {
   audit_root: string;
   settings: AdmissionSettings;
@@ -52,7 +51,6 @@ export interface AdmissionOptions {
   traces?: () => Iterable<TraceFile>;
 }
 
-/** What is to be started. */
 export interface StartRequest {
   lane: Lane;
   auth: AuthMode;
@@ -61,7 +59,6 @@ export interface StartRequest {
   retry_of?: string;
 }
 
-/** How a start ended. */
 export interface StartEnd {
   outcome: Outcome;
   /** ISO 8601 UTC. */
@@ -237,7 +234,6 @@ export class Admission {
     this.#claims.get(task_id)?.spend(usd, unmetered);
   }
 
-  /** The global ceiling's headroom. */
   ceiling(): CeilingView {
     return this.#ceiling.view();
   }

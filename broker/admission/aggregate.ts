@@ -17,7 +17,6 @@ interface Part {
   usd: number;
 }
 
-/** What is counted, and how. */
 export interface AggregateOptions {
   /** USD for each vendor; 0: off. */
   budget_usd: number;
@@ -26,7 +25,6 @@ export interface AggregateOptions {
   monotonic: () => number;
 }
 
-/** Spend by vendor. */
 export class Aggregate {
   readonly #options: AggregateOptions;
   readonly #parts = new Map<Lane, Part[]>();
@@ -35,12 +33,10 @@ export class Aggregate {
     this.#options = options;
   }
 
-  /** Whether there is a ceiling at all. */
   get enabled(): boolean {
     return this.#options.budget_usd > 0;
   }
 
-  /** Adds what one request cost. */
   add(lane: Lane, usd: number): void {
     if (!this.enabled || !LANES.includes(lane) || !(usd > 0 && Number.isFinite(usd))) return;
     const until_ms = this.#endOfPart() + this.#options.window_ms;
@@ -58,7 +54,6 @@ export class Aggregate {
     return (Math.floor(monotonic() / part_ms) + 1) * part_ms;
   }
 
-  /** What counts now. */
   spent(lane: Lane): number {
     return this.#live(lane).reduce((sum, { usd }) => sum + usd, 0);
   }

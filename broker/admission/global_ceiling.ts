@@ -21,7 +21,6 @@ export interface CeilingLimits {
   window_ms: number;
 }
 
-/** How the ceiling is opened. */
 export interface GlobalCeilingOptions {
   time: LedgerTime;
   traces: () => Iterable<TraceFile>;
@@ -39,12 +38,10 @@ export function usdText(usd: number): string {
   return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
 }
 
-/** The window in a text. */
 export function windowText(window_ms: number): string {
   return window_ms === 0 ? "in all" : `in the last ${formatExact(window_ms)}`;
 }
 
-/** Both limbs. */
 export class GlobalCeiling {
   readonly #limits: CeilingLimits;
   readonly #ledger: Ledger | undefined;
@@ -86,12 +83,10 @@ export class GlobalCeiling {
     return [usd, tasks].find(({ blocked }) => blocked)?.reason;
   }
 
-  /** Counts a start from now on. */
   enter(start: StartUnderWay): void {
     this.#under_way.add(start);
   }
 
-  /** Counts it no more. */
   leave(start: StartUnderWay): void {
     this.#under_way.delete(start);
   }
@@ -108,7 +103,6 @@ export class GlobalCeiling {
     this.#ledger?.take(task_id);
   }
 
-  /** The headroom. */
   view(): CeilingView {
     const { budget_usd, max_tasks, window_ms } = this.#limits;
     const totals: LedgerTotals = this.#ledger?.totals() ?? { usd: 0, starts: 0, damaged_lines: 0 };

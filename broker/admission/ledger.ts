@@ -30,7 +30,6 @@ interface Entry {
   ended_monotonic_ms: number;
 }
 
-/** What counts now. */
 export interface LedgerTotals {
   usd: number;
   /** Starts, those of damaged lines included. */
@@ -46,7 +45,6 @@ export interface LedgerTotals {
 /** What a start came to. */
 export type EndedStart = Omit<StartLine, "kind" | "held_since">;
 
-/** How a ledger is opened. */
 export interface LedgerOptions {
   time: LedgerTime;
   /** Milliseconds; 0: nothing ages out. */
@@ -55,7 +53,6 @@ export interface LedgerOptions {
   log: (line: string) => void;
 }
 
-/** The starts of one audit directory. */
 export class Ledger {
   readonly path: string;
   readonly #options: LedgerOptions;
@@ -113,7 +110,6 @@ export class Ledger {
     return this.#unwritten;
   }
 
-  /** What counts now. */
   totals(): LedgerTotals {
     const { time } = this.#options;
     if (time.hasStepped()) this.#restamp();
@@ -219,7 +215,6 @@ export class Ledger {
     this.#opened = { kind: "opened", at: stampText(this.#options.time.stamp()), before };
   }
 
-  /** Takes in what was found. */
   #load({ text, changed_ms }: LedgerText): void {
     const { time, log } = this.#options;
     const lines = text.split("\n");
@@ -365,7 +360,6 @@ export class Ledger {
   }
 }
 
-/** The later of two times. */
 function later(iso: string, ms: number): string {
   return ms > Date.parse(iso) ? stampText(ms) : iso;
 }

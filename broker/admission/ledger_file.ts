@@ -16,7 +16,6 @@ import { concat } from "../../lib/concat.ts";
 /** The most bytes of a ledger that are read: half a million starts. */
 const MAX_LEDGER_BYTES = 134_217_728;
 
-/** What a ledger's file holds. */
 export interface LedgerText {
   text: string;
   /** When it was last written, in milliseconds since 1970. */
@@ -28,7 +27,6 @@ export function ledgerPath(audit_root: string): string {
   return `${audit_root}/global/ledger.jsonl`;
 }
 
-/** The locked file. */
 export class LedgerFile {
   readonly path: string;
   readonly #lock: Deno.FsFile;

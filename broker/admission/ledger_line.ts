@@ -62,7 +62,6 @@ export type StartLine = v.InferOutput<typeof START>;
 export type DamagedLine = v.InferOutput<typeof DAMAGED>;
 /** The beginning of a ledger. */
 export type OpenedLine = v.InferOutput<typeof OPENED>;
-/** Any line. */
 export type LedgerLine = StartLine | DamagedLine | OpenedLine;
 
 const encoder = new TextEncoder();

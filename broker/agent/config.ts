@@ -8,14 +8,12 @@
  * @module
  */
 
-/** A database that the agent may change. */
 export interface AgentDatabase {
   name: string;
   /** Absolute. */
   path: string;
 }
 
-/** What the agent needs to know. */
 export interface AgentConfig {
   /** `http://host:port` of the gateway, without a path. */
   gateway_url: string;
@@ -36,7 +34,6 @@ export interface AgentConfig {
 /** The longest line of configuration, in UTF-16 units. */
 export const MAX_CONFIG_LENGTH = 1 << 20;
 
-/** Turns by default. */
 export const DEFAULT_MAX_TURNS = 100;
 
 /** `config` as the line that the agent reads. */

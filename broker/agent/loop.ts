@@ -24,7 +24,6 @@ const MAX_SILENT = 2;
 /** Times the same calls in a row are done; the next ones are only answered. */
 const MAX_REPEATS = 3;
 
-/** What a run needs. */
 export interface AgentRun {
   config: AgentConfig;
   model: ModelClient;

@@ -22,19 +22,16 @@ const MAX_WAIT_MS = 120_000;
 /** First wait after a failure without Retry-After; doubles. */
 const BACKOFF_MS = 1_000;
 
-/** Why no completion could be had. */
 export class ModelFailure extends Error {
   override name = "ModelFailure";
   readonly outcome: AgentOutcome;
 
-  /** Ends the run with `outcome`. */
   constructor(outcome: AgentOutcome, message: string) {
     super(message);
     this.outcome = outcome;
   }
 }
 
-/** What a client needs. */
 export interface ModelClientOptions {
   /** `http://host:port` of the gateway. */
   gateway_url: string;
@@ -56,7 +53,6 @@ const FINAL: Readonly<Record<string, [AgentOutcome, string]>> = {
   "urn:taskd:problem:request_cap": ["request_cap", "the task's requests are used up"],
 };
 
-/** A client of one task. */
 export class ModelClient {
   readonly #options: ModelClientOptions;
   /** Requests that were sent. */

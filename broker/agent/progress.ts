@@ -32,13 +32,11 @@ export const OUTCOMES = {
 /** A name in {@linkcode OUTCOMES}. */
 export type AgentOutcome = keyof typeof OUTCOMES;
 
-/** One row. */
 export type AgentProgress =
   /** The agent asks the model. */
   | { type: "turn"; turn: number }
   /** The model's text beside its calls. */
   | { type: "said"; turn: number; text: string }
-  /** A tool was called. */
   | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }
   /** The gateway or the endpoint asked to retry later. */
   | { type: "waiting"; wait_ms: number; summary: string }

@@ -24,13 +24,11 @@ const MAX_MEMORY_BYTES = 256 << 20;
 /** Milliseconds after which a call is abandoned. */
 const SQL_MS = 60_000;
 
-/** The result of a call, as text. */
 export interface SqlResult {
   text: string;
   summary: string;
 }
 
-/** The databases of one task. */
 export class AgentDatabases {
   readonly #databases: ReadonlyMap<string, string>;
   readonly #clock: Clock;
@@ -46,7 +44,6 @@ export class AgentDatabases {
     this.#clock = clock;
   }
 
-  /** Their names. */
   get names(): string[] {
     return [...this.#databases.keys()];
   }

@@ -23,7 +23,6 @@ const MAX_NEEDLE = 1_000;
 /** Milliseconds after which `search` reports what it has. */
 const SEARCH_MS = 5_000;
 
-/** What tools work with. */
 export interface ToolContext {
   tree: WorkTree;
   clock: Clock;
@@ -31,7 +30,6 @@ export interface ToolContext {
   databases?: AgentDatabases;
 }
 
-/** The answer to a call. */
 export interface ToolAnswer {
   ok: boolean;
   /** For the model. */
@@ -50,7 +48,6 @@ interface Parameter {
 
 interface Tool {
   description: string;
-  /** Only where the task has databases. */
   needs_databases?: true;
   parameters: Readonly<Record<string, Parameter>>;
   run(args: Arguments, context: ToolContext): Promise<ToolAnswer>;
@@ -64,7 +61,6 @@ const IS_OF_TYPE: Readonly<Record<Parameter["type"], (value: unknown) => boolean
 
 const PATH: Parameter = { type: "string", description: "Path relative to the work folder, such as src/main.ts" };
 
-/** Every tool. */
 export const TOOLS: Readonly<Record<string, Tool>> = {
   read: {
     description: "Read a text file, with line numbers. Long files are cut: ask for the next part with first_line.",
@@ -170,7 +166,6 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
-/** The tools that a task has. */
 function toolNames({ databases }: { databases: boolean }): string[] {
   return Object.keys(TOOLS).filter((name) => databases || !TOOLS[name]!.needs_databases);
 }

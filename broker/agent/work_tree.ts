@@ -26,11 +26,9 @@ const MAX_PATH_BYTES = 2_048;
 /** Characters that some file systems ignore in a name, so that `.g\u200cit` would be `.git`. */
 const IGNORABLE = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g;
 
-/** An entry of a folder. */
 export interface ListedEntry {
   name: string;
   kind: "file" | "folder" | "link" | "other";
-  /** Size of a file. */
   size_bytes?: number;
 }
 
@@ -60,7 +58,6 @@ export function parsePath(path: string): string[] {
   return parts;
 }
 
-/** One work folder. */
 export class WorkTree {
   readonly #root: string;
 

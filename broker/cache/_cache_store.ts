@@ -30,7 +30,6 @@ export interface CacheStoreOptions {
   onWarning: (message: string) => void;
 }
 
-/** The entries. */
 export class CacheStore {
   readonly #folder: CacheFolder;
   readonly #options: CacheStoreOptions;
@@ -136,7 +135,6 @@ export class CacheStore {
     return result;
   }
 
-  /** Removes an entry, unless it is in use. */
   async evict(key: string): Promise<void> {
     const trash: string[] = [];
     await this.#locked(() => this.#clear(key, trash));

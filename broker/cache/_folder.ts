@@ -21,13 +21,11 @@ export interface CacheEntry {
   key: string;
   /** Canonical form of the repository. */
   repo: string;
-  /** Bytes that it takes. */
   bytes: number;
   /** ISO 8601 UTC. */
   created_at: string;
 }
 
-/** An entry as it is found. */
 export interface FoundEntry extends CacheEntry {
   /** Milliseconds since 1970. */
   last_used_ms: number;
@@ -43,7 +41,6 @@ export class CacheFolder {
     this.root = root;
   }
 
-  /** Makes what is missing. */
   create(): void {
     try {
       for (const path of ["", "/entries", "/staging", "/trash"]) {

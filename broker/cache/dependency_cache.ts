@@ -22,23 +22,19 @@ import { copyTree, settleTree } from "./trees.ts";
 
 export type { CacheEntry };
 
-/** How a cache is opened. */
 export interface DependencyCacheOptions {
   cache_root: string;
   /** Bytes of all entries together; 0 disables the cache, and nothing is then made or touched. */
   quota_bytes: number;
   clock: Clock;
-  /** By default the system's. */
   random?: RandomBytes;
   /** Receives what could not be removed; it is tried again when the cache is next opened. */
   onWarning?: (message: string) => void;
 }
 
-/** What a task asks for. */
 export interface CacheRequest extends CacheInputs {
   /** Whether the repository's profile has `cache: true`; by default it has. */
   enabled?: boolean;
-  /** Ends a copy early. */
   signal?: AbortSignal;
 }
 
@@ -57,7 +53,6 @@ export interface CacheCommit {
   reason?: string;
 }
 
-/** A task's part in the cache. */
 export interface CacheUse {
   readonly participation: SetupEvidence["cache"]["participation"];
   /** First digits of the key; absent when disabled. */
@@ -107,7 +102,6 @@ export class DependencyCache {
     return new DependencyCache(store, options);
   }
 
-  /** Whether there is a quota. */
   get enabled(): boolean {
     return this.#store !== undefined;
   }

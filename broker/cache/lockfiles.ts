@@ -8,7 +8,6 @@ import { Buffer } from "node:buffer";
 import type { Git } from "../git/git.ts";
 import { isLockfileName, isRequirementsName } from "./package_managers.ts";
 
-/** A lockfile. */
 export interface Lockfile {
   /** In the repository, one character per byte. */
   path: string;

@@ -11,7 +11,6 @@
 /** Where a sandbox sees the cache. */
 export const DEPS = "/deps";
 
-/** A package manager. */
 export interface PackageManager {
   name: string;
   /** Names of its lockfiles. */

@@ -39,10 +39,8 @@ const COMPLAINTS: readonly (readonly [RegExp, ErrorCode])[] = [
   [/No such file|Not a directory/, "not_found"],
 ];
 
-/** How a copy is made. */
 export interface CopyOptions {
   clock: Clock;
-  /** Ends it early. */
   signal?: AbortSignal;
 }
 

@@ -69,7 +69,6 @@ const RESULT_SCHEMA = v.object({
   base: name,
   branch: name,
   result: v.picklist(["promoted", "kept"]),
-  /** Why it is kept. */
   reason: v.exactOptional(v.string()),
   /** The branch that keeps what `base` was before. */
   safety_branch: v.exactOptional(name),
@@ -83,7 +82,6 @@ export const EVIDENCE = {
   forks: "database_forks",
   /** What is at the gate. */
   changes: "databases",
-  /** The result. */
   results: "database_results",
 } as const;
 

@@ -33,7 +33,6 @@ const MAX_REPORT_BYTES = 4 << 20;
 const JOURNAL_MAGIC = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const MAX_PROBLEM_CHARS = 500;
 
-/** How the process is started. */
 export interface InspectorOptions {
   /** The deno program, absolute. */
   deno_path: string;
@@ -42,13 +41,11 @@ export interface InspectorOptions {
   clock: Clock;
 }
 
-/** A database to take over. */
 export interface Inspection {
   /** For errors: `the database shop`. */
   what: string;
   /** Where the sandbox had it. */
   left: string;
-  /** What it began as. */
   base: string;
   /** A folder to make for the work; its parent exists. */
   work_dir: string;

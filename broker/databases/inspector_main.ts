@@ -29,7 +29,6 @@ const BASE = "base.db";
 const RESULT = "result.db";
 /** What SQLite may allocate in all. */
 const MAX_MEMORY_BYTES = 512 << 20;
-/** Problems that a refusal names. */
 const MAX_PROBLEMS = 3;
 const COMPARE_BYTES = 1 << 20;
 /** The bytes of the header that change without the content: journal mode, change counter, version numbers. */

@@ -14,7 +14,6 @@ import { statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 /** Milliseconds for all of a task. */
 const PROMOTE_MS = 1_800_000;
 
-/** What was approved. */
 export interface Approved {
   forks: readonly ForkedDatabase[];
   changes: readonly DatabaseChange[];

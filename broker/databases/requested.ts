@@ -30,7 +30,6 @@ export function taskOf(branch: string): string | undefined {
   return /^task-([0-9a-f]{32})$/.exec(branch)?.[1];
 }
 
-/** Name of the copy. */
 export function fileOf(db: string): string {
   return `${db}.db`;
 }

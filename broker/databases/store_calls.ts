@@ -13,14 +13,12 @@ import type { BranchStatus } from "../../lib/store/results.ts";
 /** Milliseconds for what moves no more than a few files' names. */
 const CALL_MS = 120_000;
 
-/** Where the store is. */
 export interface StoreAccess {
   /** The daemon's unix socket. */
   socket: string;
   clock: Clock;
 }
 
-/** What is done with the store. */
 export interface StoreWork {
   /** For the error: `Cannot take the task`. */
   attempted: string;

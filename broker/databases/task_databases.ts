@@ -25,7 +25,6 @@ import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested.ts
 /** Milliseconds for work that moves a database's content. */
 const CONTENT_MS = 1_800_000;
 
-/** What it works with. */
 export interface TaskDatabasesOptions extends InspectorOptions {
   /** The branch store's daemon. */
   socket: string;
@@ -33,7 +32,6 @@ export interface TaskDatabasesOptions extends InspectorOptions {
   log: Log;
 }
 
-/** Databases to stage. */
 export interface StageDatabases {
   task_id: string;
   requested: readonly RequestedDatabase[];
@@ -42,7 +40,6 @@ export interface StageDatabases {
   signal: AbortSignal;
 }
 
-/** Databases to collect. */
 export interface CollectDatabases {
   task_id: string;
   forks: readonly ForkedDatabase[];
@@ -59,7 +56,6 @@ export interface CollectedDatabase {
   tables: ComparedTable[];
 }
 
-/** The databases of all tasks. */
 export class TaskDatabases {
   readonly #options: TaskDatabasesOptions;
 

@@ -12,7 +12,6 @@ import { Refused } from "./reasons.ts";
 const CRLF = Uint8Array.of(13, 10);
 /** Longest line of a chunk's size with its extensions, and of a trailer. */
 const MAX_LINE_BYTES = 4 << 10;
-/** Most bytes of all trailers. */
 const MAX_TRAILER_BYTES = 16 << 10;
 const LAST_CHUNK = new TextEncoder().encode("0\r\n\r\n");
 

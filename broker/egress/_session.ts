@@ -37,20 +37,16 @@ export const EGRESS_TIMEOUTS = {
   linger_ms: 2_000,
 };
 
-/** Times of a proxy. */
 export type EgressTimeouts = typeof EGRESS_TIMEOUTS;
 
-/** How much at once. */
 export const EGRESS_LIMITS = {
   /** Connections of all clients; each takes up to two descriptors. */
   connections: 4_096,
-  /** Connections of one task. */
   connections_per_task: 256,
   /** Connections from one address that no task has proved to be its own yet. */
   pending_per_peer: 128,
 };
 
-/** Limits of a proxy. */
 export type EgressLimits = typeof EGRESS_LIMITS;
 
 /** What a connection works with; one for all of them. */
@@ -81,7 +77,6 @@ export interface Attempt {
   established: boolean;
 }
 
-/** One client connection. */
 export class Session {
   readonly client: Wire;
   readonly deadline: MovingDeadline;
@@ -105,7 +100,6 @@ export class Session {
     return this.#admission;
   }
 
-  /** Ends both sides at once. */
   close(): void {
     this.client.close();
     this.#upstream?.close();

@@ -7,7 +7,6 @@
 
 import type { Bulk } from "./_bulk.ts";
 
-/** What the proxy needs of a TCP connection. */
 export interface Stream {
   /** Fills `into` from its front; null at the end. */
   read(into: Uint8Array): Promise<number | null>;
@@ -28,12 +27,10 @@ export class EndedEarly extends Error {
   override name = "EndedEarly";
 }
 
-/** Something was longer than its limit. */
 export class TooLong extends Error {
   override name = "TooLong";
 }
 
-/** One connection. */
 export class Wire {
   readonly #stream: Stream;
   readonly #onProgress: () => void;
@@ -51,7 +48,6 @@ export class Wire {
     this.#bulk = bulk;
   }
 
-  /** Bytes sent so far. */
   get sent_bytes(): number {
     return this.#sent;
   }
@@ -172,7 +168,6 @@ export class Wire {
     }
   }
 
-  /** Writes all of `bytes`. */
   async write(bytes: Uint8Array): Promise<void> {
     for (let done = 0; done < bytes.length;) {
       const count = await this.#stream.write(done === 0 ? bytes : bytes.subarray(done));

@@ -11,18 +11,15 @@ import { join } from "@std/path/join";
 import { fileError, writeAllSync } from "../../lib/fs.ts";
 import type { EgressDecision } from "./decision.ts";
 
-/** The log's name in its directory. */
 export const ACCESS_LOG_NAME = "access.log";
 /** A log of this size is set aside as `access.log.0`, in place of the one before. */
 const MAX_LOG_BYTES = 64 << 20;
-/** Longest URL that is written. */
 const MAX_URL_CHARS = 2_048;
 
 /** What a request moved, and how long it took. */
 export interface Transfer {
   /** Milliseconds from the request's head to the end. */
   elapsed_ms: number;
-  /** Bytes sent to the client. */
   sent_bytes: number;
 }
 
@@ -56,7 +53,6 @@ function field(text: string | undefined, max_chars = 256): string {
   return text.slice(0, max_chars).toWellFormed().replace(/[^\x21-\x7e]/gu, (char) => encodeURIComponent(char));
 }
 
-/** The log file. */
 export class AccessLog {
   readonly #path: string;
   readonly #max_bytes: number;
@@ -104,7 +100,6 @@ export class AccessLog {
     }
   }
 
-  /** Closes the file. */
   close(): void {
     this.#file.close();
   }

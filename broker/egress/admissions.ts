@@ -24,7 +24,6 @@ export interface Closable {
 
 /** One task's right to use the proxy. */
 export class EgressAdmission {
-  /** The task. */
   readonly task_id: string;
   /** What it decided for the task so far. */
   readonly ring = new DecisionRing();
@@ -46,7 +45,6 @@ export class EgressAdmission {
     return this.#ended;
   }
 
-  /** Its connections at present. */
   get connections(): number {
     return this.#connections.size;
   }
@@ -63,7 +61,6 @@ export class EgressAdmission {
     return true;
   }
 
-  /** Gives a connection back. */
   release(connection: Closable): void {
     this.#connections.delete(connection);
   }
@@ -80,7 +77,6 @@ export class EgressAdmission {
     this.#wildcard_names.add(target.host);
   }
 
-  /** Takes note of a decision. */
   note(decision: EgressDecision): void {
     this.ring.add(decision);
   }
@@ -92,14 +88,12 @@ export class EgressAdmission {
   }
 }
 
-/** All tasks that are admitted. */
 export class EgressAdmissions {
   readonly #random: RandomBytes;
   readonly #by_task = new Map<string, EgressAdmission>();
   /** What an unknown user's password is compared with, so that it takes as long. */
   readonly #unknown: EgressAdmission;
 
-  /** Draws passwords from `random`. */
   constructor(random: RandomBytes) {
     this.#random = random;
     this.#unknown = new EgressAdmission("", random(32), new EgressRules());
@@ -124,7 +118,6 @@ export class EgressAdmissions {
     return { admission, password };
   }
 
-  /** Ends a task's admission. */
   end(admission: EgressAdmission): void {
     admission.end();
     if (this.#by_task.get(admission.task_id) === admission) this.#by_task.delete(admission.task_id);

@@ -110,7 +110,6 @@ class Fields {
     return new Fields(this.take(this.number(size)));
   }
 
-  /** All that is left. */
   rest(): Uint8Array {
     return this.take(this.#bytes.length - this.#at);
   }

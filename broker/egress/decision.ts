@@ -6,13 +6,11 @@
 
 import type { Reason } from "./reasons.ts";
 
-/** One decision on one request. */
 export interface EgressDecision {
   /** Wall-clock milliseconds since 1970. */
   at_ms: number;
   /** The task; undefined when no valid credentials came. */
   task_id?: string;
-  /** Address of the client. */
   peer: string;
   /** As sent; `NONE` when no request could be read. */
   method: string;
@@ -26,7 +24,6 @@ export interface EgressDecision {
   reason: Reason;
   /** HTTP status: the proxy's own, or that of the response it passed on. */
   status: number;
-  /** Address that was dialled. */
   address?: string;
   /** More on the reason: the class of an address, the listed ports, the server name that differs. */
   detail?: string;
@@ -40,7 +37,6 @@ export interface DecisionEntry {
   verdict: EgressDecision["verdict"];
   reason: Reason;
   detail: string | undefined;
-  /** How many. */
   count: number;
   first_at_ms: number;
   last_at_ms: number;
@@ -57,7 +53,6 @@ export class DecisionRing {
   readonly #entries = new Map<string, DecisionEntry>();
   #dropped = 0;
 
-  /** Takes note of a decision. */
   add({ method, host, port, verdict, reason, detail, at_ms }: EgressDecision): void {
     const key = JSON.stringify([method, host, port, reason, detail]);
     const known = this.#entries.get(key);

@@ -13,7 +13,6 @@ import { Refused } from "./reasons.ts";
 
 /** Finds the addresses of a canonical name; rejects when there are none. */
 export type Resolve = (host: string) => Promise<string[]>;
-/** Connects to an address. */
 export type Connect = (address: string, port: number, signal: AbortSignal) => Promise<Stream>;
 
 /** Addresses of one name that are tried; a name with more is no less reachable for it. */
@@ -21,7 +20,6 @@ const MAX_TRIED = 4;
 /** How long the list of the host's own addresses is believed. */
 const OWN_ADDRESSES_MS = 5_000;
 
-/** Options of a dialer. */
 export interface DialerOptions {
   clock: Clock;
   /** {@linkcode systemResolve} by default. */
@@ -54,7 +52,6 @@ function interfaceAddresses(): string[] {
   return Deno.networkInterfaces().map(({ address }) => address);
 }
 
-/** Resolves and dials. */
 export class Dialer {
   readonly #clock: Clock;
   readonly #resolve: Resolve;
@@ -64,7 +61,6 @@ export class Dialer {
   #own: ReadonlySet<string> = new Set();
   #own_until_ms = -Infinity;
 
-  /** Works with the given parts. */
   constructor(options: DialerOptions) {
     this.#clock = options.clock;
     this.#resolve = options.resolve ?? systemResolve;

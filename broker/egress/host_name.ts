@@ -10,7 +10,6 @@
 
 import { domainToASCII } from "node:url";
 
-/** A checked destination. */
 export interface EgressTarget {
   /** Canonical host name; never an address. */
   host: string;

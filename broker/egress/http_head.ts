@@ -7,12 +7,9 @@
 
 import { Refused } from "./reasons.ts";
 
-/** Most bytes of a head. */
 export const MAX_HEAD_BYTES = 64 << 10;
-/** Most fields of a head. */
 export const MAX_FIELDS = 128;
 
-/** A header field. */
 export interface HeaderField {
   /** As written. */
   name: string;
@@ -24,7 +21,6 @@ export interface HeaderField {
 /** How a message's body ends. */
 export type Framing = { by: "none" } | { by: "length"; bytes: number } | { by: "chunks" } | { by: "close" };
 
-/** A request's head. */
 export interface RequestHead {
   method: string;
   /** As written: visible ASCII. */
@@ -34,7 +30,6 @@ export interface RequestHead {
   fields: HeaderField[];
 }
 
-/** A response's head. */
 export interface ResponseHead {
   status: number;
   phrase: string;
@@ -106,7 +101,6 @@ function parseField(line: string): HeaderField {
   return { name, key: name.toLowerCase(), value: line.slice(colon + 1).replace(/^[ \t]+|[ \t]+$/g, "") };
 }
 
-/** The values of a field. */
 export function valuesOf(fields: HeaderField[], key: string): string[] {
   return fields.filter((field) => field.key === key).map((field) => field.value);
 }

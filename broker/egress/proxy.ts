@@ -39,7 +39,6 @@ export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts 
 /** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
 const ACCEPT_RETRY_MS = 250;
 
-/** Options of a proxy. */
 export interface EgressProxyOptions extends DialerOptions {
   clock: Clock;
   random: RandomBytes;
@@ -53,7 +52,6 @@ export interface EgressProxyOptions extends DialerOptions {
   limits?: Partial<EgressLimits>;
 }
 
-/** What a task gets. */
 export interface TaskEgress {
   /** The task's id. */
   username: string;
@@ -69,7 +67,6 @@ export interface TaskEgress {
   end(): void;
 }
 
-/** A running proxy. */
 export class EgressProxy {
   readonly #listener: Deno.TcpListener;
   readonly #deps: SessionDeps;
@@ -121,7 +118,6 @@ export class EgressProxy {
     return this.#listener.addr as Deno.NetAddr;
   }
 
-  /** Connections at present. */
   get connections(): number {
     return this.#sessions.size;
   }

@@ -17,7 +17,6 @@ export interface ReasonSpec {
   error: string;
   /** What went wrong, after "Cannot reach <target>: ". */
   text: string;
-  /** What to do about it. */
   hint?: string;
 }
 
@@ -166,12 +165,10 @@ export const REASONS: Readonly<Record<Reason, ReasonSpec>> = TABLE;
 /** Ends a request with an outcome other than `allowed`. */
 export class Refused extends Error {
   override name = "Refused";
-  /** Why. */
   readonly reason: Exclude<Reason, "allowed">;
   /** More for the task's owner: an address class, the listed ports. Made by the proxy, of checked parts only. */
   readonly detail: string | undefined;
 
-  /** Refuses for `reason`. */
   constructor(reason: Exclude<Reason, "allowed">, detail?: string) {
     super(detail === undefined ? reason : `${reason}: ${detail}`);
     this.reason = reason;

@@ -25,7 +25,6 @@ export type Match =
   /** Not listed; `ports` are those that the list has for the host, none when it does not know the host. */
   | { listed: "no"; ports: number[] };
 
-/** A compiled list. */
 export class EgressRules {
   readonly #exact = new Map<string, Set<number>>();
   /** By what stands behind `*.`. */
@@ -54,7 +53,6 @@ export class EgressRules {
     }
   }
 
-  /** Matches a canonical destination. */
   match({ host, port }: EgressTarget): Match {
     const exact = this.#exact.get(host);
     if (exact?.has(port)) return { listed: "exact" };

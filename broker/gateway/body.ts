@@ -36,7 +36,6 @@ export class BodyRoom {
     this.#held_bytes += bytes;
   }
 
-  /** Gives it back. */
   give(bytes: number): void {
     this.#held_bytes -= bytes;
   }

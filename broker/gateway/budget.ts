@@ -7,7 +7,6 @@
 
 const TOLERANCE = 1e-9;
 
-/** Whether a limit is spent. */
 export function isSpent(spent_usd: number, limit_usd: number): boolean {
   return spent_usd >= limit_usd * (1 - TOLERANCE);
 }

@@ -22,7 +22,6 @@ import { Refusal } from "./refusal.ts";
 import type { MatchedRoute } from "./routes.ts";
 import type { Credential, Upstream } from "./upstream.ts";
 
-/** Bounds of an exchange. */
 export interface ExchangeLimits {
   /** Until the connection to the vendor stands. */
   connect_ms: number;
@@ -38,7 +37,6 @@ export interface ExchangeLimits {
   drain_bytes: number;
 }
 
-/** The bounds in use. */
 export const EXCHANGE_LIMITS: ExchangeLimits = {
   connect_ms: 15_000,
   answer_ms: 600_000,
@@ -48,7 +46,6 @@ export const EXCHANGE_LIMITS: ExchangeLimits = {
   drain_bytes: 32 << 20,
 };
 
-/** What an exchange needs. */
 export interface ExchangeOptions {
   lease: TaskLease;
   claim: Claim;
@@ -67,7 +64,6 @@ export interface ExchangeOptions {
   onSettled: (settlement: Settlement) => void;
 }
 
-/** One exchange. */
 export class Exchange {
   readonly #options: ExchangeOptions;
   readonly #started_ms: number;
@@ -166,7 +162,6 @@ export class Exchange {
     return await upstream.renewed(lease.options.auth, rejected);
   }
 
-  /** Passes the answer on. */
   #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {
     const { route, limits } = this.#options;
     const status = incoming.statusCode ?? 502;

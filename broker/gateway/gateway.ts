@@ -39,7 +39,6 @@ export const MAX_CONNECTIONS_PER_PEER = 256;
 /** How long a client that was refused an upgrade may take to read its answer. */
 const LINGER_MS = 2_000;
 
-/** How a gateway is made. */
 export interface GatewayOptions {
   hostname: string;
   /** Default {@linkcode GATEWAY_PORT}; 0 takes any free one. */
@@ -63,7 +62,6 @@ interface Entry {
   handle: GatewayLease;
 }
 
-/** A running gateway. */
 export class Gateway {
   readonly #options: GatewayOptions;
   readonly #clock: Clock;
@@ -121,7 +119,6 @@ export class Gateway {
     return gateway;
   }
 
-  /** Where it listens. */
   get address(): { hostname: string; port: number } {
     const address = this.#server.address();
     if (address === null || typeof address === "string") return { hostname: this.#options.hostname, port: 0 };

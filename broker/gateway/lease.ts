@@ -23,7 +23,6 @@ export const DEFAULT_MAX_REQUESTS = 1000;
 /** How a task pays. */
 export type AuthMode = "api_key" | "subscription";
 
-/** What a lease is made of. */
 export interface LeaseOptions {
   task_id: string;
   lane: Lane;
@@ -42,7 +41,6 @@ export interface LeaseOptions {
   onSpend?: (spend: Spend) => void;
 }
 
-/** What a task has spent so far. */
 export interface Spend {
   /** With a subscription: what the same tokens cost by list price. */
   usd: number;
@@ -116,7 +114,6 @@ export class Claim {
     this.#lease.withdraw(this.#reserved_usd);
   }
 
-  /** Whether it has ended. */
   get settled(): boolean {
     return this.#settled;
   }
@@ -129,7 +126,6 @@ export interface GatewayLease {
   readonly task_id: string;
   readonly lane: Lane;
   readonly auth: AuthMode;
-  /** What was spent by now. */
   spend(): Spend;
   /** Refuses what comes later, cuts the clients off, waits until everything is settled and gives the final figures. */
   end(): Promise<Spend>;
@@ -158,7 +154,6 @@ export class TaskLease {
     this.digest = digest;
   }
 
-  /** Makes a lease and its token. */
   static create(options: LeaseOptions, random: RandomBytes): { lease: TaskLease; token: string } {
     const token = `taskd-${randomHex(random, 32)}`;
     return { lease: new TaskLease(options, tokenDigest(token)), token };
@@ -229,7 +224,6 @@ export class TaskLease {
     this.#leave(reserved_usd);
   }
 
-  /** What was spent by now. */
   spend(): Spend {
     return {
       usd: this.#usd,

@@ -51,13 +51,11 @@ const FileSchema = v.strictObject({
 export type TokenPrice = Omit<PriceRow, "model" | "since">;
 /** One row of the file. */
 export type PriceRow = v.InferOutput<typeof RowSchema>;
-/** The file. */
 export type PriceFile = v.InferOutput<typeof FileSchema>;
 
 /** How a price was found. */
 export type PriceMatch = "exact" | "without date" | "without provider" | "prefix" | "dearest of family";
 
-/** A price and how it was found. */
 export interface FoundPrice {
   price: TokenPrice;
   match: PriceMatch;
@@ -90,7 +88,6 @@ export function parsePriceFile(text: string, name: string): PriceFile {
   });
 }
 
-/** The prices of all models. */
 export class PriceBook {
   readonly #lanes: Readonly<Record<PricedLane, Map<string, PriceRow[]>>>;
   readonly #compat: CompatPrices;

@@ -33,7 +33,6 @@ export class Redactor {
     return keep === 0 ? clean : clean.subarray(0, clean.length - keep);
   }
 
-  /** What was held back. */
   end(): Uint8Array {
     const rest = this.#held;
     this.#held = this.#held.subarray(0, 0);

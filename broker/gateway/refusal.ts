@@ -42,7 +42,6 @@ const EXTRA_HEADERS: Readonly<Partial<Record<RefusalCode, Record<string, string>
   unauthorized: { "www-authenticate": 'Bearer realm="taskd"' },
 };
 
-/** A request that is not passed on. */
 export class Refusal extends Error {
   override name = "Refusal";
   readonly code: RefusalCode;
@@ -56,12 +55,10 @@ export class Refusal extends Error {
     this.field = field;
   }
 
-  /** Its HTTP status. */
   get status(): number {
     return REFUSALS[this.code][0];
   }
 
-  /** Status, headers and body of the answer. */
   answer(): { status: number; headers: Record<string, string>; body: string } {
     const [status, title] = REFUSALS[this.code];
     const body = `${

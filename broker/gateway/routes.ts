@@ -10,7 +10,6 @@ import type { Lane } from "../agents.ts";
 import type { UsageForm } from "./metering/meter.ts";
 import { Refusal } from "./refusal.ts";
 
-/** One route. */
 export interface RouteRow {
   /** Its name in reports. */
   name: "messages" | "count_tokens" | "models" | "chat" | "responses" | "generate" | "stream" | "model";
@@ -34,7 +33,6 @@ const OPENAI: readonly RouteRow[] = [
 
 const generate = (method: string) => new RegExp(`^/v1(?:beta)?/models/${MODEL_IN_PATH}:${method}$`);
 
-/** Every route of every lane. */
 export const ROUTES: Readonly<Record<Lane, readonly RouteRow[]>> = {
   vendor_a: [
     { name: "messages", method: "POST", path: /^\/v1\/messages$/, query: ["beta"], usage: "anthropic" },
@@ -53,14 +51,12 @@ export const ROUTES: Readonly<Record<Lane, readonly RouteRow[]>> = {
   compat: OPENAI,
 };
 
-/** A request's route. */
 export interface MatchedRoute {
   row: RouteRow;
   /** Path as it was asked for. */
   path: string;
   /** Query with its question mark, or empty. */
   query: string;
-  /** The model in the path. */
   model: string | undefined;
 }
 

@@ -47,7 +47,6 @@ export interface UpstreamOptions {
 const IDLE_CONNECTION_MS = 4_000;
 const MAX_IDLE_CONNECTIONS = 64;
 
-/** One lane's upstream. */
 export class Upstream {
   readonly #lane: Lane;
   readonly #options: UpstreamOptions;
@@ -84,7 +83,6 @@ export class Upstream {
     return await this.#renewal((source) => source.renew(rejected));
   }
 
-  /** Sends one request. */
   send(route: MatchedRoute, options: SendOptions): ClientRequest {
     const subscribed = options.auth === "subscription";
     const url = subscribed ? this.#subscription_url : this.#url;
@@ -118,7 +116,6 @@ export class Upstream {
     return protocol === "https:" ? "secureConnect" : "connect";
   }
 
-  /** Closes the connections that are kept. */
   close(): void {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }

@@ -14,11 +14,9 @@ import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, rawPath, 
 import type { Scan } from "./_scan.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 
-/** A tree and what is not in it. */
 export interface BuiltTree {
   /** Id of the tree object. */
   tree: string;
-  /** Every path in it. */
   paths: RawPath[];
   /** Paths of the work tree that were left out, because they lie in a `.git` or would be read as one. */
   omitted: RawPath[];

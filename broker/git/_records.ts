@@ -22,7 +22,6 @@ export function binary(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
 }
 
-/** The bytes of raw text. */
 export function bytesOf(raw: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.from(raw, "latin1"));
 }
@@ -52,7 +51,6 @@ export function isUtf8(raw: RawPath): boolean {
   }
 }
 
-/** Text as a raw path. */
 export function rawPath(text: string): RawPath {
   return Buffer.from(text, "utf8").toString("latin1");
 }

@@ -11,7 +11,6 @@ import { isGitName } from "./_records.ts";
 
 /** What was found; paths are text, relative to the tree. */
 export interface Scan {
-  /** Pipes, sockets and devices. */
   special: string[];
   /** Entries that git or a file system reads as `.git`. */
   nested_git: string[];

@@ -12,7 +12,6 @@ import * as v from "valibot";
 /** How a check stands. */
 export type CheckOutcome = "passed" | "failed" | "pending" | "skipped";
 
-/** One check. */
 export interface CheckRun {
   /** `workflow / job`, or the context of a status. */
   name: string;

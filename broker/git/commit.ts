@@ -7,7 +7,6 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { Git } from "./git.ts";
 
-/** What to commit. */
 export interface CommitOptions {
   git_dir: string;
   /** The tree that was approved. */

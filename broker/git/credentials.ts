@@ -17,7 +17,6 @@ export interface GitCredentials {
 
 /** Where the operator's credentials come from. */
 export interface CredentialSources {
-  /** The operator's environment. */
   env: Readonly<Record<string, string | undefined>>;
   /** Absolute path of `gh`, when it is installed: it answers for https. */
   gh_path?: string;

@@ -31,7 +31,6 @@ export type Violation =
 export interface SecondLook {
   /** A category of flags, or `path:` and the glob of `second_look_paths`. */
   category: FlagCategory | `path:${string}`;
-  /** What it is about, for people. */
   reason: string;
   /** The paths, as the facts have them. */
   paths: string[];

@@ -37,7 +37,6 @@ export interface DiffFacts {
   flags: Flag[];
 }
 
-/** What to collect from. */
 export interface CollectOptions {
   git_dir: string;
   /** Nothing may write to it any more. */

@@ -6,7 +6,6 @@
 
 import type { RawPath } from "./_records.ts";
 
-/** What happened to one path. */
 export type ChangeStatus = "added" | "modified" | "deleted" | "type_changed";
 
 /** One changed path. A rename is a deletion and an addition. */

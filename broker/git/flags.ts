@@ -35,7 +35,6 @@ export const FLAG_CATEGORIES = {
   deleted_tests: "a test was deleted",
 } as const;
 
-/** A category of flags. */
 export type FlagCategory = keyof typeof FLAG_CATEGORIES;
 
 /** One reason for a second look. */
@@ -93,7 +92,6 @@ const BY_PATH: readonly (readonly [FlagCategory, RegExp])[] = [
 
 /** What is known of a change beyond its {@linkcode FileChange}. */
 export interface ChangeDetails {
-  /** Bytes afterwards. */
   size?: number;
   /** Where the link leads, as text. */
   link_target?: string;
@@ -110,7 +108,6 @@ const ODD =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\\\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]|(?:^|\/)\s|\s(?:\/|$)/;
 
-/** The flags of one change. */
 export function flagsOf(change: FileChange, details: ChangeDetails): Flag[] {
   const { path, mode_before, mode_after, status } = change;
   const flags: Flag[] = [];

@@ -28,11 +28,9 @@ export interface GhOptions {
   cwd: string;
   /** The operator's environment, of which logins and the way into the network are taken. */
   env: Readonly<Record<string, string | undefined>>;
-  /** By default the system's. */
   clock?: Clock;
 }
 
-/** A pull request to open. */
 export interface PullRequestOptions {
   repo: RepoUrl;
   /** Branch with the change, in the same repository. */
@@ -45,7 +43,6 @@ export interface PullRequestOptions {
   signal?: AbortSignal;
 }
 
-/** A pull request. */
 export interface PullRequest {
   number: number;
   url: string;
@@ -72,13 +69,11 @@ const ViewSchema = v.object({
   statusCheckRollup: v.nullable(RollupSchema),
 });
 
-/** Runs gh. */
 export class Gh {
   readonly #options: GhOptions;
   readonly #env: Record<string, string>;
   readonly #clock: Clock;
 
-  /** Nothing is run yet. */
   constructor(options: GhOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;

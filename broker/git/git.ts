@@ -59,7 +59,6 @@ export interface GitOptions {
   path?: string;
   /** An empty directory, absolute: git's HOME and working directory. */
   home: string;
-  /** By default the system's. */
   clock?: Clock;
 }
 
@@ -109,9 +108,7 @@ const CONFIG: readonly string[] = [
   "http.lowSpeedTime=60",
 ];
 
-/** Runs git. */
 export class Git {
-  /** Absolute path of the program. */
   readonly path: string;
   readonly home: string;
   readonly clock: Clock;

@@ -7,7 +7,6 @@
 import type { Git } from "./git.ts";
 import { concat } from "../../lib/concat.ts";
 
-/** What to show. */
 export interface HumanDiffOptions {
   git_dir: string;
   /** Trees or commits. */
@@ -19,7 +18,6 @@ export interface HumanDiffOptions {
   signal?: AbortSignal;
 }
 
-/** A diff in the unified format. */
 export interface HumanDiff {
   /** Bytes as git writes them: contents of files in any encoding, escape sequences included. Sanitise to show them. */
   bytes: Uint8Array<ArrayBuffer>;

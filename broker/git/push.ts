@@ -61,7 +61,6 @@ export interface PushResult {
   /** Without `refs/heads/`. */
   branch: string;
   commit: string;
-  /** Calls of `git push`. */
   attempts: number;
 }
 

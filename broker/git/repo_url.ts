@@ -13,7 +13,6 @@ import { TaskdError } from "../../lib/errors.ts";
 /** How git reaches a repository; each is a protocol name of git. */
 export type RepoTransport = "https" | "http" | "ssh" | "file";
 
-/** A checked repository address. */
 export interface RepoUrl {
   transport: RepoTransport;
   /** Lower case, with the port where it is not https's own; empty for a local path. */
@@ -31,7 +30,6 @@ export interface RepoUrl {
 const HINT = "Give https://host/owner/repo, ssh://git@host/owner/repo, git@host:owner/repo, host/owner/repo or an " +
   "absolute path";
 
-/** Longest address in characters. */
 const MAX_LENGTH = 2_048;
 /** Names and IPv4 addresses; a label neither begins nor ends with a hyphen, so none is an option. */
 const HOST = /^(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*$/;

@@ -14,7 +14,6 @@ import type { GitCredentials } from "./credentials.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
-/** What to stage, and where. */
 export interface StageOptions {
   url: RepoUrl;
   /** A branch, a tag or a full commit id; by default the branch that HEAD of the repository names. */
@@ -28,7 +27,6 @@ export interface StageOptions {
   signal?: AbortSignal;
 }
 
-/** A staged repository. */
 export interface StagedRepository {
   git_dir: string;
   work_tree: string;

@@ -35,7 +35,6 @@ export interface ContainerParts {
 export interface ContainerState {
   /** Whether its first program ever ran. */
   started: boolean;
-  /** Whether it still does. */
   running: boolean;
   code: number;
   out_of_memory: boolean;

@@ -44,7 +44,6 @@ export interface SharedNetworkOptions {
   clock: Clock;
 }
 
-/** The network and its anchor. */
 export class SharedNetwork {
   /** What was found to work on this host; undefined before. */
   works: Working | undefined;
@@ -67,7 +66,6 @@ export class SharedNetwork {
     await this.#startAnchor(host);
   }
 
-  /** Ends the anchor. */
   async close(): Promise<void> {
     await remove(this.#program, this.#anchor, this.#options.clock);
   }

@@ -14,7 +14,6 @@ import { TOOL_VARIABLES } from "./host_programs.ts";
 const DEADLINE_MS = 120_000;
 const MAX_BYTES = 4 << 20;
 
-/** What it is called with. */
 export interface ContainerProgramOptions {
   /** Absolute path. */
   path: string;
@@ -23,14 +22,12 @@ export interface ContainerProgramOptions {
   clock: Clock;
 }
 
-/** Its output. */
 export interface Answer {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-/** A container program of the host. */
 export class ContainerProgram {
   readonly path: string;
   /** Its whole environment. */
@@ -75,7 +72,6 @@ export class ContainerProgram {
   }
 }
 
-/** The error of an answer that is one. */
 export function refused(attempted: string, answer: Answer, hint?: string): TaskdError {
   return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, { hint });
 }

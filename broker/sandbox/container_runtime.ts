@@ -38,7 +38,6 @@ const MAX_PROCESSES = 16_384;
 /** Seconds after its deadline at which podman itself ends a container whose broker is gone. */
 const BACKSTOP_S = 60;
 
-/** How the runtime is made. */
 export interface ContainerRuntimeOptions extends SharedNetworkOptions {
   /** Its program, absolute. */
   program: string;
@@ -52,7 +51,6 @@ export interface ContainerRuntimeOptions extends SharedNetworkOptions {
   ids?: { uid: number; gid: number };
 }
 
-/** Keeps sandboxes in containers. */
 export class ContainerRuntime implements SandboxRuntime {
   readonly name: ContainerKind;
   readonly #options: ContainerRuntimeOptions;
@@ -73,7 +71,6 @@ export class ContainerRuntime implements SandboxRuntime {
     this.#shared = new SharedNetwork(this.#program, options);
   }
 
-  /** The program's version. */
   async version(): Promise<string> {
     const stdout = await this.#program.do(["--version"], `Cannot learn the version of ${this.name}`);
     const version = /\b(\d+\.\d+\.\d+[^\s,]*)/.exec(stdout)?.[1];
@@ -211,7 +208,6 @@ async function inspectState(program: ContainerProgram, name: string): Promise<Co
   };
 }
 
-/** A container of this broker's tasks. */
 interface Listed {
   name: string;
   task_id: string;

@@ -44,7 +44,6 @@ const MIN_HEAP_MIB = 32;
 /** The argument by which a process is known again; see {@linkcode DenoRuntime.sweep}. */
 const MARKER = "--taskd-sandbox=";
 
-/** How the runtime is made. */
 export interface DenoRuntimeOptions {
   /** The deno program, absolute. */
   deno_path: string;
@@ -59,7 +58,6 @@ export interface DenoRuntimeOptions {
   agent?: Pick<Helper, "name" | "module">;
 }
 
-/** Keeps sandboxes by Deno's permissions alone. */
 export class DenoRuntime implements SandboxRuntime {
   readonly name: SandboxRuntimeName = "deno";
   readonly #options: DenoRuntimeOptions;
@@ -82,7 +80,6 @@ export class DenoRuntime implements SandboxRuntime {
     return Promise.resolve();
   }
 
-  /** The version of the deno program. */
   async version(): Promise<string> {
     const { cache_dir, deno_path } = this.#options;
     // A compiled program is its own runtime, and knows no flag of deno.

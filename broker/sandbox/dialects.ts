@@ -49,7 +49,6 @@ export interface Limits {
 /** Enough for a program that sleeps. */
 const ANCHOR_MEMORY_BYTES = 32 << 20;
 
-/** What of the host every container is made with. */
 export interface ContainerHost {
   kind: ContainerKind;
   identity: Identity;
@@ -59,7 +58,6 @@ export interface ContainerHost {
   gateway_ip: string;
 }
 
-/** A container to make. */
 export interface ContainerOrder {
   name: string;
   labels: Readonly<Record<string, string>>;

@@ -11,7 +11,6 @@ import { runProcess } from "../../lib/process.ts";
 import { GIT_PATHS } from "../git/git.ts";
 import { GH_PATHS } from "../git/gh.ts";
 
-/** Programs that are looked for. */
 export type HostProgram =
   | "git"
   | "gh"
@@ -72,7 +71,6 @@ export interface Said {
 /** Asks a program; throws `timed_out`, `not_found` or `denied`. */
 export type AskProgram = (path: string, args: readonly string[]) => Promise<Said>;
 
-/** What asking needs. */
 export interface AskOptions {
   /** A variable of the environment. */
   env: (name: string) => string | undefined;

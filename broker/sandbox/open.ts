@@ -18,7 +18,6 @@ import { DenoRuntime } from "./deno_runtime.ts";
 import type { SandboxRuntime } from "./runtime.ts";
 import { untestedVersion } from "./tested_versions.ts";
 
-/** What opening needs. */
 export interface OpenRuntimeOptions {
   settings: Settings;
   /** Distinguishes this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */

@@ -6,16 +6,13 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 
-/** A running process. */
 export interface RunningProcess {
   pid: number;
-  /** Its process group. */
   group: number;
   /** Its command line, arguments separated by spaces. */
   command_line: string;
 }
 
-/** Lists processes. */
 export type ProcessLister = () => Promise<RunningProcess[]>;
 
 /** Reads what `ps -axww -o pid=,pgid=,args=` prints. */

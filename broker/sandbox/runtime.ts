@@ -18,9 +18,7 @@ export interface BuiltInAgentWorkload {
   gateway_url: string;
   /** The task's token for the gateway. */
   token: string;
-  /** Model id that is asked for. */
   model: string;
-  /** What the agent is to do. */
   instruction: string;
   /** Conversation turns after which it is ended; the agent's own default when absent. */
   max_turns?: number;
@@ -52,7 +50,6 @@ export interface CommandWorkload extends Container {
   reach?: "gateway_and_proxy" | "proxy";
 }
 
-/** What runs in a sandbox. */
 export type Workload = BuiltInAgentWorkload | CommandWorkload;
 
 /**
@@ -67,7 +64,6 @@ export interface OutputLine {
   text: string;
 }
 
-/** How a sandbox is started. */
 export interface SandboxSpec {
   /** The task's id: 32 hexadecimal digits. */
   task_id: string;
@@ -84,7 +80,6 @@ export interface SandboxSpec {
   onOutput(line: OutputLine): void;
 }
 
-/** How a sandbox ended. */
 export interface SandboxEnd {
   /**
    * `exited` by itself, `timed_out` at its deadline, `stopped` because {@linkcode Sandbox.stop} was called,
@@ -93,13 +88,11 @@ export interface SandboxEnd {
   reason: "exited" | "timed_out" | "stopped" | "out_of_memory";
   /** Exit code; 128 + n after signal n. */
   code: number;
-  /** The signal that ended it. */
   signal?: string;
   /** Some of the output was discarded. */
   output_truncated: boolean;
 }
 
-/** A running sandbox. */
 export interface Sandbox {
   /** Resolves when nothing of it runs any more and its last line was delivered. */
   wait(): Promise<SandboxEnd>;
@@ -116,7 +109,6 @@ export interface ListenPlace {
   proxy_port: number;
 }
 
-/** Something that keeps sandboxes. */
 export interface SandboxRuntime {
   readonly name: SandboxRuntimeName;
   /**

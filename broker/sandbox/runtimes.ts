@@ -11,7 +11,6 @@ import { type AskProgram, findProgram, PROGRAM_PATHS, type Said } from "./host_p
 import { messageOf } from "../../lib/errors.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-/** A runtime of the host. */
 export interface FoundRuntime {
   name: SandboxRuntimeName;
   /** Absolute path of its program. */
@@ -32,7 +31,6 @@ export interface FoundRuntime {
 /** The order in which `auto` takes them; the embedded one last. */
 export const AUTO_ORDER: readonly SandboxRuntimeName[] = ["podman", "docker", "container", "deno"];
 
-/** What finding needs. */
 export interface FindRuntimesOptions {
   ask: AskProgram;
   /** The deno program of the embedded runtime, absolute, and its version. */

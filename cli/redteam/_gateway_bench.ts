@@ -21,7 +21,6 @@ export interface Arrived {
 /** An answer of the vendor's; the key is there to be repeated. */
 export type VendorAnswer = (key: string) => Response | Promise<Response>;
 
-/** A gateway and its vendor. */
 export class GatewayBench implements AsyncDisposable {
   readonly arrived: Arrived[] = [];
   readonly logged: string[] = [];
@@ -45,7 +44,6 @@ export class GatewayBench implements AsyncDisposable {
     });
   }
 
-  /** Starts one. */
   static async start(context: RedteamContext): Promise<GatewayBench> {
     const bench = new GatewayBench(context);
     const upstream = { base_url: `http://127.0.0.1:${bench.#vendor.addr.port}`, api_key: bench.key };
@@ -66,7 +64,6 @@ export class GatewayBench implements AsyncDisposable {
     return bench;
   }
 
-  /** A task's lease. */
   lease(lane: Lane, changes: Partial<LeaseOptions> = {}): GatewayLease {
     return this.#gateway.lease({
       task_id: `task-${++this.#tasks}`,

@@ -10,7 +10,6 @@ import type { EgressList } from "../../broker/egress/rules.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
 
-/** What a proxy is started with. */
 export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own_addresses" | "connect">> {
   /** Hosts and their ports. */
   list: Readonly<Record<string, readonly number[]>>;
@@ -20,11 +19,8 @@ export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own
   ports?: Readonly<Record<number, number>>;
 }
 
-/** A proxy and what it did. */
 export class ProxyBench implements AsyncDisposable {
-  /** Names that were looked up. */
   readonly lookups: string[] = [];
-  /** Addresses that were dialled. */
   readonly dialled: string[] = [];
   readonly decisions: EgressDecision[] = [];
   readonly #proxy: ReturnType<Surfaces["proxy"]>;
@@ -54,17 +50,14 @@ export class ProxyBench implements AsyncDisposable {
     });
   }
 
-  /** Starts one. */
   static async start(context: RedteamContext, options: ProxyBenchOptions): Promise<ProxyBench> {
     return new ProxyBench(context, `${await context.folder()}/log`, options);
   }
 
-  /** Admits a task. */
   admit(task_id = "task1"): TaskEgress {
     return this.#proxy.admit({ task_id });
   }
 
-  /** Connects to the proxy. */
   client(): Promise<RawClient> {
     return RawClient.connect(this.#proxy.address.port, this.#timeout);
   }
@@ -109,7 +102,6 @@ function proof({ username, password }: TaskEgress): string {
   return `Proxy-Authorization: Basic ${btoa(`${username}:${password}`)}`;
 }
 
-/** A CONNECT request. */
 export function connectHead(target: string, task: TaskEgress): string {
   return `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${proof(task)}\r\n\r\n`;
 }

@@ -7,7 +7,6 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 
-/** Makes a symbolic link. */
 export function makeLink(target: string, path: string): Promise<void> {
   return make("/bin/ln", ["-s", "--", target, path]);
 }
@@ -17,7 +16,6 @@ export function makeHardLink(target: string, path: string): Promise<void> {
   return make("/bin/ln", ["--", target, path]);
 }
 
-/** Makes a pipe. */
 export function makePipe(path: string): Promise<void> {
   return make("/usr/bin/mkfifo", [path]);
 }

@@ -19,7 +19,6 @@ import { FILE_PROMISES } from "./modes.ts";
 import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
 import { groupOf } from "./run.ts";
 
-/** All of them. */
 export const PROMISES: readonly SecurityPromise[] = [
   ...EGRESS_PROMISES,
   ...PASSING_PROMISES,
@@ -35,7 +34,6 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...DISPLAY_PROMISES,
 ];
 
-/** What the groups are called. */
 export const GROUP_TITLES: Readonly<Record<PromiseGroup, string>> = {
   egress: "The egress proxy",
   gateway: "The model gateway",
@@ -47,7 +45,6 @@ export const GROUP_TITLES: Readonly<Record<PromiseGroup, string>> = {
   display: "What a person reads",
 };
 
-/** Promises by group, in order. */
 export function byGroup<T extends { id: string }>(promises: readonly T[]): [PromiseGroup, T[]][] {
   const grouped = PROMISE_GROUPS.map((group): [PromiseGroup, T[]] => [
     group,

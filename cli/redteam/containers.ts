@@ -86,7 +86,6 @@ function lanAddress(gateway: string): string {
   )?.address ?? "127.0.0.1";
 }
 
-/** What containers hold. */
 export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
   {
     id: "container.network",

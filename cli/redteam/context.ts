@@ -54,7 +54,6 @@ export interface Surfaces {
   umask(mask: number): number;
 }
 
-/** The parts as they are installed. */
 const INSTALLED_SURFACES: Surfaces = {
   proxy: (address, options) => EgressProxy.listen(address, options),
   classifyAddress,
@@ -82,7 +81,6 @@ export interface InstalledPlace {
   live_socket?: string;
 }
 
-/** How a context is made. */
 export interface RedteamOptions {
   /** An existing directory below which the scratch folder is made. */
   temporary: string;
@@ -96,7 +94,6 @@ export interface RedteamOptions {
   installed?: InstalledPlace;
   /** Containers of this host, or why there are none. */
   containers: ContainerPlace | { why: string };
-  /** Other parts, for tests. */
   surfaces?: Partial<Surfaces>;
   clock?: Clock;
   random?: RandomBytes;
@@ -125,7 +122,6 @@ export class RedteamContext implements AsyncDisposable {
     this.timeout = { clock: this.clock, timeout_ms: options.timeout_ms ?? TIMEOUT_MS };
   }
 
-  /** Makes the scratch folder. */
   static async open(options: RedteamOptions): Promise<RedteamContext> {
     try {
       // Short, because the path of a socket is.

@@ -24,7 +24,6 @@ async function tasksOf(broker: StagedBroker): Promise<number> {
   return (await broker.client.tasks({ limit: 200 })).tasks.length;
 }
 
-/** What the listeners hold. */
 export const CONTROL_PROMISES: readonly SecurityPromise[] = [
   {
     id: "control.dns_rebinding",

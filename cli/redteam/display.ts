@@ -17,7 +17,6 @@ const POLICY: readonly string[] = [
   "require-trusted-types-for 'script'",
 ];
 
-/** What holds of what is shown. */
 export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
   {
     id: "display.terminal",
@@ -110,7 +109,6 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
   },
 ];
 
-/** Addresses of a page's scripts. */
 function scriptsOf(html: string): string[] {
   return [...html.matchAll(/<script[^>]*\bsrc="([^"]+)"/g)].map((match) => match[1] ?? "");
 }

@@ -28,7 +28,6 @@ async function closeTo(trial: Trial, bench: ProxyBench): Promise<void> {
   trial.control("a listed host", allowed === "200", allowed);
 }
 
-/** What the proxy promises for every client. */
 export const EGRESS_PROMISES: readonly SecurityPromise[] = [
   {
     id: "egress.unlisted_names",

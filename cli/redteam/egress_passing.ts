@@ -45,7 +45,6 @@ async function tunnel(bench: ProxyBench, target: string, task: TaskEgress, piece
   return status;
 }
 
-/** What the proxy holds of what goes through it. */
 export const PASSING_PROMISES: readonly SecurityPromise[] = [
   {
     id: "egress.server_name",

@@ -13,7 +13,6 @@ import type {} from "./hostile_agent.ts";
 
 const GATEWAY_WORD = "from the gateway";
 
-/** What one attempt came to. */
 interface Row {
   group: string;
   name: string;
@@ -34,7 +33,6 @@ interface Outcome {
   after: string;
 }
 
-/** Runs the agent once. */
 function outcome(context: RedteamContext): Promise<Outcome> {
   return context.once("embedded", async () => {
     const root = await context.folder();
@@ -159,7 +157,6 @@ async function refusals(trial: Trial, context: RedteamContext, group: string): P
   return found;
 }
 
-/** What the embedded sandbox holds. */
 export const EMBEDDED_PROMISES: readonly SecurityPromise[] = [
   {
     id: "sandbox.files",

@@ -8,7 +8,6 @@ import { parsedJson } from "./_json.ts";
 import type { SecurityPromise } from "./promise.ts";
 import { codeOf } from "./staged_broker.ts";
 
-/** What the gate holds. */
 export const GATE_PROMISES: readonly SecurityPromise[] = [
   {
     id: "control.stale_diff",

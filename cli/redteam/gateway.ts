@@ -34,7 +34,6 @@ async function closedTo(trial: Trial, bench: GatewayBench): Promise<void> {
   trial.control("a good request", status === 200 && bench.arrived.length > 0, String(status));
 }
 
-/** What the gateway holds of requests. */
 export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
   {
     id: "gateway.tokens",

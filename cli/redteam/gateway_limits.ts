@@ -42,7 +42,6 @@ const ECHOES: Readonly<Record<string, VendorAnswer>> = {
   },
 };
 
-/** What the gateway holds of money and of the key. */
 export const LIMIT_PROMISES: readonly SecurityPromise[] = [
   {
     id: "gateway.request_cap",

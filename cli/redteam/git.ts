@@ -32,7 +32,6 @@ interface Site {
   staged: StagedRepository;
   /** What the host establishes about the tree. */
   facts(): Promise<DiffFacts>;
-  /** Writes a file of the tree. */
   write(path: string, content: string): Promise<void>;
 }
 
@@ -63,7 +62,6 @@ function flagged({ flags }: DiffFacts, category: FlagCategory): string[] {
   return flags.filter((flag) => flag.category === category).map(({ path }) => path);
 }
 
-/** What holds of git. */
 export const GIT_PROMISES: readonly SecurityPromise[] = [
   {
     id: "git.programs",

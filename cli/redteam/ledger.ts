@@ -74,7 +74,6 @@ const DAMAGE: Readonly<Record<string, (path: string) => void | Promise<void>>> =
   "larger than any ledger": (path) => Deno.truncateSync(path, 2 ** 30),
 };
 
-/** What the ceilings hold. */
 export const LEDGER_PROMISES: readonly SecurityPromise[] = [
   {
     id: "control.damaged_ledger",

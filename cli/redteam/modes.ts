@@ -35,7 +35,6 @@ async function hold(trial: Trial, { path, mode }: Expected): Promise<boolean> {
   }
 }
 
-/** A directory and every file in it. */
 async function holdAll(trial: Trial, directory: string): Promise<void> {
   if (!await hold(trial, { path: directory, mode: 0o700 })) return;
   let count = 0;
@@ -80,7 +79,6 @@ async function readsKeys(context: RedteamContext, plant: (path: string) => void)
 
 const KEY_LINE = "VENDORA_API_KEY=sk-redteam-made-up\n";
 
-/** What holds of files. */
 export const FILE_PROMISES: readonly SecurityPromise[] = [
   {
     id: "files.made",

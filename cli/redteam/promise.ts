@@ -21,10 +21,8 @@ export const PROMISE_GROUPS = [
   "files",
   "display",
 ] as const;
-/** What a promise is about. */
 export type PromiseGroup = typeof PROMISE_GROUPS[number];
 
-/** A promise and its attacks. */
 export interface SecurityPromise {
   /** `group.name`, stable. */
   id: `${PromiseGroup}.${string}`;
@@ -36,7 +34,6 @@ export interface SecurityPromise {
   run(trial: Trial, context: RedteamContext): Promise<void> | void;
 }
 
-/** The promise cannot be tried here. */
 export class Skipped extends Error {}
 
 /** What is allowed did not work, so that the refusals prove nothing. */
@@ -48,7 +45,6 @@ export class Trial {
   readonly holes: string[] = [];
   #attempts = 0;
 
-  /** Attacks so far. */
   get attempts(): number {
     return this.#attempts;
   }
@@ -69,7 +65,6 @@ export class Trial {
     if (!works) throw new ControlFailed(`${what} has to work and does not: ${got}`);
   }
 
-  /** Ends the trial: it cannot be held here. */
   skip(why: string): never {
     throw new Skipped(why);
   }

@@ -32,13 +32,11 @@ export interface ReadTimeout {
   timeout_ms: number;
 }
 
-/** A client that speaks in raw bytes. */
 export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDisposable {
   readonly conn: Conn;
   readonly #timeout: ReadTimeout | undefined;
   #seen = "";
 
-  /** Speaks over `conn`. */
   constructor(conn: Conn, timeout?: ReadTimeout) {
     this.conn = conn;
     this.#timeout = timeout;
@@ -49,7 +47,6 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
     return new RawClient(await Deno.connect({ hostname: "127.0.0.1", port }), timeout);
   }
 
-  /** Writes all of it. */
   async send(data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === "string" ? latin1(data) : data;
     for (let done = 0; done < bytes.length;) done += await this.conn.write(bytes.subarray(done));
@@ -78,7 +75,6 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
     return this.#cut(this.#seen.length);
   }
 
-  /** Closes the connection. */
   [Symbol.asyncDispose](): Promise<void> {
     try {
       this.conn.close();
@@ -113,7 +109,6 @@ export class Server implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #connections = new Set<Deno.TcpConn>();
   readonly #running: Promise<void>;
-  /** Connections so far. */
   accepted = 0;
 
   private constructor(listener: Deno.TcpListener, serve: (conn: Deno.TcpConn) => Promise<void>) {
@@ -140,12 +135,10 @@ export class Server implements AsyncDisposable {
     });
   }
 
-  /** Its port. */
   get port(): number {
     return this.#listener.addr.port;
   }
 
-  /** Stops it. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
     for (const conn of this.#connections) this.#end(conn);
@@ -199,7 +192,6 @@ export class Recorder implements AsyncDisposable {
     });
   }
 
-  /** Its port. */
   get port(): number {
     return this.#server.port;
   }

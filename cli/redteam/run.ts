@@ -16,24 +16,19 @@ const PROMISE_DEADLINE_MS = 60_000;
 /** Holes of one promise that are reported. */
 const MAX_HOLES = 20;
 
-/** The result of a promise. */
 export type PromiseVerdict = "held" | "hole" | "skipped";
 
-/** A promise that was tried. */
 export interface TriedPromise {
   id: string;
   group: PromiseGroup;
   promise: string;
   verdict: PromiseVerdict;
-  /** How much was tried. */
   attempts: number;
   /** What went through; at most 20. */
   holes: string[];
-  /** Why it was skipped. */
   why?: string;
 }
 
-/** The results of all of them. */
 export interface RedteamReport {
   promises: TriedPromise[];
   held: number;
@@ -43,7 +38,6 @@ export interface RedteamReport {
   duration_ms: number;
 }
 
-/** How promises are tried. */
 export interface RunOptions {
   promises: readonly SecurityPromise[];
   context: RedteamContext;

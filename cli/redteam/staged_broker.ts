@@ -27,7 +27,6 @@ export interface BrokerUnderAttack {
   stop(): Promise<void>;
 }
 
-/** With what it is staged. */
 export interface StagedBrokerOptions {
   /** An empty folder for its home and its repository. */
   root: string;
@@ -39,10 +38,8 @@ export interface StagedBrokerOptions {
   serve(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
 }
 
-/** A broker and all that it works with. */
 export class StagedBroker {
   readonly home: string;
-  /** The bare repository. */
   readonly origin: string;
   /** The key of the model's endpoint: nothing that the broker writes may have it. */
   readonly key: string;
@@ -70,7 +67,6 @@ export class StagedBroker {
     this.#end = end;
   }
 
-  /** Starts one. */
   static async start(options: StagedBrokerOptions): Promise<StagedBroker> {
     const { root, clock, random, deno_cache_dir } = options;
     const home = `${root}/home`;
@@ -181,7 +177,6 @@ export class StagedBroker {
     return [...this.lines, ...await textsBelow(this.home)].join("\n");
   }
 
-  /** Ends the broker and the model. */
   stop(): Promise<void> {
     return this.#end();
   }

@@ -32,7 +32,6 @@ export class JsonStreamParser {
     this.#max_chars = max_chars;
   }
 
-  /** Takes the next bytes. */
   push(bytes: Uint8Array): void {
     this.#text(this.#decoder.decode(bytes, { stream: true }));
   }

@@ -23,7 +23,6 @@ const READINGS: Readonly<Record<UsageForm, () => Reading>> = {
   gemini: () => new GeminiReading(),
 };
 
-/** Meters one answer. */
 export class Meter {
   readonly #reading: Reading;
   readonly #content_type: string;
@@ -52,7 +51,6 @@ export class Meter {
     return this.#done_marker || this.#reading.done;
   }
 
-  /** What is known by now. */
   metered(): Metered {
     const { served_model, service_tier, region, failed } = this.#reading;
     const found = this.#reading.used();

@@ -12,7 +12,6 @@ export interface Reading {
   take(value: JsonObject): void;
   /** Usage so far; undefined when the answer carried none. */
   used(): { used: ModelUsage[]; sane: boolean } | undefined;
-  /** The model that answered. */
   readonly served_model: string | undefined;
   /** A service tier that is not the standard one. */
   readonly service_tier: string | undefined;

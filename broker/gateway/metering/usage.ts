@@ -48,7 +48,6 @@ export interface Metered {
   complete: boolean;
 }
 
-/** No tokens. */
 export function noUsage(): Usage {
   return {
     input_tokens: 0,
@@ -73,7 +72,6 @@ export function asObject(value: unknown): JsonObject | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value as JsonObject : undefined;
 }
 
-/** `value` when it is a string. */
 export function asString(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }

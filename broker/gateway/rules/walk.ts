@@ -89,7 +89,6 @@ export function isAsked(value: unknown): boolean {
 /** Model names as vendors and endpoints write them; no more than this reaches logs and prices. */
 const MODEL_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
-/** The request's model. */
 export function modelOf(body: JsonObject): string {
   const { model } = body;
   if (typeof model === "string" && MODEL_NAME.test(model)) return model;

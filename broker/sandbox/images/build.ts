@@ -17,11 +17,8 @@ import { ENTRYPOINT_SCRIPT } from "./entrypoint.ts";
 import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "./recipe.ts";
 import { ROOT_FILE_SYSTEM_SCRIPT } from "./root_file_system.ts";
 
-/** How the images are built. */
 export interface BuildImagesOptions {
-  /** The program that will run them. */
   runtime: { name: ContainerKind; path: string };
-  /** Their names. */
   images: { sandbox: string; anchor: string };
   /** Where they come from: a base of a registry, or Debian's and npm's packages alone. */
   from: "registry" | "debootstrap";

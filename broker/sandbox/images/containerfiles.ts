@@ -26,7 +26,6 @@ ENTRYPOINT ["${ENTRYPOINT}"]
 `;
 }
 
-/** The anchor's Containerfile. */
 export function anchorContainerfile(): string {
   return `ARG BASE=${ANCHOR_BASE}
 FROM \${BASE}

@@ -5,7 +5,6 @@
  * @module
  */
 
-/** The script. */
 export const ENTRYPOINT_SCRIPT: string = String.raw`#!/bin/sh
 # The first program of a sandbox: leaves two destinations of the network, gives up every
 # privilege for good and becomes the agent. Whatever fails here ends the sandbox before the

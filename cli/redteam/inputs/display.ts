@@ -26,7 +26,6 @@ export const TERMINAL_SEQUENCES: Readonly<Record<string, string>> = {
   "line separators": "one\u2028two",
 };
 
-/** All of them. */
 const HOSTILE_TEXT: string = Object.values(TERMINAL_SEQUENCES).join(" ");
 
 /** An agent's summary; the second line poses as the broker's own. */
