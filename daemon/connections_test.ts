@@ -26,7 +26,7 @@ Deno.test("pipelined requests are answered in order, ids echoed, each once", asy
 });
 
 // conformance: 1.transports
-Deno.test("what is no request is answered with why, and the connection stays usable", async () => {
+Deno.test("an invalid request is answered with its reason, and the connection stays usable", async () => {
   await using server = await testServer({ databases });
   using client = await RawClient.connect(server.path);
   const refused = async (line: string | Uint8Array, code: string, words: string) => {
@@ -79,7 +79,7 @@ Deno.test("a request without its newline is not run, even when it is whole", asy
   assertEquals(ran, 0);
 });
 
-Deno.test("an error of the product keeps code and hint; a defect tells nothing and is logged", async () => {
+Deno.test("an error of the product keeps code and hint; a defect is logged and reveals nothing", async () => {
   await using server = await testServer({
     open: () => Promise.reject(new TaskdError("lease_held", "Cannot open app@main: held", { hint: "close it" })),
     flush: () => Promise.reject(new Error("secret detail")),
@@ -102,7 +102,7 @@ Deno.test("an error of the product keeps code and hint; a defect tells nothing a
   assertEquals((await client.ask('{"op":"close","db":"app"}')).code, "internal");
 });
 
-Deno.test("a client that does not read its answers is closed by the deadline, and others are served meanwhile", async () => {
+Deno.test("a client that does not read its answers is closed by the deadline; others are served", async () => {
   const big = "x".repeat(1 << 20);
   await using server = await testServer(
     {
@@ -120,7 +120,7 @@ Deno.test("a client that does not read its answers is closed by the deadline, an
 });
 
 // conformance: 4.socket.subscribe
-Deno.test("the daemon reads nothing further on a subscribed connection and streams every event after the ack", async () => {
+Deno.test("a subscribed connection is read no further and streams every event after the ack", async () => {
   let ran = 0;
   await using server = await testServer({ databases: () => (ran++, databases()) });
   using client = await RawClient.connect(server.path);
@@ -204,7 +204,7 @@ Deno.test("a thousand subscribers see the same events in the same order", async 
   }
 });
 
-Deno.test("connections over the limit are told so; a subscriber that left makes room", async () => {
+Deno.test("connections over the limit are refused; a subscriber that left makes room", async () => {
   assertEquals(MAX_CONNECTIONS, 1024);
   await using server = await testServer({ databases }, { max_connections: 2 });
   using first = await RawClient.connect(server.path);
@@ -224,7 +224,7 @@ Deno.test("connections over the limit are told so; a subscriber that left makes 
   }
 });
 
-Deno.test("the client tells why it was refused, also when the connection has ended before it asked", async () => {
+Deno.test("the client reports why it was refused, also when the connection ended before its call", async () => {
   await using server = await testServer({ databases }, { max_connections: 1 });
   using first = await RawClient.connect(server.path);
   assertEquals((await first.ask('{"op":"databases"}')).ok, true);
@@ -265,7 +265,7 @@ Deno.test("the client keeps codes and order, and a broken connection fails what 
   gate.reject(new Error("over"));
 });
 
-Deno.test("without a daemon the client says how to start one", async () => {
+Deno.test("without a daemon the client's error has the command that starts one", async () => {
   const directory = await Deno.makeTempDir();
   const error = await assertRejects(() => connect(`${directory}/none.sock`), TaskdError);
   assertEquals([error.code, error.hint], ["daemon_unreachable", "Start it with: taskd serve"]);

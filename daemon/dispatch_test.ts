@@ -28,7 +28,7 @@ Deno.test("a stop waits for everything that runs, and for nothing where nothing 
   await waiting().dispatcher.stop();
 });
 
-Deno.test("what comes after a stop is refused, and does not run", async () => {
+Deno.test("a request after stop() is refused and does not run", async () => {
   const { dispatcher } = waiting();
   await dispatcher.stop();
   const { ok, code } = await dispatcher.run(request("databases")) as { ok: boolean; code: string };

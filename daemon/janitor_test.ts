@@ -30,7 +30,7 @@ const QUIET = {
   enforceRoCacheBudget: () => ({ bytes: 0, evicted: [] }),
 };
 
-Deno.test("a branch that cannot be destroyed makes the tick an error; those that were are counted and told of all the same", async () => {
+Deno.test("a branch that cannot be destroyed makes the tick an error; the others count and are logged", async () => {
   const reaped = [{ db: "app", branch: "gone", txid: 1, ttl_seconds: 1 }];
   const failed = [{ db: "app", branch: "stuck", error: "no" }];
   const { janitor, clock, passes, events, log } = start({ ...QUIET, reapExpired: () => ({ reaped, failed }) });

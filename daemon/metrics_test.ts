@@ -102,7 +102,7 @@ Deno.test("the three histograms share the contract's buckets", async () => {
   assertStringIncludes(text, 'bstore_checkpoint_duration_seconds_bucket{le="300"} 0');
 });
 
-Deno.test("what happens is counted where the contract says", async () => {
+Deno.test("each event moves the metric that the contract names", async () => {
   const metrics = new Metrics("dev");
   const failed = { kind: "manual", code: "x", error: "x", duration_seconds: 1 } as const;
   metrics.sessionEvent({ type: "flush_failed", detail: failed });
@@ -139,7 +139,7 @@ Deno.test("what happens is counted where the contract says", async () => {
   ) assert(text.includes(`bstore_${line}\n`), line);
 });
 
-Deno.test("forks and checkpoints are timed in seconds from request to answer, and those that fail not at all", async () => {
+Deno.test("forks and checkpoints are timed from request to answer; those that fail are not", async () => {
   const clock = new VirtualClock();
   const metrics = new Metrics("dev");
   let failing = false;

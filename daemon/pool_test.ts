@@ -75,7 +75,7 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
   await pool.close();
 });
 
-Deno.test("a session's loss is told once, however many workers die, and of one that never opened nothing is", async () => {
+Deno.test("a session's loss is reported once, and of one that never opened nothing", async () => {
   const events: string[] = [];
   const pool = await faultyPool([], events);
   await assertRejects(() => pool.openSession({ db: "refused", branch: "main" }), TaskdError);
@@ -128,7 +128,7 @@ Deno.test("a worker that was started for one call ends with it", async () => {
   assertEquals(log, [`ended ${name}`]);
 });
 
-Deno.test("what may take long never runs beside sessions", async () => {
+Deno.test("long operations never run beside sessions", async () => {
   await using stage = await pryingPool();
   const session = await stage.pool.openSession(ADDRESS);
   const beside = await session.flush() as unknown;

@@ -145,7 +145,7 @@ Deno.test("a write that stalls for 45 s ends the stream, and every write has its
   assertEquals(clock.sleepers, 0);
 });
 
-Deno.test("close() delivers what is buffered in its order, to those not started yet too, then ends every stream", async () => {
+Deno.test("close() delivers buffered events in order, also to streams not started, then ends them", async () => {
   const publisher = new Publisher({ clock: new VirtualClock() });
   const sinks = Array.from({ length: 3 }, () => new StagedSink());
   const [first, second] = sinks.map((sink) => publisher.subscribe(sink));
@@ -164,7 +164,7 @@ Deno.test("close() delivers what is buffered in its order, to those not started 
   await closing;
 });
 
-Deno.test("close() waits as long as it is told for a reader that is stuck, and no longer", async () => {
+Deno.test("close() waits for a stuck reader until its deadline, and no longer", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
   const sink = new StagedSink();
@@ -178,7 +178,7 @@ Deno.test("close() waits as long as it is told for a reader that is stuck, and n
   assertEquals(sink.closed, 1);
 });
 
-Deno.test("whatever the interleaving, each subscriber sees a gapless run from its registration and at most one drop, last", async () => {
+Deno.test("each subscriber sees a gapless run from its registration and at most one drop, last", async () => {
   const step = fc.oneof(
     {
       weight: 6,

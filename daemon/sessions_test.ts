@@ -108,7 +108,7 @@ Deno.test("a session whose last flush fails stays open; closing it again works",
   assertEquals(sessions.size, 0);
 });
 
-Deno.test("a failed session is given up by close, which says why it had failed", async () => {
+Deno.test("close abandons a failed session and answers why it had failed", async () => {
   const engine = new StagedEngine();
   const sessions = new Sessions(engine);
   await sessions.open(ADDRESS);
@@ -131,7 +131,7 @@ Deno.test("closedFor() opens the session again whether the work succeeds or fail
   assertEquals([engine.opens, sessions.size], [3, 1]);
 });
 
-Deno.test("closedFor() says that the work was done when only the session did not come back", async () => {
+Deno.test("closedFor() reports that the work was done when only the session could not reopen", async () => {
   const engine = new StagedEngine();
   const sessions = new Sessions(engine);
   await sessions.open(ADDRESS);
@@ -146,7 +146,7 @@ Deno.test("closedFor() says that the work was done when only the session did not
   ]);
 });
 
-Deno.test("closedFor() leaves a failed session alone: what it did not flush would be lost", async () => {
+Deno.test("closedFor() refuses a failed session, whose unflushed commits would be lost", async () => {
   const engine = new StagedEngine();
   const sessions = new Sessions(engine);
   await sessions.open(ADDRESS);

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";
 import { eventLine } from "./watch.ts";
 
-Deno.test("eventLine() says when, what, where and the details", () => {
+Deno.test("eventLine() shows the time, type, branch and details", () => {
   const ts = "2026-01-31T12:00:00.123Z";
   const table: [DaemonEvent, string][] = [
     [

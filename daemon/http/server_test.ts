@@ -109,7 +109,7 @@ Deno.test("GET /metrics lists 21 families", async () => {
   assertStringIncludes(text, 'bstore_build_info{version="test"} 1');
 });
 
-Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused with 400 and the way to go", async () => {
+Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused with 400 and a hint", async () => {
   await using http = start();
   const call = (body: string) => fetch(`${http.url}/rpc`, { method: "POST", headers: BEARER, body });
   assertEquals(await (await call('{"op":"databases","id":7}')).json(), { ok: true, id: 7, databases: [] });
@@ -225,7 +225,7 @@ Deno.test("an idle connection is closed, one in use is not", async () => {
   assertEquals(await end, "");
 });
 
-Deno.test("both event channels' bytes: an SSE subscriber gets each event with an id, and a ping comment", async () => {
+Deno.test("an SSE subscriber receives the bytes of the socket's events with ids, and a ping comment", async () => {
   await using http = start();
   const response = await fetch(`${http.url}/events`, { headers: BEARER });
   assertEquals(response.headers.get("content-type"), "text/event-stream");
@@ -265,7 +265,7 @@ Deno.test("a client that goes away ends its subscription", async () => {
   await response.body?.cancel().catch(() => {});
 });
 
-Deno.test("the internal port refuses whoever did not come through the guard", async () => {
+Deno.test("the internal port refuses connections that bypass the guard", async () => {
   // By its count this server is told from others on the machine.
   const sessions = 1 + crypto.getRandomValues(new Uint32Array(1))[0]!;
   await using http = start({}, { sessions });

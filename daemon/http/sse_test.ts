@@ -11,7 +11,7 @@ function publish(publisher: Publisher, txids: readonly number[]): void {
 
 const TXIDS = Array.from({ length: 20 }, (_, index) => index + 1);
 
-Deno.test("a stream whose reader comes late has every event in its order, and then its end, though the publisher closes", async () => {
+Deno.test("a late reader receives every event in order and then the end, though the publisher closes", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
   const stream = eventStream(publisher, clock, "a");
@@ -26,7 +26,7 @@ Deno.test("a stream whose reader comes late has every event in its order, and th
   assertEquals(clock.sleepers, 0);
 });
 
-Deno.test("a stream that nobody reads is waited for as long as the publisher is told, and ends with what it had taken", async () => {
+Deno.test("close() waits its deadline for a stream without a reader, which ends with what it took", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
   const stream = eventStream(publisher, clock, "a");

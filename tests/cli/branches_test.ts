@@ -33,7 +33,7 @@ async function makeShop(place: Place): Promise<string> {
   return String((await place.json(["checkout", "shop"])).path);
 }
 
-Deno.test("create makes an empty database, or one with the content of a file, and never a second of a name", async () => {
+Deno.test("create makes an empty database, or one from a file, and refuses a name that exists", async () => {
   await using place = await makePlace();
   const created = await place.json(["create", "empty"]);
   assertEquals(Object.keys(created), ["ok", "db", "branch", "txid", "size_bytes", "stored_bytes"]);
@@ -87,7 +87,7 @@ Deno.test("checkout and path print the file's path and nothing else", async () =
   assertEquals([source, read_only, txid], ["kept", false, 1]);
 });
 
-Deno.test("checkpoint, rollback and promote move a branch and keep what was there", async () => {
+Deno.test("checkpoint, rollback and promote move a branch and keep the old head", async () => {
   await using place = await makePlace();
   const path = await makeShop(place);
   const first = await place.json(["checkpoint", "shop", "v1", "--note", "two rows"]);
@@ -168,7 +168,7 @@ Deno.test("diff counts rows by table and shows those that are asked for, safely"
   );
 });
 
-Deno.test("diff says of a value that differs and reads alike that it differs, and counts pages where rows are the same", async () => {
+Deno.test("diff marks values that differ and read alike, and counts pages where rows are the same", async () => {
   await using place = await makePlace();
   const path = await makeShop(place);
   sql(path, "INSERT INTO item VALUES (3, 1.0), (4, CAST(x'ff41' AS TEXT))");
@@ -225,7 +225,7 @@ Deno.test("verify proves a branch whole, and fails when an object is damaged", a
 });
 
 // conformance: 2.shared_flag 8.ro_cache_budget
-Deno.test("branches, databases, lease and status list what there is", async () => {
+Deno.test("branches, databases, lease and status list the store's content", async () => {
   await using place = await makePlace();
   assertEquals((await place.taskd("branches")).stdout, "There are no branches\n");
   assertEquals((await place.taskd("databases")).stdout, "There are no databases\n");
@@ -250,7 +250,7 @@ Deno.test("branches, databases, lease and status list what there is", async () =
   assertMatch((await place.taskd("status", "-ro-cache-budget", "1G")).stdout, /^ro cache +.* of 1 GiB \(\d+%\)$/m);
 });
 
-Deno.test("a branch that cannot be read is listed with the reason, and keeps nobody from the others", async () => {
+Deno.test("an unreadable branch is listed with the reason, and the others stay usable", async () => {
   await using place = await makePlace();
   await makeShop(place);
   await place.json(["fork", "shop", "whole", "--materialize"]);

@@ -14,7 +14,7 @@ function write(path: string, statements: string): void {
   }
 }
 
-Deno.test("serve says where it serves, refuses a second daemon, and stops cleanly", async () => {
+Deno.test("serve logs its socket, refuses a second daemon, and stops cleanly", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);
   const { ok, store, socket, pid } = daemon.hello;
@@ -25,7 +25,7 @@ Deno.test("serve says where it serves, refuses a second daemon, and stops cleanl
   assertEquals((await place.json(["session", "status"], 1)).code, "daemon_unreachable");
 });
 
-Deno.test("a daemon outlives whoever reads its log", async () => {
+Deno.test("a daemon outlives the reader of its log", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);
   await daemon.leaveLog();
@@ -96,7 +96,7 @@ Deno.test("watch prints one event per line until it is interrupted, which exits 
   await notes.return();
 });
 
-Deno.test("rollback closes and reopens the live session only when it is told to", async () => {
+Deno.test("rollback closes and reopens the live session only with --reopen", async () => {
   await using place = await makePlace();
   await using _daemon = await startDaemon(place);
   await place.json(["create", "shop"]);
@@ -110,7 +110,7 @@ Deno.test("rollback closes and reopens the live session only when it is told to"
   write(path, "CREATE TABLE later(a)");
 });
 
-Deno.test("a daemon that was killed stands in nobody's way", async () => {
+Deno.test("a killed daemon does not hinder the next one", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);
   await place.json(["create", "shop"]);
@@ -125,7 +125,7 @@ Deno.test("a daemon that was killed stands in nobody's way", async () => {
   assertEquals(again.hello.socket, daemon.hello.socket);
 });
 
-Deno.test("over the socket, files outside the store are out of reach unless serve was told of their directory", async () => {
+Deno.test("over the socket, files outside the store need a directory that serve was granted", async () => {
   await using place = await makePlace();
   for (const name of ["open", "closed"]) {
     await Deno.mkdir(`${place.base}/${name}`);

@@ -45,7 +45,7 @@ const call = (id: number, name: string, given: object = {}) => ({
 });
 const told = (answer: Answer | undefined) => JSON.parse(answer!.result.content![0]!.text);
 
-Deno.test("taskd mcp lists its tools and says which of them only read", async () => {
+Deno.test("taskd mcp lists its tools and marks those that only read", async () => {
   await using place = await makePlace();
   const { answers, stderr } = await ask(place, [{ id: 1, method: "tools/list" }]);
   const { tools } = answers.get(1)!.result;

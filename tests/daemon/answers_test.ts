@@ -49,7 +49,7 @@ async function useBranches(call: Call, place: Place): Promise<void> {
   await call("destroy", { db: "app", branch: "dev" });
 }
 
-Deno.test("the daemon's answers are what the table of operations says", async () => {
+Deno.test("the daemon's answers match the table of operations", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await daemon.connect();
@@ -69,7 +69,7 @@ Deno.test("the daemon's answers are what the table of operations says", async ()
   assertEquals([...seen].sort(), Object.keys(OPS).sort());
 });
 
-Deno.test("a store at rest answers what the table of operations says", async () => {
+Deno.test("the answers of a store at rest match the table of operations", async () => {
   await using place = new Place();
   using store = await openStore(place.store);
   const at_rest = new StoreAtRest(store, place.store);

@@ -9,7 +9,7 @@ async function cp(...words: string[]): Promise<void> {
   assert(success, new TextDecoder().decode(stderr));
 }
 
-Deno.test("a copy of refs and then data, taken while everything goes on, is a whole store as of some flush", async () => {
+Deno.test("a copy of refs and then data, taken under load, is a whole store as of some flush", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, { flush_every_ms: 0, snapshot_every: 4 });
   using client = await daemon.connect();

@@ -36,7 +36,7 @@ const call: fc.Arbitrary<{ op: CallableOp; args: object }> = fc.tuple(
   return { op: op as CallableOp, args: args[op] ?? on };
 });
 
-Deno.test("whatever clients do to the same branches at once, each call answers as documented and the daemon ends well", async () => {
+Deno.test("concurrent calls on the same branches answer as documented, and the daemon ends cleanly", async () => {
   const seed = Number(Deno.env.get("CHURN_SEED") ?? 20260105);
   const [plans] = fc.sample(
     fc.array(fc.array(call, { minLength: CALLS, maxLength: CALLS }), { minLength: CLIENTS, maxLength: CLIENTS }),

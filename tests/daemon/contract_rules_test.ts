@@ -25,7 +25,7 @@ Deno.test("serve has the contract's flags with the contract's defaults", () => {
 });
 
 // conformance: 1.not_persisted 5.3
-Deno.test("what a daemon was told is forgotten with it: the next one has the defaults", async () => {
+Deno.test("a daemon's options end with it: the next one has the defaults", async () => {
   await using place = new Place();
   {
     await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
@@ -66,7 +66,7 @@ Deno.test("the daemon's depth floor is its -snapshot-every, which must be at lea
 });
 
 // conformance: 6.type.fenced 6.type.flush_failed 3.error 3.precedence 7.session_error
-Deno.test("a session whose lease somebody took is fenced: events, state, gauge and the way out", async () => {
+Deno.test("a session whose lease was taken is fenced: events, state, gauge and hint", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, { flush_every_ms: 0 });
   using client = await http.daemon.connect();
@@ -97,7 +97,7 @@ Deno.test("a session whose lease somebody took is fenced: events, state, gauge a
 });
 
 // conformance: 2.files.checkout 2.files.sum
-Deno.test("a checkout is where the contract says, and its sidecar records what the contract says", async () => {
+Deno.test("a checkout's path and the fields of its sidecar are the contract's", async () => {
   await using place = new Place();
   using store = await openStore(place.store, { holder: "test" });
   await store.create("app");
@@ -111,7 +111,7 @@ Deno.test("a checkout is where the contract says, and its sidecar records what t
 });
 
 // conformance: 3.dirty_by_content 3.dirty 8.stat_clean
-Deno.test("a change that size, time and counter hide is dirty to status, and clean to the shortcut of checkout", async () => {
+Deno.test("a change that size, time and counter hide is dirty to status and clean to checkout", async () => {
   await using place = new Place();
   using store = await openStore(place.store, { holder: "test" });
   const address = { db: "app", branch: "main" };
@@ -152,7 +152,7 @@ Deno.test("there are exactly the contract's eight types of events", () => {
 });
 
 // conformance: 8.multipart_cleanup 9.pre_1_0 9.releases
-Deno.test("what is the operator's own, and what may still change, is written down", async () => {
+Deno.test("the documentation names the operator's duties and what may still change", async () => {
   const page = async (name: string) => await Deno.readTextFile(new URL(`../../docs/${name}`, import.meta.url));
   assert(/AbortIncompleteMultipartUpload|incomplete multipart/i.test(await page("s3.md")));
   assert((await page("limitations.md")).includes("## Pre-1.0"));

@@ -103,7 +103,7 @@ Deno.test("the token is compared in constant time and kept only as a digest", as
 });
 
 // conformance: 5.2 5.8
-Deno.test("the socket asks for no token, is its owner's alone, and a token's holder can do all that it can", async () => {
+Deno.test("the socket needs no token, is its owner's alone, and offers what a token's holder has", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   const { mode } = await Deno.lstat(place.socket);
@@ -125,7 +125,7 @@ Deno.test("the socket asks for no token, is its owner's alone, and a token's hol
   assertEquals(await http.daemon.ended(), 0);
 });
 
-Deno.test("a route answers one method, 405 with its name to the others, and 404 is for what does not exist", async () => {
+Deno.test("a route answers one method, and 405 with its name to the others; an unknown one is 404", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   const routes: [path: string, allow: string][] = [

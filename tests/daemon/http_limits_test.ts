@@ -7,7 +7,7 @@ import { HttpDaemon } from "./_http.ts";
 import { longTest } from "../support/long.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline
-Deno.test("the contract's numbers: 5 s for a head, 30 s for a request, 90 s for an answer, 2 min idle, 45 s a write", () => {
+Deno.test("deadlines: 5 s a head, 30 s a request, 90 s an answer, 2 min idle, 45 s a write", () => {
   assertEquals(HTTP_TIMEOUTS, {
     read_header_ms: 5_000,
     read_ms: 30_000,
@@ -38,7 +38,7 @@ function residentBytes(pid: number): number {
 }
 
 // conformance: 8.http_timeouts
-Deno.test("heads and bodies that trickle in, and silence, are closed for real; others are served meanwhile", async () => {
+Deno.test("slow heads, slow bodies and silent connections are closed; others are served meanwhile", async () => {
   await using place = new Place();
   const timeouts = { read_header_ms: 400, read_ms: 700, idle_ms: 600 };
   await using http = await HttpDaemon.start(place, { http: { timeouts } });

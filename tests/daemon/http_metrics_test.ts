@@ -58,7 +58,7 @@ function changes(before: Exposition, after: Exposition): string[] {
 }
 
 // conformance: 2.metrics.exactly_21 2.metrics.bstore_build_info 9.build_info 9.names 4.http.metrics
-Deno.test("the authenticated output has exactly 21 # TYPE lines, one per family in the table's order, and the build", async () => {
+Deno.test("the authenticated output has 21 # TYPE lines in the table's order, and the build", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   const response = await http.fetch("/metrics");
@@ -173,7 +173,7 @@ Deno.test("forks, rollbacks and promotes move their own counters by one, failed 
 });
 
 // conformance: 2.metrics.bstore_sessions_open 2.metrics.bstore_capture_lag_bytes 2.metrics.bstore_durable_age_seconds 2.metrics.bstore_flush_total 2.metrics.bstore_flush_duration_seconds 7.session_error
-Deno.test("a session's gauges are there while it is open and absent afterwards; flushes count by kind and result", async () => {
+Deno.test("a session's gauges exist while it is open; flushes count by kind and result", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, { reap_every_ms: 0, flush_every_ms: 0 });
   using client = await http.daemon.connect();
@@ -235,7 +235,7 @@ Deno.test("a session's gauges are there while it is open and absent afterwards; 
 });
 
 // conformance: 2.metrics.bstore_flush_total 6.type.flushed 6.type.flush_failed 8.flush_every
-Deno.test("the timer's flushes count as auto, when they fail too; an idle session's ticks write and count nothing", async () => {
+Deno.test("timer flushes count as auto, failed ones too; an idle session's ticks count nothing", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, { reap_every_ms: 0, flush_every_ms: 30 });
   using client = await http.daemon.connect();
@@ -288,7 +288,7 @@ Deno.test("a checkpoint at rest is timed as one; with a live session it counts a
 });
 
 // conformance: 2.metrics.bstore_reap_total 2.metrics.bstore_gc_tombstoned_total 2.metrics.bstore_gc_deleted_total 2.metrics.bstore_gc_backlog 2.metrics.bstore_janitor_runs_total
-Deno.test("a pass moves the janitor's families and no other; a collection on demand is not the janitor's", async () => {
+Deno.test("a pass moves only the janitor's families, a collection on demand none of them", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place);
   const { client } = daemon;

@@ -52,7 +52,7 @@ Deno.test({
 
 // conformance: 1.pull_only
 Deno.test({
-  name: `Prometheus scrapes the daemon with the bearer token, and every rule of alerts.yml loads${why}`,
+  name: `Prometheus scrapes with the bearer token, and every rule of alerts.yml loads${why}`,
   ignore: missing !== undefined,
   fn: async () => {
     await using place = new Place();

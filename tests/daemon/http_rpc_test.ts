@@ -90,7 +90,7 @@ Deno.test("every operation fails over /rpc with the very answer of the socket, a
 });
 
 // conformance: 4.http.rpc 7.subscribe_over_rpc
-Deno.test("subscribe over /rpc is refused, names GET /events, and subscribes nobody", async () => {
+Deno.test("subscribe over /rpc is refused, names GET /events, and makes no subscription", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   const response = await http.fetch("/rpc", { method: "POST", body: '{"op":"subscribe","id":3}' });
@@ -134,7 +134,7 @@ Deno.test("a body of exactly 1 MiB is taken; one more byte is 413 and the connec
   assertEquals((await raw.response())?.status, 200);
 });
 
-Deno.test("a body that goes on and on is answered with 413 and its connection ends; the daemon keeps none of it", async () => {
+Deno.test("an endless body is answered with 413 and its connection ends; the daemon keeps none of it", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   for (const framing of ENDLESS) {
@@ -145,7 +145,7 @@ Deno.test("a body that goes on and on is answered with 413 and its connection en
   assertEquals((await http.rpc({ op: "databases" })).ok, true);
 });
 
-Deno.test("without the token, a body that goes on and on ends its connection as well", async () => {
+Deno.test("an endless body without the token ends its connection as well", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   for (const framing of ENDLESS) {
@@ -180,7 +180,7 @@ async function pour(raw: RawHttp<Deno.TcpConn>, framing: string, status: number)
   assert(sent < 64 << 20, `${sent} bytes`);
 }
 
-Deno.test("a 413 is for those who may post: without the token the answer is 401, and the connection stays usable", async () => {
+Deno.test("a body that is too large without the token is 401, and the connection stays usable", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
   using raw = await http.connect();

@@ -72,7 +72,7 @@ const REFUSED: { why: string; words: string[]; env?: Record<string, string>; sai
 ];
 
 // conformance: 5.4 5.5 7.non_loopback_flag 7.non_loopback_token 7.short_token
-Deno.test("each rule about the listener is a startup error of its own; nothing is written and no token told", async (t) => {
+Deno.test("each rule of the listener is a startup error; nothing is written and no token shown", async (t) => {
   await using place = new Place();
   const messages = new Map<string, string>();
   for (const { why, words, env, said } of REFUSED) {
@@ -129,7 +129,7 @@ Deno.test("an address that others reach is served with both the acknowledgment a
 });
 
 // conformance: 5.6 5.7 5.3 8.token
-Deno.test("a generated token is printed once, works, and is otherwise told by 8 characters", async () => {
+Deno.test("a generated token is printed once, works, and is otherwise shown as 8 characters", async () => {
   await using place = new Place();
   await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0", "-json"]);
   await serving.serving();
@@ -152,7 +152,7 @@ Deno.test("a generated token is printed once, works, and is otherwise told by 8 
 });
 
 // conformance: 5.7 5.9 1.env_token
-Deno.test("a token of the environment is nowhere to be found: output, answers, metrics, store, process list", async () => {
+Deno.test("a token of the environment is in no output, answer, metric, store or process list", async () => {
   await using place = new Place();
   await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0", "-json"], { BSTORE_TOKEN: TOKEN });
   await serving.serving();

@@ -52,7 +52,7 @@ Deno.test("the janitor ticks every minute by default, and its first tick is a mi
 });
 
 // conformance: 1.janitor 6.type.reaped 2.metrics.bstore_reap_total
-Deno.test("a branch past its time is destroyed: event, metric, log; leased, protected and touched ones stay", async () => {
+Deno.test("an expired branch is destroyed and reported; leased, protected and touched ones stay", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place);
   const { client } = daemon;
@@ -80,7 +80,7 @@ Deno.test("a branch past its time is destroyed: event, metric, log; leased, prot
 });
 
 // conformance: 7.under_destroy 7.under_reap 3.claims
-Deno.test("while a branch is being destroyed or reaped, opening it is refused in the contract's words; then it works", async () => {
+Deno.test("opening a branch that is being destroyed or reaped is refused in the contract's words", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place);
   const { client, store } = daemon;
@@ -103,7 +103,7 @@ Deno.test("while a branch is being destroyed or reaped, opening it is refused in
 });
 
 // conformance: 6.evicted_line 6.type.evicted 4.evict_cache_only 8.ro_cache_budget 2.last_used 2.metrics.bstore_ro_cache_evictions_total
-Deno.test("over its budget the cache loses the least recently used first: stderr line, event, metric; checkouts stay", async () => {
+Deno.test("a cache over budget evicts the least recently used: log, event, metric; checkouts stay", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place, { ro_cache_budget_bytes: 300_000 });
   const { client } = daemon;
@@ -155,8 +155,7 @@ const why = await whyNotMountable("xfs");
 
 // conformance: 6.type.evicted 6.evicted_line 2.files.by_chain 2.files.checkout
 Deno.test({
-  name:
-    `an evicted copy of a whole chain is told of as ~by-chain and its id, and the checkout cloned from it stays${why}`,
+  name: `an evicted chain copy is reported as ~by-chain and its id; its cloned checkout stays${why}`,
   ignore: why !== "",
   fn: () =>
     withMount("xfs", MIN_XFS_MB, async (root) => {
@@ -186,7 +185,7 @@ Deno.test({
 });
 
 // conformance: 4.evicted_enoent 7.evicted_enoent 2.ro_path 2.files_rebuilt
-Deno.test("an evicted path is ENOENT, an open handle goes on working, and asking again gives the same bytes", async () => {
+Deno.test("an evicted path is ENOENT, an open handle still reads, a new checkout has the same bytes", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place, { ro_cache_budget_bytes: 1 });
   const { client } = daemon;
@@ -207,7 +206,7 @@ Deno.test("an evicted path is ENOENT, an open handle goes on working, and asking
 });
 
 // conformance: 8.ro_cache_budget 2.metrics.bstore_ro_cache_bytes 2.metrics.bstore_ro_cache_evictions_total
-Deno.test("without a budget nothing is ever evicted, and the cache is measured all the same", async () => {
+Deno.test("without a budget nothing is evicted, and the cache is still measured", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place);
   const { client } = daemon;
@@ -222,7 +221,7 @@ Deno.test("without a budget nothing is ever evicted, and the cache is measured a
 });
 
 // conformance: 8.gc_grace 2.metrics.bstore_gc_tombstoned_total 2.metrics.bstore_gc_deleted_total 2.metrics.bstore_gc_backlog 8.storage_reclaim
-Deno.test("unreachable objects are tombstoned, counted as backlog in their grace, and deleted after it", async () => {
+Deno.test("unreachable objects are tombstoned, count as backlog, and are deleted after their grace", async () => {
   await using place = new Place();
   let garbage: number;
   {
@@ -255,7 +254,7 @@ Deno.test("unreachable objects are tombstoned, counted as backlog in their grace
 });
 
 // conformance: 8.gc_grace
-Deno.test("with a grace of 0 an object goes on the tick after the one that found it", async () => {
+Deno.test("with a grace of 0 an object is deleted on the tick after the one that found it", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place, { gc_grace_ms: 0 });
   const { client } = daemon;
@@ -273,7 +272,7 @@ Deno.test("with a grace of 0 an object goes on the tick after the one that found
 });
 
 // conformance: 7.gc_incomplete 2.metrics.bstore_gc_errors_total 2.metrics.bstore_janitor_runs_total
-Deno.test("with a ref that cannot be read a pass deletes nothing, is counted as an error and says why; the rest is done", async () => {
+Deno.test("with an unreadable ref a pass deletes nothing and counts as an error; the rest is done", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place, { gc_grace_ms: 0 });
   const { client } = daemon;

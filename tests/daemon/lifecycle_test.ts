@@ -5,7 +5,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
-Deno.test("the daemon says what it serves, answers, and leaves nothing behind on SIGTERM", async () => {
+Deno.test("the daemon logs its store, answers, and leaves nothing behind on SIGTERM", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   assert(daemon.log.includes(`taskd: serving ${place.store} on ${place.socket}`));
@@ -17,7 +17,7 @@ Deno.test("the daemon says what it serves, answers, and leaves nothing behind on
   await assertRejects(() => Deno.lstat(place.socket), Deno.errors.NotFound);
 });
 
-Deno.test("the store that a daemon makes is its user's alone, and tells clients where the daemon is", async () => {
+Deno.test("the store that a daemon makes is its user's alone, and leads clients to the daemon", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   assertEquals((await Deno.lstat(place.store)).mode! & 0o777, 0o700);
@@ -40,7 +40,7 @@ Deno.test("a second daemon on the store, or on the socket, is refused", async ()
   assertEquals((await client.call("databases", {})).databases, []);
 });
 
-Deno.test("after SIGKILL the next daemon starts at once over the stale socket, and opens the same branch", async () => {
+Deno.test("after SIGKILL the next daemon starts over the stale socket and opens the same branch", async () => {
   await using place = new Place();
   {
     await using daemon = await DaemonProcess.start(place);
@@ -55,7 +55,7 @@ Deno.test("after SIGKILL the next daemon starts at once over the stale socket, a
   assert(checkout.startsWith(place.store));
 });
 
-Deno.test("the shutdown operation answers, closes every session, tells subscribers, and ends the process", async () => {
+Deno.test("shutdown answers, closes every session, notifies subscribers, and ends the process", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await daemon.connect();
@@ -85,7 +85,7 @@ Deno.test("serve() refuses numbers that make no sense", async () => {
   assertStringIncludes(message, "-snapshot-every");
 });
 
-Deno.test("a subscription of a daemon that is gone says so", async () => {
+Deno.test("a subscription to a daemon that is gone fails with daemon_unreachable", async () => {
   await using place = new Place();
   const error = await assertRejects(() => subscribe(place.socket).next(), TaskdError);
   assertEquals(error.code, "daemon_unreachable");

@@ -14,7 +14,7 @@ async function sqlite(path: string, sql: string): Promise<string> {
 /** Manual flushes only, so that what is durable is what an operation made so. */
 const MANUAL = { flush_every_ms: 0 };
 
-Deno.test("what was committed before a fork, export, diff or verify of a live branch is in it", async () => {
+Deno.test("fork, export, diff and verify of a live branch include every commit before them", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
   using client = await daemon.connect();
@@ -43,7 +43,7 @@ Deno.test("what was committed before a fork, export, diff or verify of a live br
 });
 
 // conformance: 4.socket.checkout_at
-Deno.test("a live checkpoint includes what was committed, and its read-only checkout shows it", async () => {
+Deno.test("a live checkpoint includes every commit, and its read-only checkout shows it", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
   using client = await daemon.connect();
@@ -58,7 +58,7 @@ Deno.test("a live checkpoint includes what was committed, and its read-only chec
   assertEquals(info?.checkpoints.map(({ name, note }) => [name, note]), [["one", "the first"]]);
 });
 
-Deno.test("promote of a live source carries what was committed there", async () => {
+Deno.test("promote of a live source carries its commits", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
   using client = await daemon.connect();
@@ -71,7 +71,7 @@ Deno.test("promote of a live source carries what was committed there", async () 
   assertEquals(await sqlite(path, "SELECT sum(n) FROM t"), "1");
 });
 
-Deno.test("a graceful shutdown makes what was committed durable", async () => {
+Deno.test("a graceful shutdown makes every commit durable", async () => {
   await using place = new Place();
   {
     await using daemon = await DaemonProcess.start(place, MANUAL);
@@ -97,7 +97,7 @@ Deno.test("a graceful shutdown makes what was committed durable", async () => {
   }
 });
 
-Deno.test("after SIGKILL the branch opens at once and what was committed is captured", async () => {
+Deno.test("after SIGKILL the branch opens at once and every commit is captured", async () => {
   await using place = new Place();
   {
     await using daemon = await DaemonProcess.start(place, MANUAL);
@@ -118,7 +118,7 @@ Deno.test("after SIGKILL the branch opens at once and what was committed is capt
 });
 
 // conformance: 6.type.flushed 8.flush_every
-Deno.test("the timer flushes by itself and its event says so", async () => {
+Deno.test("the timer flushes by itself and publishes an auto flush", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, { flush_every_ms: 50 });
   using client = await daemon.connect();
@@ -133,7 +133,7 @@ Deno.test("the timer flushes by itself and its event says so", async () => {
 });
 
 // conformance: 3.active 3.dirty 3.idle 3.computed 3.pending 4.socket.branches
-Deno.test("branches tells active from dirty from idle, and looks into no checkout that is being opened", async () => {
+Deno.test("branches distinguishes active, dirty and idle, and reads no checkout that is being opened", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
   using client = await daemon.connect();
@@ -181,7 +181,7 @@ Deno.test("a session that can no longer see its checkout is in error until it is
   assertEquals((await client.call("status", {})).sessions, []);
 });
 
-Deno.test("an export never replaces a file of the store, and replaces another only when told to", async () => {
+Deno.test("an export never replaces a file of the store, and another only with force", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place, MANUAL);
   using client = await daemon.connect();

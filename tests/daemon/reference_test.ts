@@ -10,7 +10,7 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/reference/store_protocol.md says what the tables say", async () => {
+Deno.test("docs/reference/store_protocol.md matches the tables", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/daemon/reference.ts");
 });

@@ -42,7 +42,7 @@ function isRight(type: string, value: unknown): boolean {
 }
 
 // conformance: 1.operations
-Deno.test("every operation with every field missing, wrong, huge or unknown is refused by the field's name", async () => {
+Deno.test("every operation refuses each field that is missing, wrong, huge or unknown by its name", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await RawClient.connect(place.socket);

@@ -9,7 +9,7 @@ async function refusal<O extends CallableOp>(client: Client, op: O, args: OpArgs
 }
 
 // conformance: 2.one_session 8.concurrency
-Deno.test("a branch has one session: the second open is refused and says who holds it", async () => {
+Deno.test("a branch has one session: the second open is refused and names the holder", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await daemon.connect();
@@ -29,7 +29,7 @@ Deno.test("a branch has one session: the second open is refused and says who hol
   ]);
 });
 
-Deno.test("what would pull the ground from under a live session is refused with how to go on", async () => {
+Deno.test("operations that would change a branch under a live session are refused with a hint", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await daemon.connect();
@@ -83,7 +83,7 @@ Deno.test("operations on a session need one", async () => {
 });
 
 // conformance: 6.type.session_opened 6.type.session_closed 6.same_events
-Deno.test("events tell a session's life in order, the same to every subscriber", async () => {
+Deno.test("events report a session's life in order, the same to every subscriber", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
   using client = await daemon.connect();
