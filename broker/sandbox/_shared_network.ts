@@ -8,7 +8,8 @@
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
-import { type Answer, complaint, refused } from "./container_program.ts";
+import { complaint, refused } from "./container_program.ts";
+import type { ProgramOutput } from "./host_programs.ts";
 import { remove } from "./_container_sandbox.ts";
 import {
   anchorArgs,
@@ -99,7 +100,7 @@ export class SharedNetwork {
     const { network, owner, anchor_image } = this.#options;
     const attempted = "Cannot start the anchor of the sandboxes' network";
     const labels = { [OWNER_LABEL]: owner, [ROLE_LABEL]: "anchor" };
-    let first: Answer | undefined;
+    let first: ProgramOutput | undefined;
     for (const works of candidates(host)) {
       const anchor = { name: this.#anchor, labels, image: anchor_image, network };
       const answer = await this.#program.ask(anchorArgs({ ...host, ...works }, anchor), { attempted });

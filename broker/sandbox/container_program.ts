@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
-import { TOOL_VARIABLES } from "./host_programs.ts";
+import { type ProgramOutput, toolVariables } from "./host_programs.ts";
 
 /** Starting may have to wait for a disk; a program that hangs is not waited for. */
 const DEADLINE_MS = 120_000;
@@ -22,12 +22,6 @@ export interface ContainerProgramOptions {
   clock: Clock;
 }
 
-export interface Answer {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
 export class ContainerProgram {
   readonly path: string;
   /** Its whole environment. */
@@ -37,19 +31,15 @@ export class ContainerProgram {
   constructor({ path, env, clock }: ContainerProgramOptions) {
     this.path = path;
     this.#clock = clock;
-    const passed = TOOL_VARIABLES.flatMap((name) => {
-      const value = env(name);
-      return value === undefined || value === "" ? [] : [[name, value] as const];
-    });
     this.env = {
-      ...Object.fromEntries(passed),
+      ...toolVariables(env),
       PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       LC_ALL: "C",
     };
   }
 
   /** Asks; a failure is an answer too. */
-  async ask(args: readonly string[], options: { stdin?: string; attempted?: string } = {}): Promise<Answer> {
+  async ask(args: readonly string[], options: { stdin?: string; attempted?: string } = {}): Promise<ProgramOutput> {
     const { stdin, attempted = `Cannot run ${this.path} ${args[0]}` } = options;
     const { code, stdout, stderr } = await runProcess(this.path, {
       args,
@@ -72,12 +62,12 @@ export class ContainerProgram {
   }
 }
 
-export function refused(attempted: string, answer: Answer, hint?: string): TaskdError {
+export function refused(attempted: string, answer: ProgramOutput, hint?: string): TaskdError {
   return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, { hint });
 }
 
 /** What it failed with, on one line. */
-export function complaint({ code, stderr }: Answer): string {
+export function complaint({ code, stderr }: ProgramOutput): string {
   const last = stderr.trim().split("\n").findLast((line) => line.trim() !== "");
   return last === undefined ? `it ended with code ${code}` : sanitizeLine(last).slice(0, 500);
 }

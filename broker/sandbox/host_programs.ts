@@ -61,15 +61,15 @@ export const TOOL_VARIABLES: readonly string[] = [
   "DOCKER_CONTEXT",
 ];
 
-/** A program's output. */
-export interface Said {
+/** How a program ended, and its output. */
+export interface ProgramOutput {
   code: number;
   stdout: string;
   stderr: string;
 }
 
 /** Asks a program; throws `timed_out`, `not_found` or `denied`. */
-export type AskProgram = (path: string, args: readonly string[]) => Promise<Said>;
+export type AskProgram = (path: string, args: readonly string[]) => Promise<ProgramOutput>;
 
 export interface AskOptions {
   /** A variable of the environment. */
@@ -85,17 +85,24 @@ const DEADLINE_MS = 15_000;
 /** `podman info` of a host with many containers is a few KiB. */
 const MAX_BYTES = 1 << 20;
 
+/** Those of {@linkcode TOOL_VARIABLES}, and of `more`, that are set. */
+export function toolVariables(
+  env: (name: string) => string | undefined,
+  more: readonly string[] = [],
+): Record<string, string> {
+  return Object.fromEntries(
+    [...TOOL_VARIABLES, ...more].map((name) => [name, env(name) ?? ""] as const).filter(([, value]) => value !== ""),
+  );
+}
+
 /** Asks with a small environment, from the root directory, and not for long. */
 export function askProgram(options: AskOptions): AskProgram {
   const { env, variables = [], signal, clock = systemClock } = options;
-  const passed = [...TOOL_VARIABLES, ...variables].flatMap((name) => {
-    const value = env(name);
-    return value === undefined || value === "" ? [] : [[name, value] as const];
-  });
+  const passed = toolVariables(env, variables);
   return async (path, args) => {
     const { code, stdout, stderr } = await runProcess(path, {
       args,
-      env: { ...Object.fromEntries(passed), PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C" },
+      env: { ...passed, PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C" },
       cwd: "/",
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_BYTES,

@@ -7,7 +7,7 @@
 import type { SandboxRuntimeName } from "./runtime.ts";
 import type { RuntimeName } from "../settings/settings.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { type AskProgram, findProgram, PROGRAM_PATHS, type Said } from "./host_programs.ts";
+import { type AskProgram, findProgram, PROGRAM_PATHS, type ProgramOutput } from "./host_programs.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
@@ -142,7 +142,7 @@ function clean(answer: { [K in keyof Answer]?: Answer[K] | undefined }): Answer 
 }
 
 /** The last line of what a program complained about is what it failed with. */
-function complaint({ stderr, stdout }: Said): string | undefined {
+function complaint({ stderr, stdout }: ProgramOutput): string | undefined {
   return stderr.trim().split("\n").findLast((line) => line.trim() !== "") ??
     (stdout.trim().split("\n")[0] || undefined);
 }

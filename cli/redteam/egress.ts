@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { TaskEgress } from "../../broker/egress/proxy.ts";
 import { ProxyBench } from "./_proxy_bench.ts";
 import {
   ADDRESS_LITERALS,
@@ -20,12 +21,17 @@ const LIST = { "example.com": [443], "*.wild.example": [443] };
 /** More names below one wildcard than a task may use. */
 const MANY_NAMES = 520;
 
-/** What is listed can be reached, and nothing that was not listed was looked up or dialled before. */
-async function closeTo(trial: Trial, bench: ProxyBench): Promise<void> {
-  trial.attempt("DNS queries of refused requests", bench.lookups.length === 0, bench.lookups.join(", "));
-  trial.attempt("connections of refused requests", bench.dialled.length === 0, bench.dialled.join(", "));
-  const allowed = await bench.connect("example.com:443", bench.admit("control"));
-  trial.control("a listed host", allowed === "200", allowed);
+/** Attacks on a proxy, for which nothing may be looked up or dialled, while what is listed can be reached. */
+function onProxy(attack: (trial: Trial, bench: ProxyBench, task: TaskEgress) => Promise<void>): SecurityPromise["run"] {
+  return async (trial, context) => {
+    await using server = Server.echo();
+    await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
+    await attack(trial, bench, bench.admit());
+    trial.attempt("DNS queries of refused requests", bench.lookups.length === 0, bench.lookups.join(", "));
+    trial.attempt("connections of refused requests", bench.dialled.length === 0, bench.dialled.join(", "));
+    const allowed = await bench.connect("example.com:443", bench.admit("control"));
+    trial.control("a listed host", allowed === "200", allowed);
+  };
 }
 
 export const EGRESS_PROMISES: readonly SecurityPromise[] = [
@@ -33,61 +39,45 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
     id: "egress.unlisted_names",
     promise: "A name that is not on the list is refused, and no DNS query is made for it",
     attacks: "Look-alikes of listed names, names below and above them, long labels that carry data",
-    async run(trial, context) {
-      await using server = Server.echo();
-      await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
-      const task = bench.admit();
+    run: onProxy(async (trial, bench, task) => {
       for (const host of LOOKALIKE_NAMES) {
         trial.expect(`CONNECT ${host}:443`, await bench.connect(`${host}:443`, task), "403 not_listed");
         trial.expect(`GET http://${host}/`, await bench.get(`http://${host}/`, host, task), "403 not_listed");
       }
-      await closeTo(trial, bench);
-    },
+    }),
   },
   {
     id: "egress.other_ports",
     promise: "A host is reached on the ports that are listed for it and on no others",
     attacks: `Ports ${OTHER_PORTS.join(", ")} of a host that is listed with 443`,
-    async run(trial, context) {
-      await using server = Server.echo();
-      await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
-      const task = bench.admit();
+    run: onProxy(async (trial, bench, task) => {
       for (const port of OTHER_PORTS) {
         const target = `example.com:${port}`;
         trial.expect(`CONNECT ${target}`, await bench.connect(target, task), "403 port_not_listed");
       }
-      await closeTo(trial, bench);
-    },
+    }),
   },
   {
     id: "egress.address_literals",
     promise: "No address can be asked for, in any notation",
     attacks: "IPv4 in decimal, octal, hex and shortened form, IPv6, mapped and NAT64 addresses, metadata services",
-    async run(trial, context) {
-      await using server = Server.echo();
-      await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
-      const task = bench.admit();
+    run: onProxy(async (trial, bench, task) => {
       for (const target of ADDRESS_LITERALS) {
         trial.expect(`CONNECT ${target}`, await bench.connect(target, task), "403 address_literal");
         trial.expect(`GET http://${target}/`, await bench.get(`http://${target}/`, target, task), /^403/);
       }
-      await closeTo(trial, bench);
-    },
+    }),
   },
   {
     id: "egress.ambiguous_targets",
     promise: "A target that two programs could read in two ways is refused",
     attacks: "User names, percent escapes, NUL, wildcards, doubled dots, odd ports, names that are too long",
-    async run(trial, context) {
-      await using server = Server.echo();
-      await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
-      const task = bench.admit();
+    run: onProxy(async (trial, bench, task) => {
       for (const target of BROKEN_TARGETS) {
         const verdict = await bench.connect(target, task);
         trial.expect(`CONNECT ${target.slice(0, 60)}`, verdict, /^40[03] (bad_target|address_literal)$/);
       }
-      await closeTo(trial, bench);
-    },
+    }),
   },
   {
     id: "egress.inward_addresses",
@@ -171,9 +161,7 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
     id: "egress.credentials",
     promise: "Without the credentials of a running task nothing is decided and nothing is looked up",
     attacks: "None, wrong ones, another task's, an ended task's, two at once, another task's on a used connection",
-    async run(trial, context) {
-      await using server = Server.echo();
-      await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
+    run: onProxy(async (trial, bench) => {
       const [task, other, ended] = [bench.admit("one"), bench.admit("two"), bench.admit("three")];
       ended.end();
       for (const field of wrongCredentials(task, other)) {
@@ -188,8 +176,7 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
       await client.send(`${refused}Proxy-Authorization: Basic ${btoa(`two:${other.password}`)}\r\n\r\n`);
       const { status } = await client.response().catch(() => ({ status: 0 }));
       trial.expect("another task's on the connection of the first", String(status), /^(407|0)$/);
-      await closeTo(trial, bench);
-    },
+    }),
   },
   {
     id: "egress.names_below_wildcards",

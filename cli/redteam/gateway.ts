@@ -23,15 +23,16 @@ import type { SecurityPromise, Trial } from "./promise.ts";
 /** What one byte more than is too much. */
 const MAX_BODY_BYTES = 16 << 20;
 
-/** Nothing has reached the vendor, and what is allowed does. */
-async function closedTo(trial: Trial, bench: GatewayBench): Promise<void> {
-  trial.attempt(
-    "requests that reached the vendor",
-    bench.arrived.length === 0,
-    bench.arrived.map(({ path }) => path).join(", "),
-  );
-  const { status } = await bench.post(LANE_PATHS.vendor_a, BODIES.messages, bearer(bench.lease("vendor_a")));
-  trial.control("a good request", status === 200 && bench.arrived.length > 0, String(status));
+/** Attacks on a gateway, of which nothing may reach the vendor, while a good request does. */
+function onGateway(attack: (trial: Trial, bench: GatewayBench) => Promise<void>): SecurityPromise["run"] {
+  return async (trial, context) => {
+    await using bench = await GatewayBench.start(context);
+    await attack(trial, bench);
+    const arrived = bench.arrived.map(({ path }) => path);
+    trial.attempt("requests that reached the vendor", arrived.length === 0, arrived.join(", "));
+    const { status } = await bench.post(LANE_PATHS.vendor_a, BODIES.messages, bearer(bench.lease("vendor_a")));
+    trial.control("a good request", status === 200 && bench.arrived.length > 0, String(status));
+  };
 }
 
 export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
@@ -39,8 +40,7 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
     id: "gateway.tokens",
     promise: "Without the token of a running task nothing passes",
     attacks: "None, cut, lengthened, in upper case, an ended task's, two at once, in a cookie, in the URL",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       const [lease, other, ended] = [bench.lease("vendor_a"), bench.lease("vendor_a"), bench.lease("vendor_a")];
       await ended.end();
       for (const headers of wrongTokens(lease.token, { other: other.token, ended: ended.token })) {
@@ -50,15 +50,13 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
       }
       const in_url = await bench.post(`${LANE_PATHS.vendor_a}?key=${lease.token}`, BODIES.messages, {});
       trial.expect("a token in the URL", String(in_url.status), "401");
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.lanes",
     promise: "A task's token leads into the lane of its agent and no other",
     attacks: "The token of one lane on the paths of each other",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       for (const lane of LANES) {
         const lease = bench.lease(lane);
         for (const other of LANES) {
@@ -68,15 +66,13 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
           trial.expect(`the token of ${lane} on ${LANE_PATHS[other]}`, `${status} ${code}`, "403 route_refused");
         }
       }
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.routes",
     promise: "What is not on a lane's list of routes is refused, however it is written",
     attacks: "Files, batches, fine-tuning, other methods, dots, escaped and doubled slashes, keys in the query",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       const leases = Object.fromEntries(LANES.map((lane) => [lane, bench.lease(lane)]));
       for (const [lane, method, path] of REFUSED_ROUTES) {
         await using client = await bench.client();
@@ -85,29 +81,25 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
         await client.send(`${head}content-length: 0\r\n\r\n`);
         trial.expect(`${lane}: ${method} ${path}`, (await client.rest()).slice(0, 12), /^HTTP\/1\.1 40[03]$/);
       }
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.vendor_tools",
     promise: "A vendor is asked to do nothing in the agent's stead: no search, no fetch, no code, no server, no file",
     attacks: "Each vendor's own tools in every form, in later turns and inside results, URL and file sources, " +
       "background work, dear tiers",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       for (const { lane, path = LANE_PATHS[lane], add, field } of VENDOR_TOOL_ATTACKS) {
         const { status } = await bench.post(path, { ...GOOD_BODIES[lane], ...add }, bearer(bench.lease(lane)));
         trial.expect(`${lane}: ${field} ${JSON.stringify(add).slice(0, 80)}`, String(status), /^40[03]$/);
       }
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.disguised_bodies",
     promise: "What was checked is what goes out: no second reading of a body hides a tool in it",
     attacks: "Duplicate and escaped keys at any depth, gzip and zstd, trailing JSON, a byte order mark, UTF-16",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       const headers = bearer(bench.lease("vendor_a"));
       const path = LANE_PATHS.vendor_a;
       for (const [body] of disguisedBodies()) {
@@ -129,15 +121,13 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
       }
       const utf16 = new Blob([new Uint8Array(Buffer.from('{"model":"m"}', "utf16le"))]);
       trial.expect("UTF-16", String((await bench.post(path, utf16, headers)).status), "400");
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.smuggling",
     promise: "One request is one request: nothing rides inside another's body, and no protocol is changed",
     attacks: "Two lengths, a length beside chunks, odd codings, upgrades to WebSocket and HTTP/2",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       const { token } = bench.lease("vendor_a");
       for (const request of smuggledRequests(token)) {
         await using client = await bench.client();
@@ -152,15 +142,13 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
         );
         trial.expect(`upgrade: ${protocol}`, (await client.rest()).slice(0, 12), "HTTP/1.1 426");
       }
-      await closedTo(trial, bench);
-    },
+    }),
   },
   {
     id: "gateway.body_size",
     promise: "A body of more than 16 MiB is refused, packed or not, and what is packed is counted unpacked",
     attacks: "16 MiB + 1, and 16 MiB of one letter in a few KiB of gzip",
-    async run(trial, context) {
-      await using bench = await GatewayBench.start(context);
+    run: onGateway(async (trial, bench) => {
       const headers = bearer(bench.lease("vendor_a"));
       const text = JSON.stringify({ ...BODIES.messages, metadata: { x: "" } });
       const long = text.replace('"x":""', `"x":"${"a".repeat(MAX_BODY_BYTES + 1 - text.length)}"`);
@@ -169,7 +157,6 @@ export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
       const bomb = new Blob([new Uint8Array(gzipSync(long))]);
       const unpacked = await bench.post(LANE_PATHS.vendor_a, bomb, { ...headers, "content-encoding": "gzip" });
       trial.expect(`${bomb.size} bytes of gzip`, String(unpacked.status), "413");
-      await closedTo(trial, bench);
-    },
+    }),
   },
 ];

@@ -11,6 +11,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { fileError } from "../../../lib/fs.ts";
 import { readLines } from "../lines.ts";
 import { ContainerProgram } from "../container_program.ts";
+import { toolVariables } from "../host_programs.ts";
 import { AGENT_ID, type ContainerKind, ENTRYPOINT } from "../dialects.ts";
 import { anchorContainerfile, sandboxContainerfile } from "./containerfiles.ts";
 import { ENTRYPOINT_SCRIPT } from "./entrypoint.ts";
@@ -153,16 +154,12 @@ async function run(
   path: string,
   call: { args: readonly string[]; env?: Readonly<Record<string, string>>; attempted: string },
 ): Promise<void> {
-  const passed = BUILD_VARIABLES.flatMap((name) => {
-    const value = env(name);
-    return value === undefined ? [] : [[name, value] as const];
-  });
   const program = new ContainerProgram({ path, env, clock });
   let child: Deno.ChildProcess;
   try {
     child = new Deno.Command(path, {
       args: [...call.args],
-      env: { ...program.env, ...Object.fromEntries(passed), ...call.env },
+      env: { ...program.env, ...toolVariables(env, BUILD_VARIABLES), ...call.env },
       clearEnv: true,
       stdin: "null",
       stdout: "piped",
