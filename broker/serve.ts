@@ -300,7 +300,7 @@ async function openTheRuntime(
   { settings }: ResolvedSettings,
   log: Log,
 ): Promise<SandboxRuntime> {
-  const { openRuntime } = await import("./sandbox/open.ts");
+  const { openRuntime } = await import("./sandbox/open_runtime.ts");
   return await openRuntime({
     settings,
     owner: ownerOf(home),

@@ -14,7 +14,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { agentOf, type Lane, laneText } from "../agents.ts";
 import type { CeilingView } from "../api/wire.ts";
-import { isSpent } from "../gateway/budget.ts";
+import { isSpent } from "../gateway/usd_limit.ts";
 import type { AuthMode, Settlement } from "../gateway/lease.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { SpendFigures, TaskRecord } from "../task/schema.ts";

@@ -7,7 +7,7 @@
  */
 
 import type { CeilingView, LimbView } from "../api/wire.ts";
-import { isSpent } from "../gateway/budget.ts";
+import { isSpent } from "../gateway/usd_limit.ts";
 import { formatExact } from "../settings/value_schemas.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { type EndedStart, Ledger, type LedgerTotals } from "./ledger.ts";

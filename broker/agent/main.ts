@@ -8,7 +8,7 @@
 
 import { systemClock } from "../../lib/clock.ts";
 import { MAX_CONFIG_LENGTH, parseConfig } from "./config.ts";
-import { runAgent } from "./loop.ts";
+import { runAgent } from "./conversation.ts";
 import { ModelClient } from "./model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "./progress.ts";
 

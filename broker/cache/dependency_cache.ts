@@ -16,9 +16,9 @@ import { hasCode } from "../../lib/errors.ts";
 import type { SetupEvidence } from "../task/schema.ts";
 import { type CacheEntry, CacheFolder } from "./_folder.ts";
 import { CacheStore, type FileLock, type Staging } from "./_cache_store.ts";
-import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./key.ts";
+import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./cache_key.ts";
 import { DEPS } from "./package_managers.ts";
-import { copyTree, settleTree } from "./trees.ts";
+import { copyTree, settleTree } from "./cached_trees.ts";
 
 export type { CacheEntry };
 

@@ -15,7 +15,7 @@ import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
-import type { Report } from "./report.ts";
+import type { Report } from "./inspection_report.ts";
 // Makes it part of the program, so that whatever caches or packs it has it.
 import type {} from "./inspector_main.ts";
 import { parseJson } from "../../lib/text/json.ts";

@@ -22,7 +22,7 @@ import {
   MAX_SAMPLE_LENGTH,
   type Report,
   type SchemaDifference,
-} from "./report.ts";
+} from "./inspection_report.ts";
 import { messageOf } from "../../lib/errors.ts";
 
 const BASE = "base.db";

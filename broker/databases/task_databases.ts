@@ -18,9 +18,9 @@ import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { Log } from "../../lib/log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
 import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
-import type { Report } from "./report.ts";
+import type { Report } from "./inspection_report.ts";
 import { statusOf, withStore } from "./store_calls.ts";
-import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested.ts";
+import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested_databases.ts";
 
 /** Milliseconds for work that moves a database's content. */
 const CONTENT_MS = 1_800_000;

@@ -7,8 +7,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import type { MovingDeadline, MovingDeadlines } from "../../lib/moving_deadlines.ts";
-import type { Bulk } from "./_bulk.ts";
-import { type Stream, Wire } from "./_wire.ts";
+import type { Bulk } from "./_shared_buffers.ts";
+import { type Stream, Wire } from "./_buffered_connection.ts";
 import type { AccessLog } from "./access_log.ts";
 import type { EgressAdmission, EgressAdmissions } from "./admissions.ts";
 import type { EgressDecision } from "./decision.ts";

@@ -10,7 +10,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { DecisionRing, type EgressDecision } from "./decision.ts";
 import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
-import { type EgressList, EgressRules } from "./rules.ts";
+import { type EgressList, EgressRules } from "./egress_rules.ts";
 
 /** Different names below wildcards that a task may have looked up: each is a message to the zone's name server. */
 export const MAX_WILDCARD_NAMES = 512;

@@ -7,8 +7,8 @@
 
 import { lookup } from "node:dns/promises";
 import type { Clock } from "../../lib/clock.ts";
-import type { Stream } from "./_wire.ts";
-import { canonicalAddress, classifyAddress } from "./classify.ts";
+import type { Stream } from "./_buffered_connection.ts";
+import { canonicalAddress, classifyAddress } from "./address_class.ts";
 import { Refused } from "./reasons.ts";
 
 /** Finds the addresses of a canonical name; rejects when there are none. */

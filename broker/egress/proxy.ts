@@ -13,8 +13,8 @@ import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { isClientGone } from "../../lib/http/accept.ts";
-import { Bulk } from "./_bulk.ts";
-import { serveClient } from "./_client.ts";
+import { Bulk } from "./_shared_buffers.ts";
+import { serveClient } from "./_client_requests.ts";
 import {
   EGRESS_LIMITS,
   EGRESS_TIMEOUTS,
@@ -28,12 +28,12 @@ import { EgressAdmissions } from "./admissions.ts";
 import type { DecisionEntry, EgressDecision } from "./decision.ts";
 import { Dialer, type DialerOptions } from "./dialer.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
-import type { EgressList } from "./rules.ts";
+import type { EgressList } from "./egress_rules.ts";
 
 export type { DecisionEntry, EgressDecision } from "./decision.ts";
 export type { Connect, DialerOptions, Resolve } from "./dialer.ts";
 export type { Reason } from "./reasons.ts";
-export type { EgressList } from "./rules.ts";
+export type { EgressList } from "./egress_rules.ts";
 export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts } from "./_session.ts";
 
 /** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */

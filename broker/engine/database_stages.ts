@@ -16,9 +16,9 @@ import {
   isDataChanged,
   resultsOf,
 } from "../databases/evidence.ts";
-import { promoteDatabases, resultsText } from "../databases/promote.ts";
+import { promoteDatabases, resultsText } from "../databases/promote_branches.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
-import { parseRequested, type RequestedDatabase } from "../databases/requested.ts";
+import { parseRequested, type RequestedDatabase } from "../databases/requested_databases.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
 import { changeOf } from "./trace_evidence.ts";

@@ -6,7 +6,7 @@
 
 import { formatDuration } from "../../lib/text/duration.ts";
 import { OUTCOMES as AGENT_EXITS } from "../agent/progress.ts";
-import { isSpent } from "../gateway/budget.ts";
+import { isSpent } from "../gateway/usd_limit.ts";
 import { DEFAULT_MAX_REQUESTS, type Spend } from "../gateway/lease.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";

@@ -7,7 +7,7 @@
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { buildBrief } from "../task/brief.ts";
 import type { BriefDatabase, SetupEvidence, SpendFigures, TaskRecord, TrustBrief } from "../task/schema.ts";
-import type { DiffFacts } from "../git/facts.ts";
+import type { DiffFacts } from "../git/diff_facts.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { EngineDeps } from "./engine_deps.ts";

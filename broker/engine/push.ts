@@ -9,7 +9,7 @@
 
 import { messageWithHint, TaskdError } from "../../lib/errors.ts";
 import type { DatabaseResult } from "../databases/evidence.ts";
-import { resultsText } from "../databases/promote.ts";
+import { resultsText } from "../databases/promote_branches.ts";
 import { commitTree } from "../git/commit.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { pushCommit } from "../git/push.ts";

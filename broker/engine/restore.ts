@@ -10,7 +10,7 @@ import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
-import { listRemote, remoteOptions } from "../git/stage.ts";
+import { listRemote, remoteOptions } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { psLister, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";

@@ -8,11 +8,11 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type Agent, agentOf } from "../agents.ts";
 import type { SubmitRequest, TaskOrder } from "../task/schema.ts";
-import { parseRequested } from "../databases/requested.ts";
+import { parseRequested } from "../databases/requested_databases.ts";
 import { canonicalHost } from "../egress/host_name.ts";
-import { type EgressList, EgressRules } from "../egress/rules.ts";
+import { type EgressList, EgressRules } from "../egress/egress_rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
-import { isBase } from "../git/stage.ts";
+import { isBase } from "../git/staged_repository.ts";
 import { hasSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";

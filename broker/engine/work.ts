@@ -14,7 +14,7 @@ import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, Spend } from "../gateway/lease.ts";
 import { operatorCredentials } from "../git/credentials.ts";
-import { type StagedRepository, stageRepository } from "../git/stage.ts";
+import { type StagedRepository, stageRepository } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/values.ts";

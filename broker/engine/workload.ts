@@ -8,7 +8,7 @@
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
-import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested.ts";
+import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested_databases.ts";
 import type { CommandWorkload, Container, Workload } from "../sandbox/runtime.ts";
 import type { TaskOrder, TaskRecord } from "../task/schema.ts";
 import type { TaskPlan } from "./task_plan.ts";

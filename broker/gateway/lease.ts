@@ -12,7 +12,7 @@
 import { createHash } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Lane } from "../agents.ts";
-import { isBeyond, isSpent } from "./budget.ts";
+import { isBeyond, isSpent } from "./usd_limit.ts";
 import { type Metered, totalInput } from "./metering/usage.ts";
 import type { RouteRow } from "./routes.ts";
 import { Refusal } from "./refusal.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { DiffFacts } from "./facts.ts";
+import type { DiffFacts } from "./diff_facts.ts";
 import type { FileChange } from "./file_change.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "./flags.ts";
 import { compileGlob } from "./glob.ts";

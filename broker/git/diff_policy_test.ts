@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { DiffFacts } from "./facts.ts";
+import type { DiffFacts } from "./diff_facts.ts";
 import type { FileChange } from "./file_change.ts";
 import type { Flag } from "./flags.ts";
 import { type DiffPolicy, evaluateDiffPolicy } from "./diff_policy.ts";

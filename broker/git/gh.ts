@@ -15,7 +15,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { HOST_VARIABLES, picked, TOKEN_VARIABLES } from "./credentials.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
-import { type CheckRun, decodeRollup, RollupSchema } from "./checks.ts";
+import { type CheckRun, decodeRollup, RollupSchema } from "./pull_request_checks.ts";
 
 /** Where gh may be, most usual place first. */
 export const GH_PATHS: readonly string[] = ["/usr/bin/gh", "/usr/local/bin/gh", "/opt/homebrew/bin/gh"];

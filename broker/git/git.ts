@@ -12,7 +12,7 @@ import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
-import { gitError } from "./failure.ts";
+import { gitError } from "./git_failure.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
 import { INSTALL_GIT, MIN_GIT_VERSION } from "./min_version.ts";

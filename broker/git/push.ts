@@ -14,11 +14,11 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { verifyCommit } from "./commit.ts";
 import type { GitCredentials } from "./credentials.ts";
-import { classifyGitFailure, gitError } from "./failure.ts";
+import { classifyGitFailure, gitError } from "./git_failure.ts";
 import type { Git } from "./git.ts";
 import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
-import { listRemote, remoteOptions } from "./stage.ts";
+import { listRemote, remoteOptions } from "./staged_repository.ts";
 
 /** What to push, and its timeouts. */
 export interface PushOptions {

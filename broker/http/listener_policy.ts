@@ -15,7 +15,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
-import { classifyAddress, parseAddress } from "../egress/classify.ts";
+import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { RequestRefused } from "./statuses.ts";
 
 /** The name that this program's own client gives the socket: one that never resolves. */

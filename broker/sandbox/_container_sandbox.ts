@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { fileError } from "../../lib/fs.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
-import { type OutputBudget, readLines } from "./lines.ts";
+import { type OutputBudget, readLines } from "./output_lines.ts";
 import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: an agent may want to write down where it was. */

@@ -20,7 +20,7 @@ import {
   OWNER_LABEL,
   ROLE_LABEL,
   subnetOf,
-} from "./dialects.ts";
+} from "./container_arguments.ts";
 
 /** OCI runtimes that are tried where the program's own does not work on this host. */
 const OTHER_OCI_RUNTIMES = ["crun", "runc"];

@@ -12,7 +12,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { resourceLimits } from "./runtimes.ts";
+import { resourceLimits } from "./installed_runtimes.ts";
 import { ContainerProgram, refused } from "./container_program.ts";
 import { ContainerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
@@ -27,7 +27,7 @@ import {
   OWNER_LABEL,
   ROLE_LABEL,
   TASK_LABEL,
-} from "./dialects.ts";
+} from "./container_arguments.ts";
 import type { CommandWorkload, ListenPlace, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 

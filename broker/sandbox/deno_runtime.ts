@@ -18,8 +18,8 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
-import { type OutputBudget, readLines } from "./lines.ts";
-import { type ParkedLink, parkLinks, restoreLinks } from "./_links.ts";
+import { type OutputBudget, readLines } from "./output_lines.ts";
+import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
 import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,

@@ -9,7 +9,7 @@
  */
 
 import * as v from "valibot";
-import type { EgressList } from "../egress/rules.ts";
+import type { EgressList } from "../egress/egress_rules.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { check, fields, integer, list, text, withHint } from "./value_schemas.ts";
 import { YamlFile } from "./yaml_file.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { EgressRules } from "../egress/rules.ts";
+import { EgressRules } from "../egress/egress_rules.ts";
 import { parseEgress } from "./egress_file.ts";
 import { InvalidConfig } from "./invalid_config.ts";
 

@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import type { EgressList } from "../egress/rules.ts";
+import type { EgressList } from "../egress/egress_rules.ts";
 import { parseEgress } from "./egress_file.ts";
 import { type ConfigPlace, describeValue, InvalidConfig } from "./invalid_config.ts";
 import { PATH } from "./path_and_url_schemas.ts";

@@ -5,7 +5,7 @@
  */
 
 import * as v from "valibot";
-import { classifyAddress, parseAddress } from "../egress/classify.ts";
+import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { check, text, textLike, withHint } from "./value_schemas.ts";
 import { MAX_SOCKET_PATH_BYTES, MAX_SOCKET_PATH_BYTES_OF } from "../../lib/socket_path.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { classifyAddress } from "../egress/classify.ts";
+import { classifyAddress } from "../egress/address_class.ts";
 import type { Settings } from "./settings.ts";
 
 /** Sentences for the log; none in the default configuration. */

@@ -12,7 +12,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { RowDiff } from "../../lib/sqlite/diff_result.ts";
-import type { DiffFacts } from "../git/facts.ts";
+import type { DiffFacts } from "../git/diff_facts.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { BriefDatabase, BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
 

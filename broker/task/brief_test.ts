@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { type BriefInput, buildBrief, MAX_FILES, renderBrief } from "./brief.ts";
-import type { DiffFacts } from "../git/facts.ts";
+import type { DiffFacts } from "../git/diff_facts.ts";
 import type { FileChange } from "../git/file_change.ts";
 import { evaluateDiffPolicy } from "../git/diff_policy.ts";
 

@@ -7,7 +7,7 @@
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import { findProgram } from "../../broker/sandbox/host_programs.ts";
-import { AUTO_ORDER } from "../../broker/sandbox/runtimes.ts";
+import { AUTO_ORDER } from "../../broker/sandbox/installed_runtimes.ts";
 import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";

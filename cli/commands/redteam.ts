@@ -5,13 +5,13 @@
  */
 
 import { byGroup, GROUP_TITLES, PROMISES } from "../redteam/catalogue.ts";
-import { type ContainerPlace, containerPlace } from "../redteam/container_place.ts";
+import { type ContainerPlace, containerPlace } from "../redteam/container_room.ts";
 import { type InstalledPlace, RedteamContext } from "../redteam/context.ts";
-import type { SecurityPromise } from "../redteam/promise.ts";
-import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run.ts";
+import type { SecurityPromise } from "../redteam/security_promise.ts";
+import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
-import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/runtimes.ts";
+import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";

@@ -11,7 +11,7 @@ import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
-import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/runtimes.ts";
+import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";

@@ -9,7 +9,7 @@ import { type Lane, LANES } from "../../broker/agents.ts";
 import type { GatewayLease, LeaseOptions } from "../../broker/gateway/lease.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
-import { RawClient } from "./raw.ts";
+import { RawClient } from "./raw_connections.ts";
 
 /** What reached the vendor. */
 export interface Arrived {

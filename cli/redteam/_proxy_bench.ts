@@ -6,9 +6,9 @@
 
 import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.ts";
 import type { EgressDecision } from "../../broker/egress/decision.ts";
-import type { EgressList } from "../../broker/egress/rules.ts";
+import type { EgressList } from "../../broker/egress/egress_rules.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
-import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
+import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
 
 export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own_addresses" | "connect">> {
   /** Hosts and their ports. */

@@ -4,20 +4,20 @@
  * @module
  */
 
-import { EGRESS_PROMISES } from "./egress.ts";
-import { PASSING_PROMISES } from "./egress_passing.ts";
-import { CONTAINER_PROMISES } from "./containers.ts";
-import { CONTROL_PROMISES } from "./control.ts";
+import { EGRESS_PROMISES } from "./egress_destinations.ts";
+import { PASSING_PROMISES } from "./egress_content.ts";
+import { CONTAINER_PROMISES } from "./container_sandboxes.ts";
+import { CONTROL_PROMISES } from "./control_listeners.ts";
 import { DISPLAY_PROMISES } from "./display.ts";
-import { EMBEDDED_PROMISES } from "./embedded.ts";
-import { GATE_PROMISES } from "./gate.ts";
-import { GATEWAY_PROMISES } from "./gateway.ts";
+import { EMBEDDED_PROMISES } from "./embedded_sandbox.ts";
+import { GATE_PROMISES } from "./approval_gate.ts";
+import { GATEWAY_PROMISES } from "./gateway_requests.ts";
 import { LIMIT_PROMISES } from "./gateway_limits.ts";
-import { GIT_PROMISES } from "./git.ts";
-import { LEDGER_PROMISES } from "./ledger.ts";
-import { FILE_PROMISES } from "./modes.ts";
-import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./promise.ts";
-import { groupOf } from "./run.ts";
+import { GIT_PROMISES } from "./git_work_tree.ts";
+import { LEDGER_PROMISES } from "./ceilings.ts";
+import { FILE_PROMISES } from "./file_modes.ts";
+import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./security_promise.ts";
+import { groupOf } from "./run_promises.ts";
 
 export const PROMISES: readonly SecurityPromise[] = [
   ...EGRESS_PROMISES,

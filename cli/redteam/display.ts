@@ -5,7 +5,7 @@
  */
 
 import { HOSTILE_MARKUP, HOSTILE_SUMMARY, isHarmful, TERMINAL_SEQUENCES } from "./inputs/display.ts";
-import type { SecurityPromise } from "./promise.ts";
+import type { SecurityPromise } from "./security_promise.ts";
 
 /** Directives of a page's policy. */
 const POLICY: readonly string[] = [

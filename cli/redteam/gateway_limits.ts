@@ -6,7 +6,7 @@
 
 import { bearer, GatewayBench, type VendorAnswer } from "./_gateway_bench.ts";
 import { BODIES, LANE_PATHS } from "./inputs/gateway.ts";
-import type { SecurityPromise } from "./promise.ts";
+import type { SecurityPromise } from "./security_promise.ts";
 
 const PATH = LANE_PATHS.vendor_a;
 

@@ -13,7 +13,7 @@ import type { ServeBrokerOptions } from "../../broker/serve.ts";
 import type { Stage } from "../../broker/task/stages.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
 import { parsedJson } from "./_json.ts";
-import { RawClient, type RawResponse, type ReadTimeout } from "./raw.ts";
+import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
 import { textsBelow } from "./texts.ts";
 
 /** Milliseconds between polls of a running task. */

@@ -10,7 +10,12 @@ import type { Settings } from "../../broker/settings/settings.ts";
 import { checked, fail, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
-import { chooseRuntime, describeRuntime, type FoundRuntime, resourceLimits } from "../../broker/sandbox/runtimes.ts";
+import {
+  chooseRuntime,
+  describeRuntime,
+  type FoundRuntime,
+  resourceLimits,
+} from "../../broker/sandbox/installed_runtimes.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 

@@ -17,7 +17,7 @@ import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
 import { checked, type HostCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
-import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
+import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
 /** Everything outside of the process that the checks use. */
 export interface DoctorOptions {

@@ -6,7 +6,7 @@
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import type { AskProgram } from "../../broker/sandbox/host_programs.ts";
-import type { FoundRuntime } from "../../broker/sandbox/runtimes.ts";
+import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
 /** A runtime and its program. */
 export type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;

@@ -17,7 +17,7 @@ import { apiKey, readKeys } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { openRuntime } from "../../broker/sandbox/open.ts";
+import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
 import { hasImage } from "./images.ts";
 

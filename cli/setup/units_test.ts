@@ -1,7 +1,7 @@
 import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { AUTO_ORDER } from "../../broker/sandbox/runtimes.ts";
+import { AUTO_ORDER } from "../../broker/sandbox/installed_runtimes.ts";
 import { SYSTEMD_UNIT, unitPath, unitText } from "./units.ts";
 
 const HOSTILE = ["/bin/true", "a b", 'quote"d', "back\\slash", "100%", "$HOME", "${X}", "<&>", "é", "'single'"];

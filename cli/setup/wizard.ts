@@ -20,7 +20,7 @@ import { seedHome } from "../../broker/settings/seed.ts";
 import type { RuntimeName, SettingPath, Settings } from "../../broker/settings/settings.ts";
 import { changeConfig, type PlainValue } from "./config_edit.ts";
 import type { Prompt } from "./prompt.ts";
-import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/runtimes.ts";
+import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
 /** Answers that flags give. */
 export interface Answers {

@@ -6,7 +6,7 @@
  */
 
 import { parseConfig } from "../../broker/agent/config.ts";
-import { runAgent } from "../../broker/agent/loop.ts";
+import { runAgent } from "../../broker/agent/conversation.ts";
 import { ModelClient } from "../../broker/agent/model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "../../broker/agent/progress.ts";
 import { systemClock } from "../../lib/clock.ts";

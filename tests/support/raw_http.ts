@@ -5,7 +5,7 @@
  * @module
  */
 
-import { latin1, text } from "../../cli/redteam/raw.ts";
+import { latin1, text } from "../../cli/redteam/raw_connections.ts";
 
 /** A response, read whole. */
 export interface RawAnswer {

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type CheckRun, concludeChecks } from "../../git/checks.ts";
+import { type CheckRun, concludeChecks } from "../../git/pull_request_checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import type { CiObservation } from "../../task/schema.ts";
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { CheckRun } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/pull_request_checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { DISPATCH_FLOOR_MS, dispatchFloor, evaluateChecks } from "./evaluate_checks.ts";
 

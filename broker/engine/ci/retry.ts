@@ -9,7 +9,7 @@
 import { type RandomBytes, randomHex } from "../../../lib/clock.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 import { MAX_ARGUMENT_BYTES, requestOf, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
-import type { CheckRun } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/pull_request_checks.ts";
 
 /** Failed checks that are told of. */
 const MAX_CHECKS = 50;

@@ -12,7 +12,7 @@ import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.t
 import { hasCode, messageWithHint } from "../../../lib/errors.ts";
 import type { CiWatch, EngineOperations } from "../engine_deps.ts";
 import { parseRepo } from "../../git/repo_url.ts";
-import type { CheckRun } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/pull_request_checks.ts";
 import type { Gh } from "../../git/gh.ts";
 import type { Log } from "../../../lib/log.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";

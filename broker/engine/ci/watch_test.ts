@@ -5,7 +5,7 @@ import { SeededRandom } from "../../../tests/support/writers/random.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { MAX_ARGUMENT_BYTES, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
 import type { TaskOrigin } from "../engine_deps.ts";
-import type { CheckRun } from "../../git/checks.ts";
+import type { CheckRun } from "../../git/pull_request_checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 import type { TaskEvent } from "../../task/rows.ts";

@@ -11,7 +11,7 @@
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
-import type { Reading } from "./reading.ts";
+import type { Reading } from "./usage_reading.ts";
 
 const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
 

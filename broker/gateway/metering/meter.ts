@@ -11,7 +11,7 @@ import { AnthropicReading } from "./anthropic.ts";
 import { GeminiReading } from "./gemini.ts";
 import { JsonStreamParser } from "./json_stream.ts";
 import { OpenAiReading } from "./openai.ts";
-import type { Reading } from "./reading.ts";
+import type { Reading } from "./usage_reading.ts";
 import { asObject, type Metered } from "./usage.ts";
 
 /** The form of usage that an answer carries. */

@@ -10,7 +10,7 @@
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
-import type { Reading } from "./reading.ts";
+import type { Reading } from "./usage_reading.ts";
 
 const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
 

@@ -16,7 +16,7 @@ import {
   refuseFeature,
   refuseTier,
   walk,
-} from "./walk.ts";
+} from "./_request_fields.ts";
 
 /** Tools that the client runs. `tool_search_tool` runs at the vendor, over the request's own tools only. */
 const CLIENT_TOOLS =

@@ -17,7 +17,7 @@ import {
   refuseFeature,
   refuseTier,
   walk,
-} from "./walk.ts";
+} from "./_request_fields.ts";
 
 /** Tools that the client runs, by folded name. */
 const CLIENT_TOOLS: ReadonlySet<string> = new Set(["functiondeclarations", "computeruse"]);

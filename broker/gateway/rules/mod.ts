@@ -12,7 +12,7 @@ import type { MatchedRoute } from "../routes.ts";
 import { checkAnthropic } from "./anthropic.ts";
 import { checkGemini } from "./gemini.ts";
 import { checkOpenAi } from "./openai.ts";
-import { malformed } from "./walk.ts";
+import { malformed } from "./_request_fields.ts";
 
 /**
  * Checks a parsed body; returns the model. Throws a refusal that names the field.

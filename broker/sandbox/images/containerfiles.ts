@@ -4,7 +4,7 @@
  * @module
  */
 
-import { AGENT_ID, ENTRYPOINT } from "../dialects.ts";
+import { AGENT_ID, ENTRYPOINT } from "../container_arguments.ts";
 import { ANCHOR_BASE, DEBIAN_PACKAGES, SANDBOX_BASE } from "./recipe.ts";
 
 /** The sandbox's Containerfile; its context has the entrypoint as `entrypoint`. */

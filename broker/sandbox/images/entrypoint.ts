@@ -1,6 +1,6 @@
 /**
  * The first program of every sandbox, a POSIX shell script that both ways of building put into the image. It agrees with
- * broker/sandbox/dialects.ts about its path, its arguments and its exit codes.
+ * broker/sandbox/container_arguments.ts about its path, its arguments and its exit codes.
  *
  * @module
  */

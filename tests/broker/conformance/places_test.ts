@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
-import { openRuntime } from "../../../broker/sandbox/open.ts";
+import { openRuntime } from "../../../broker/sandbox/open_runtime.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { serveBroker } from "../../../broker/serve.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";

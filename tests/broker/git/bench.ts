@@ -8,7 +8,7 @@
 import { join } from "@std/path/join";
 import { Git } from "../../../broker/git/git.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
-import { type StagedRepository, stageRepository } from "../../../broker/git/stage.ts";
+import { type StagedRepository, stageRepository } from "../../../broker/git/staged_repository.ts";
 
 /** Bytes or text by path; a path that ends in `@` becomes a link to the text. */
 export type Files = Record<string, string | Uint8Array>;

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { collectFacts } from "../../../broker/git/facts.ts";
+import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { GitBench, writeFiles } from "./bench.ts";
 

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
-import { collectFacts, type DiffFacts } from "../../../broker/git/facts.ts";
+import { collectFacts, type DiffFacts } from "../../../broker/git/diff_facts.ts";
 import type { FlagCategory } from "../../../broker/git/flags.ts";
-import type { StagedRepository } from "../../../broker/git/stage.ts";
+import type { StagedRepository } from "../../../broker/git/staged_repository.ts";
 import {
   DECEIVING_NAMES,
   DOT_GIT_SPELLINGS,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
 import fc from "fast-check";
-import { collectFacts } from "../../../broker/git/facts.ts";
+import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { GitBench, plainGit } from "./bench.ts";
 
 /** One thing that an honest task does to its files. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
-import { collectFacts } from "../../../broker/git/facts.ts";
+import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { humanDiff, MAX_DIFF_BYTES } from "../../../broker/git/human_diff.ts";
 import { GitBench, writeFiles } from "./bench.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
 import { Git } from "../../../broker/git/git.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
-import { stageRepository } from "../../../broker/git/stage.ts";
+import { stageRepository } from "../../../broker/git/staged_repository.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { GitBench, plainGit, writeFiles } from "./bench.ts";
 import { writeProgram } from "../../support/programs.ts";

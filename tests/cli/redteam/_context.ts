@@ -7,7 +7,7 @@
 import { assertEquals } from "@std/assert";
 import { RedteamContext, type RedteamOptions } from "../../../cli/redteam/context.ts";
 import { PROMISES } from "../../../cli/redteam/catalogue.ts";
-import { runRedteam, type TriedPromise } from "../../../cli/redteam/run.ts";
+import { runRedteam, type TriedPromise } from "../../../cli/redteam/run_promises.ts";
 import { systemClock } from "../../../lib/clock.ts";
 
 /** Options of a context in a temporary directory, without containers. */

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ContainerEnd, ContainerPlace, ContainerRun } from "../../../cli/redteam/container_place.ts";
+import type { ContainerEnd, ContainerPlace, ContainerRun } from "../../../cli/redteam/container_room.ts";
 
 /** What the programs ask about rather than try. */
 const ANSWERS: Readonly<Record<string, string>> = {

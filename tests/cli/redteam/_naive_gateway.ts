@@ -5,7 +5,7 @@
  */
 
 import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { latin1, Server, text } from "../../../cli/redteam/raw.ts";
+import { latin1, Server, text } from "../../../cli/redteam/raw_connections.ts";
 import type { GatewayOptions } from "../../../broker/gateway/gateway.ts";
 
 /** Starts one. */

@@ -6,7 +6,7 @@
 
 import type { EgressProxyOptions } from "../../../broker/egress/proxy.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { latin1, Server, text } from "../../../cli/redteam/raw.ts";
+import { latin1, Server, text } from "../../../cli/redteam/raw_connections.ts";
 
 /** Starts one. */
 export function naiveProxy(_address: unknown, options: EgressProxyOptions): ReturnType<Surfaces["proxy"]> {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { containerPlace } from "../../../cli/redteam/container_place.ts";
-import { CONTAINER_PROMISES } from "../../../cli/redteam/containers.ts";
+import { containerPlace } from "../../../cli/redteam/container_room.ts";
+import { CONTAINER_PROMISES } from "../../../cli/redteam/container_sandboxes.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { PODMAN, podman, podmanTest, testImages } from "../../support/podman.ts";

@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { CONTROL_PROMISES } from "../../../cli/redteam/control.ts";
+import { CONTROL_PROMISES } from "../../../cli/redteam/control_listeners.ts";
 import { DISPLAY_PROMISES } from "../../../cli/redteam/display.ts";
-import { GATE_PROMISES } from "../../../cli/redteam/gate.ts";
-import { LEDGER_PROMISES } from "../../../cli/redteam/ledger.ts";
-import { FILE_PROMISES } from "../../../cli/redteam/modes.ts";
+import { GATE_PROMISES } from "../../../cli/redteam/approval_gate.ts";
+import { LEDGER_PROMISES } from "../../../cli/redteam/ceilings.ts";
+import { FILE_PROMISES } from "../../../cli/redteam/file_modes.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveBroker } from "./_naive_broker.ts";
 

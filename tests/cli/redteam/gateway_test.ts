@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { GATEWAY_PROMISES } from "../../../cli/redteam/gateway.ts";
+import { GATEWAY_PROMISES } from "../../../cli/redteam/gateway_requests.ts";
 import { LIMIT_PROMISES } from "../../../cli/redteam/gateway_limits.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveGateway } from "./_naive_gateway.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import type { DiffFacts } from "../../../broker/git/facts.ts";
+import type { DiffFacts } from "../../../broker/git/diff_facts.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { GIT_PROMISES } from "../../../cli/redteam/git.ts";
+import { GIT_PROMISES } from "../../../cli/redteam/git_work_tree.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { longTest } from "../../support/long.ts";
 

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { PROMISES } from "../../../cli/redteam/catalogue.ts";
-import { PROMISE_GROUPS } from "../../../cli/redteam/promise.ts";
-import { groupOf } from "../../../cli/redteam/run.ts";
+import { PROMISE_GROUPS } from "../../../cli/redteam/security_promise.ts";
+import { groupOf } from "../../../cli/redteam/run_promises.ts";
 import { PAGE, withReference } from "./reference.ts";
 
 /** A page without what the formatter does to it. */

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { EMBEDDED_PROMISES } from "../../../cli/redteam/embedded.ts";
+import { EMBEDDED_PROMISES } from "../../../cli/redteam/embedded_sandbox.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveSandbox } from "./_naive_sandbox.ts";
 

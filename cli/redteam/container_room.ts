@@ -1,0 +1,169 @@
+/**
+ * Container sandboxes for attacks: the installed images, run as the broker runs them, on a network of their own beside
+ * the broker's, so that a running broker and its tasks are not in the way.
+ *
+ * @module
+ */
+
+import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { ContainerProgram } from "../../broker/sandbox/container_program.ts";
+import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
+import type { CommandWorkload, SandboxEnd, SandboxRuntime } from "../../broker/sandbox/runtime.ts";
+import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
+
+/** Networks that are tried; one may be taken by something else of this host. */
+const NETWORK_TRIES = 5;
+/** Longest run of a script of attempts. */
+const RUN_MS = 45_000;
+
+/** Container sandboxes of this host. */
+export interface ContainerPlace {
+  /** Makes the network; nothing of it stays after {@linkcode ContainerRoom.close}. */
+  open(): Promise<ContainerRoom>;
+}
+
+/** What a program in a sandbox is started with. */
+export interface ContainerRun {
+  work_dir: string;
+  command: readonly string[];
+  env?: Readonly<Record<string, string>>;
+  mounts?: CommandWorkload["mounts"];
+  reach?: CommandWorkload["reach"];
+  max_pids?: number;
+  /** Called with each line of standard output. */
+  onLine?: (line: string) => void;
+}
+
+/** A network with sandboxes on it. */
+export interface ContainerRoom {
+  /** Address of the gateway and the proxy. */
+  gateway_ip: string;
+  /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
+  start(run: ContainerRun): Promise<StartedRun>;
+  /** Ends everything and removes the network. */
+  close(): Promise<void>;
+}
+
+/** A program that runs in a sandbox. */
+export interface StartedRun {
+  /** Ends it, and returns how it ended. */
+  stop(): Promise<ContainerEnd>;
+  wait(): Promise<ContainerEnd>;
+  /** The sandbox's address on the network. */
+  address(): Promise<string>;
+}
+
+/** How a program ended, and its output. */
+export interface ContainerEnd extends SandboxEnd {
+  out: string[];
+  err: string[];
+}
+
+/** What {@linkcode containerPlace} needs. */
+export interface ContainerPlaceOptions {
+  /** A runtime that works and is not the embedded one. */
+  runtime: FoundRuntime;
+  settings: Settings;
+  env: (name: string) => string | undefined;
+  deno_path: string;
+  deno_cache_dir: string;
+  clock: Clock;
+  random: RandomBytes;
+}
+
+/** Containers of the installed runtime and images. */
+export function containerPlace(options: ContainerPlaceOptions): ContainerPlace {
+  return { open: () => openRoom(options) };
+}
+
+async function openRoom(options: ContainerPlaceOptions): Promise<ContainerRoom> {
+  const { runtime: found, settings, env, clock, random } = options;
+  const owner = randomHex(random, 16);
+  const network = `taskd-redteam-${owner.slice(0, 8)}`;
+  const program = new ContainerProgram({ path: found.path, env, clock });
+  const removeNetwork = () => program.ask(["network", "rm", ...(found.name === "podman" ? ["--force"] : []), network]);
+  let failure: unknown;
+  for (let tries = 0; tries < NETWORK_TRIES; tries++) {
+    const [second = 0, third = 0] = random(2);
+    const gateway_ip = `10.${128 + second % 100}.${third}.1`;
+    const runtime = await openRuntime({
+      ...options,
+      settings: { ...settings, runtime: found.name, network, gateway_ip, strict_container_version: false },
+      owner,
+    });
+    try {
+      await runtime.prepare();
+      return new Room({ ...options, runtime, network, gateway_ip, program, owner, removeNetwork });
+    } catch (error) {
+      failure = error;
+      await runtime.close().catch(() => {});
+      await removeNetwork();
+    }
+  }
+  throw failure;
+}
+
+interface RoomParts extends Omit<ContainerPlaceOptions, "runtime"> {
+  runtime: SandboxRuntime;
+  network: string;
+  gateway_ip: string;
+  program: ContainerProgram;
+  owner: string;
+  removeNetwork(): Promise<unknown>;
+}
+
+class Room implements ContainerRoom {
+  readonly gateway_ip: string;
+  readonly #parts: RoomParts;
+
+  constructor(parts: RoomParts) {
+    this.gateway_ip = parts.gateway_ip;
+    this.#parts = parts;
+  }
+
+  async start(run: ContainerRun): Promise<StartedRun> {
+    const { runtime, network, settings, random, owner, program } = this.#parts;
+    const task_id = randomHex(random, 16);
+    const out: string[] = [];
+    const err: string[] = [];
+    const sandbox = await runtime.start({
+      task_id,
+      work_dir: run.work_dir,
+      workload: {
+        kind: "command",
+        image: settings.sandbox_image,
+        command: run.command,
+        env: run.env ?? {},
+        mounts: run.mounts ?? [],
+        network,
+        max_pids: run.max_pids ?? 128,
+        ...(run.reach === undefined ? {} : { reach: run.reach }),
+      },
+      memory_bytes: 512 << 20,
+      timeout_ms: RUN_MS,
+      max_output_bytes: 1 << 20,
+      onOutput: ({ stream, text }) => {
+        if (stream === "stderr") return void err.push(text);
+        out.push(text);
+        run.onLine?.(text);
+      },
+    });
+    return {
+      stop: async () => ({ ...await sandbox.stop(), out, err }),
+      wait: async () => ({ ...await sandbox.wait(), out, err }),
+      address: async () => {
+        const name = `taskd-${owner.slice(0, 12)}-${task_id}`;
+        const format = "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        return (await program.do(["inspect", format, name], "Cannot learn the sandbox's address")).trim();
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    const { runtime } = this.#parts;
+    await runtime.sweep(new Set());
+    await runtime.close();
+    await this.#parts.removeNetwork();
+  }
+}

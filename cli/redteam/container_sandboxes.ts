@@ -1,0 +1,243 @@
+/**
+ * Promises of container sandboxes, tried from inside of one of the installed image.
+ *
+ * @module
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
+import type { ContainerRoom, ContainerRun, StartedRun } from "./container_room.ts";
+import type { RedteamContext } from "./context.ts";
+import {
+  ATTEMPTS_PRELUDE,
+  firewallAttacks,
+  FORK_BOMB,
+  networkAttacks,
+  SIBLING_SCRIPT,
+  WALL_ATTACKS,
+} from "./inputs/container_scripts.ts";
+import type { SecurityPromise, Trial } from "./security_promise.ts";
+import { latin1, Server } from "./raw_connections.ts";
+
+/** Processes that the fork bomb may have. */
+const BOMB_PIDS = 40;
+
+/** The room, or the end of the trial where there can be none. */
+async function room(trial: Trial, context: RedteamContext): Promise<ContainerRoom> {
+  const { containers } = context.options;
+  if ("why" in containers) return trial.skip(containers.why);
+  try {
+    return await context.once("room", async () => {
+      const opened = await containers.open();
+      context.defer(() => opened.close());
+      return opened;
+    });
+  } catch (error) {
+    if (error instanceof TaskdError && /there is no image/.test(error.message)) {
+      return trial.skip(`${error.message}; ${error.hint ?? ""}`);
+    }
+    throw error;
+  }
+}
+
+/** Runs attempts in a sandbox; returns the result of each. */
+async function attempts(
+  context: RedteamContext,
+  it: ContainerRoom,
+  { script, ...run }: { script: string } & Partial<ContainerRun>,
+): Promise<Map<string, string>> {
+  const work_dir = await context.folder();
+  await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
+  const { code, out, err } =
+    await (await it.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run }))
+      .wait();
+  if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
+  return new Map(
+    out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line)).map((
+      { name, got },
+    ) => [name, got]),
+  );
+}
+
+/** Attempts that must have been refused. */
+function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "): void {
+  for (const [name, what] of got) {
+    if (name.startsWith(prefix)) trial.attempt(name.slice(prefix.length), what.startsWith("refused "), what);
+  }
+}
+
+/** Answers each connection with a word. */
+function greeter(hostname: string, port: number, word: string): Server {
+  return Server.start(async (conn) => {
+    await conn.write(latin1(word));
+  }, { hostname, port });
+}
+
+/** Rejects `waiting` when the program ends first. */
+function untilReady(run: StartedRun, waiting: { reject(reason: Error): void }): void {
+  run.wait().then(({ err }) => waiting.reject(new Error(`it ended: ${err.join(" ")}`)), waiting.reject);
+}
+
+/** An address of this host that other machines know; loopback where there is none. */
+function lanAddress(gateway: string): string {
+  const network = gateway.replace(/\d+$/, "");
+  return Deno.networkInterfaces().find(({ family, address }) =>
+    family === "IPv4" && !address.startsWith("127.") && !address.startsWith(network)
+  )?.address ?? "127.0.0.1";
+}
+
+export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
+  {
+    id: "container.network",
+    promise:
+      "A sandbox reaches the gateway's and the proxy's port and nothing else: no internet, no host, no neighbour",
+    attacks:
+      "Other ports of the gateway's address, the host by its own, a neighbour, the internet, metadata services, " +
+      "DNS in every form, raw and packet sockets, vsock",
+    async run(trial, context) {
+      const it = await room(trial, context);
+      const { gateway_ip: gateway } = it;
+      const host = lanAddress(gateway);
+      await using _gateway = greeter(gateway, GATEWAY_PORT, "the gateway");
+      await using _proxy = greeter(gateway, PROXY_PORT, "the proxy");
+      await using other = greeter(gateway, 0, "another port");
+      await using own = greeter(host, 0, "the host");
+      const ready = Promise.withResolvers<void>();
+      const sibling = await it.start({
+        work_dir: await context.folder(),
+        command: ["python3", "-c", SIBLING_SCRIPT],
+        onLine: (line) => line === "ready" && ready.resolve(),
+      });
+      untilReady(sibling, ready);
+      let got: Map<string, string>;
+      try {
+        await ready.promise;
+        const places = { gateway, other_port: other.port, host, host_port: own.port, sibling: await sibling.address() };
+        got = await attempts(context, it, { script: networkAttacks(places) });
+      } finally {
+        await sibling.stop();
+      }
+      const { out } = await sibling.wait();
+      refused(trial, got);
+      trial.attempt("connections at other ports", other.accepted + own.accepted === 0, "there were some");
+      trial.attempt("connections at the neighbour", !out.includes("reached"), "there were some");
+      trial.control("the gateway", got.get("gateway") === "the gateway", got.get("gateway"));
+      trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
+    },
+  },
+  {
+    id: "container.firewall",
+    promise: "Nothing in a sandbox can change its firewall, and nothing in it has a capability",
+    attacks: "nft, namespaces of its own, the entrypoint again, set-uid, capabilities taken back, forwarding",
+    async run(trial, context) {
+      const it = await room(trial, context);
+      await using other = greeter(it.gateway_ip, 0, "another port");
+      const got = await attempts(context, it, {
+        script: firewallAttacks({ gateway: it.gateway_ip, other_port: other.port }),
+      });
+      for (const [name, what] of got) {
+        if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
+        else if (name.startsWith("NoNewPrivs")) trial.expect(name, what, "1");
+        else trial.attempt(name, what.startsWith("refused "), what);
+      }
+      trial.control("the program", got.size >= 18, `${got.size} attempts`);
+      trial.attempt("connections at another port", other.accepted === 0, "there were some");
+    },
+  },
+  {
+    id: "container.walls",
+    promise: "A sandbox writes its work tree, its home and /tmp and nothing else, and gains no rights",
+    attacks:
+      "Writing to the root, /etc, /dev, /proc and /sys, mounts, devices, chroot, set-uid programs, modules, bpf, " +
+      "the clock",
+    async run(trial, context) {
+      const got = await walls(trial, context);
+      refused(trial, got);
+      trial.attempt(
+        "a program with the set-user-id bit",
+        got.get("uid of a program with the set-user-id bit") !== "0",
+        "uid 0",
+      );
+      trial.expect("set-id programs of the image", got.get("set-id programs") ?? "-", "none");
+      for (const name of ["writes its work tree", "writes its home", "writes /tmp"]) {
+        trial.control(name, got.get(name) === "1", got.get(name));
+      }
+    },
+  },
+  {
+    id: "container.sight",
+    promise: "A sandbox sees nothing of its host: no socket, no process, no variable, no name, no folder but its own",
+    attacks: "Sockets, /proc, the environment, hosts and resolvers, mounts of the host's disks, its name",
+    async run(trial, context) {
+      const got = await walls(trial, context);
+      const words = (name: string) => (got.get(name) ?? "-").split(/\s+/).filter((word) => word !== "");
+      const only = (name: string, allowed: readonly string[]) => {
+        const more = words(name).filter((word) => !allowed.includes(word));
+        trial.attempt(name, more.length === 0, more.join(", "));
+      };
+      trial.expect("sockets", got.get("sockets") ?? "-", "none");
+      trial.attempt("processes of root", !words("uids of processes").includes("0"), "there are some");
+      only("environment", ["HOME", "HOSTNAME", "PATH", "PWD", "TERM", "container", "SHLVL", "LC_CTYPE", "OLDPWD"]);
+      only("names", ["127.0.0.1", "::1", "localhost", "nameserver"]);
+      trial.expect("host name", got.get("host name") ?? "-", "sandbox");
+      only("folders of the host", [
+        "/workspace",
+        "/home/agent",
+        "/run/.containerenv",
+        "/etc/hostname",
+        "/etc/hosts",
+        "/etc/resolv.conf",
+      ]);
+      trial.control("its work tree", got.get("writes its work tree") === "1", got.get("writes its work tree"));
+    },
+  },
+  {
+    id: "container.setup_commands",
+    promise: "A setup command reaches the proxy and not the gateway: it has no business with a model",
+    attacks: "The gateway's port from a sandbox of a setup phase",
+    async run(trial, context) {
+      const it = await room(trial, context);
+      await using gateway = greeter(it.gateway_ip, GATEWAY_PORT, "the gateway");
+      await using _proxy = greeter(it.gateway_ip, PROXY_PORT, "the proxy");
+      const reach = (name: string, port: number) =>
+        `attempt("${name}", lambda: connect("${it.gateway_ip}", ${port}))\n`;
+      const script = reach("gateway", GATEWAY_PORT) + reach("proxy", PROXY_PORT);
+      const got = await attempts(context, it, { script, reach: "proxy" });
+      trial.expect("the gateway", got.get("gateway") ?? "-", /^refused /);
+      trial.attempt("connections at the gateway", gateway.accepted === 0, "there were some");
+      trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
+    },
+  },
+  {
+    id: "container.processes",
+    promise: "A fork bomb meets its bound, and the sandbox still ends when it is stopped",
+    attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
+    async run(trial, context) {
+      const it = await room(trial, context);
+      const made = Promise.withResolvers<number>();
+      const bomb = await it.start({
+        work_dir: await context.folder(),
+        command: ["python3", "-c", FORK_BOMB],
+        max_pids: BOMB_PIDS,
+        onLine: (line) => line.startsWith("made ") && made.resolve(Number(line.split(" ")[1])),
+      });
+      untilReady(bomb, made);
+      try {
+        const count = await made.promise;
+        trial.attempt("processes", count < BOMB_PIDS, `it made ${count}`);
+        trial.control("some processes", count > 0, String(count));
+      } finally {
+        trial.expect("its end", (await bomb.stop()).reason, "stopped");
+      }
+    },
+  },
+];
+
+/** Attempts at the walls, made once for the promises that are about them. */
+async function walls(trial: Trial, context: RedteamContext): Promise<Map<string, string>> {
+  const it = await room(trial, context);
+  return await context.once("walls", async () => {
+    const home = { source: await context.folder(), target: "/home/agent", writable: true };
+    return await attempts(context, it, { script: WALL_ATTACKS, mounts: [home], env: { HOME: "/home/agent" } });
+  });
+}

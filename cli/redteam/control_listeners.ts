@@ -1,0 +1,212 @@
+/**
+ * Promises of the listeners: who may ask the broker, and what it takes.
+ *
+ * @module
+ */
+
+import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
+import type { SecurityPromise } from "./security_promise.ts";
+import { codeOf, type StagedBroker } from "./staged_broker.ts";
+
+/** Some routes of each kind. */
+const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere", "POST /tasks"];
+
+/** An order that would begin a task, were it taken. */
+function order(broker: StagedBroker): string {
+  return JSON.stringify({ repo: broker.origin, instruction: "redteam" });
+}
+
+async function tokenOf(broker: StagedBroker): Promise<string> {
+  return (await broker.client.uiUrl()).split("#token=")[1] ?? "";
+}
+
+async function tasksOf(broker: StagedBroker): Promise<number> {
+  return (await broker.client.tasks({ limit: 200 })).tasks.length;
+}
+
+export const CONTROL_PROMISES: readonly SecurityPromise[] = [
+  {
+    id: "control.dns_rebinding",
+    promise: "A page whose name was rebound to this machine gets nothing: only the listener's own names are answered",
+    attacks: "Other Hosts on every TCP listener and route, the token of the pages with them; on the socket too",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const token = await tokenOf(broker);
+      const before = await tasksOf(broker);
+      for (const port of [broker.ports.addr, broker.ports.ui]) {
+        for (const host of strangeHosts(port)) {
+          for (const line of LINES) {
+            const fields = [`Host: ${host}`, `Authorization: Bearer ${token}`];
+            const { status } = await broker.ask(line, fields, {
+              port,
+              ...(line.startsWith("POST") ? { body: order(broker) } : {}),
+            });
+            trial.expect(`${line} for ${JSON.stringify(host)}`, String(status), "403");
+          }
+        }
+        const own = await broker.ask("GET /healthz", [`Authorization: Bearer ${token}`], { port });
+        trial.control("the listener's own name", own.status === 200, String(own.status));
+      }
+      const rebound = await broker.ask("GET /admin/ui", ["Host: evil.example"]);
+      trial.expect("the socket for evil.example", String(rebound.status), "403");
+      trial.attempt("tasks that were begun", await tasksOf(broker) === before);
+    },
+  },
+  {
+    id: "control.cross_origin",
+    promise: "A page of another origin can neither begin a task nor read one",
+    attacks: "Other origins with every simple content type, preflights, Sec-Fetch-Site, on every listener",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const authorization = `Authorization: Bearer ${await tokenOf(broker)}`;
+      const before = await tasksOf(broker);
+      for (const port of [broker.ports.addr, broker.ports.ui]) {
+        for (const origin of strangeOrigins(port)) {
+          const fields = [authorization, `Origin: ${origin}`];
+          for (const type of ["application/json", "text/plain", "application/x-www-form-urlencoded"]) {
+            const answer = await broker.ask("POST /tasks", [...fields, `Content-Type: ${type}`], {
+              port,
+              body: order(broker),
+            });
+            trial.expect(`POST of ${JSON.stringify(origin)} as ${type}`, codeOf(answer), "403 denied");
+          }
+          for (const line of ["GET /tasks", "OPTIONS /tasks"]) {
+            trial.expect(
+              `${line} of ${JSON.stringify(origin)}`,
+              String((await broker.ask(line, fields, { port })).status),
+              "403",
+            );
+          }
+        }
+        for (const site of ["cross-site", "same-site"]) {
+          const { status } = await broker.ask("GET /tasks", [authorization, `Sec-Fetch-Site: ${site}`], { port });
+          trial.expect(`Sec-Fetch-Site: ${site}`, String(status), "403");
+        }
+        const own = [authorization, `Origin: http://127.0.0.1:${port}`, "Sec-Fetch-Site: same-origin"];
+        const { status } = await broker.ask("GET /tasks", own, { port });
+        trial.control("the listener's own origin", status === 200, String(status));
+      }
+      for (const field of ["Origin: http://localhost", "Sec-Fetch-Site: same-origin"]) {
+        trial.expect(`the socket with ${field}`, String((await broker.ask("GET /tasks", [field])).status), "403");
+      }
+      trial.attempt("tasks that were begun", await tasksOf(broker) === before);
+    },
+  },
+  {
+    id: "control.page_token",
+    promise: "The listener of the web pages answers no route without the token of this boot",
+    attacks: "No token, cut, lengthened, upper case, Basic, two, in the query; and asking for the token over TCP",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const token = await tokenOf(broker);
+      const { addr, ui: port } = broker.ports;
+      for (const bearer of wrongBearers(token)) {
+        const fields = bearer === undefined ? [] : [`Authorization: ${bearer}`];
+        for (const line of ["GET /tasks", "GET /admin/pending"]) {
+          const what = bearer === undefined ? "nothing" : bearer.replaceAll(/[0-9a-f]{16,}/gi, "...");
+          trial.expect(`${line} with ${what}`, codeOf(await broker.ask(line, fields, { port })), "401 denied");
+        }
+      }
+      trial.expect(
+        "a token in the query",
+        codeOf(await broker.ask(`GET /tasks?token=${token}`, [], { port })),
+        "401 denied",
+      );
+      for (const [asked, more] of [[addr, []], [port, [`Authorization: Bearer ${token}`]]] as const) {
+        const answer = await broker.ask("GET /admin/ui", more, { port: asked });
+        trial.attempt("the token over TCP", !answer.body.includes(token), "the answer has it");
+      }
+      trial.attempt("the token in the log", !broker.lines.join("\n").includes(token));
+      const { status } = await broker.ask("GET /tasks", [`Authorization: Bearer ${token}`], { port });
+      trial.control("the token itself", status === 200, String(status));
+    },
+  },
+  {
+    id: "control.remote_admin",
+    promise: "/admin/* is for peers on this machine, and not by way of a proxy in between",
+    attacks: "Addresses of other machines, mapped ones, every header by which a proxy says whom it speaks for",
+    async run(trial, context) {
+      const listener = { kind: "addr", hosts: new Set<string>() } as const;
+      const lets = (hostname: string, headers: Record<string, string> = {}) => {
+        try {
+          const request = new Request("http://127.0.0.1:1/admin/pending", { headers });
+          context.surfaces.checkAdmin(request, listener, { transport: "tcp", hostname, port: 1 });
+          return true;
+        } catch {
+          return false;
+        }
+      };
+      for (const peer of REMOTE_PEERS) trial.attempt(`a peer at ${peer}`, !lets(peer), "it was let in");
+      const broker = await context.broker();
+      for (const name of FORWARDING_FIELDS) {
+        trial.attempt(`a local peer with ${name}`, !lets("127.0.0.1", { [name]: "127.0.0.1" }), "it was let in");
+        const answer = await broker.ask("GET /admin/pending", [`${name}: 127.0.0.1`], { port: broker.ports.addr });
+        trial.expect(`${name} to broker.addr`, String(answer.status), "403");
+      }
+      trial.control("a local peer", lets("127.0.0.1") && lets("::1"));
+    },
+  },
+  {
+    id: "control.bodies",
+    promise: "A body is one JSON object of known fields, of at most 1 MiB, and said to be one",
+    attacks: "Unknown and doubled fields, wrong types, text, forms, encodings, UTF-16, 1 MiB + 1",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const before = await tasksOf(broker);
+      const good = { repo: broker.origin, instruction: "redteam" };
+      const bodies = [
+        ...["auto_approve", "id", "stage", "__proto__", "constructor", "retry_of"].map((field) =>
+          `{"repo":${JSON.stringify(broker.origin)},"instruction":"i",${JSON.stringify(field)}:{}}`
+        ),
+        `{"repo":"a","instruction":"i","repo":${JSON.stringify(broker.origin)}}`,
+        `{"repo":"a","instruction":"i","\\u0072epo":${JSON.stringify(broker.origin)}}`,
+        JSON.stringify({ ...good, draft: "yes" }),
+        JSON.stringify({ ...good, egress_extra: [{ host: "h", ports: [65_536] }] }),
+        JSON.stringify([good]),
+        `${JSON.stringify(good)}{}`,
+        `\ufeff${JSON.stringify(good)}`,
+        "[".repeat(500),
+        "",
+      ];
+      for (const body of bodies) {
+        trial.expect(
+          JSON.stringify(body.slice(0, 100)),
+          codeOf(await broker.ask("POST /tasks", [], { body })),
+          "400 invalid_request",
+        );
+      }
+      for (const field of ["Content-Type: text/plain", "Content-Type: ", "Content-Encoding: gzip"]) {
+        const { status } = await broker.ask("POST /tasks", [field], { body: order(broker) });
+        trial.expect(field, String(status), "415");
+      }
+      const long = JSON.stringify({
+        ...good,
+        model: "x".repeat((1 << 20) + 1 - JSON.stringify({ ...good, model: "" }).length),
+      });
+      trial.expect("1 MiB + 1", codeOf(await broker.ask("POST /tasks", [], { body: long })), "413 too_large");
+      trial.attempt("tasks that were begun", await tasksOf(broker) === before);
+      const { status } = await broker.ask("GET /tasks");
+      trial.control("the socket", status === 200, String(status));
+    },
+  },
+  {
+    id: "control.secrets",
+    promise: "No key of a model's and no token of a task is in an answer, a record or a log",
+    attacks: "Everything that the broker wrote and answered of a whole task, searched for its secrets",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const { id } = await context.once("gate", () => broker.taskAtGate());
+      const answers: string[] = [];
+      for (const path of ["", "/brief", "/diff", "/log"]) {
+        answers.push((await broker.ask(`GET /tasks/${id}${path}`)).body);
+      }
+      for (const path of ["/admin/policy", "/metrics", "/admin/pending"]) {
+        answers.push((await broker.ask(`GET ${path}`)).body);
+      }
+      const everything = [...answers, await broker.written()].join("\n");
+      trial.attempt("the key of the model", !everything.includes(broker.key) && !everything.includes(btoa(broker.key)));
+      trial.attempt("the task's token", !/taskd-[0-9a-f]{64}/.test(everything));
+      trial.control("the record of the task", everything.includes(id));
+    },
+  },
+];

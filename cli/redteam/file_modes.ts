@@ -1,0 +1,135 @@
+/**
+ * Promises about files: who of the machine may read or write what a broker keeps, the one that is installed included.
+ *
+ * @module
+ */
+
+import { fileErrorCode } from "../../lib/fs.ts";
+import { ledgerPath } from "../../broker/admission/ledger_file.ts";
+import type { InstalledPlace, RedteamContext } from "./context.ts";
+import type { SecurityPromise, Trial } from "./security_promise.ts";
+
+/** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
+const MAX_ENTRIES = 2_000;
+
+/** A path and the mode that it may have at most. */
+interface Expected {
+  path: string;
+  mode: number;
+}
+
+/** Holds a path to its mode; one that is not there is no attempt. */
+async function hold(trial: Trial, { path, mode }: Expected): Promise<boolean> {
+  try {
+    const status = await Deno.lstat(path);
+    const is = (status.mode ?? 0) & 0o777;
+    trial.attempt(path, (is & ~mode) === 0 && !status.isSymlink, `mode ${is.toString(8)}, ${mode.toString(8)} at most`);
+    const uid = Deno.uid();
+    if (status.uid !== null && uid !== null) {
+      trial.attempt(`the owner of ${path}`, status.uid === uid, `it belongs to user ${status.uid}`);
+    }
+    return true;
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return false;
+    throw error;
+  }
+}
+
+async function holdAll(trial: Trial, directory: string): Promise<void> {
+  if (!await hold(trial, { path: directory, mode: 0o700 })) return;
+  let count = 0;
+  for await (const { name, isDirectory } of Deno.readDir(directory)) {
+    if (++count > MAX_ENTRIES) break;
+    await hold(trial, { path: `${directory}/${name}`, mode: isDirectory ? 0o700 : 0o600 });
+  }
+}
+
+/** The folders and files of one broker. */
+async function holdBroker(trial: Trial, place: InstalledPlace): Promise<void> {
+  const { directory, audit_root, squid_run_dir, live_socket } = place;
+  trial.control(directory, await hold(trial, { path: directory, mode: 0o700 }), "it is not there");
+  // Others may read what is configured where the directory lets them in; they may never write it.
+  for (const name of ["config.yaml", "egress.yaml", "prices.json"]) {
+    await hold(trial, { path: `${directory}/${name}`, mode: 0o644 });
+  }
+  for (const name of ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"]) {
+    await hold(trial, { path: `${directory}/${name}`, mode: 0o600 });
+  }
+  await holdAll(trial, audit_root);
+  const ledger = ledgerPath(audit_root);
+  await hold(trial, { path: ledger.slice(0, ledger.lastIndexOf("/")), mode: 0o700 });
+  await hold(trial, { path: ledger, mode: 0o600 });
+  await holdAll(trial, squid_run_dir);
+  if (live_socket === undefined) return;
+  await hold(trial, { path: live_socket, mode: 0o600 });
+  await hold(trial, { path: live_socket.slice(0, live_socket.lastIndexOf("/")), mode: 0o700 });
+}
+
+/** Keys in a file that others can read, or that leads elsewhere. */
+async function readsKeys(context: RedteamContext, plant: (path: string) => void): Promise<boolean> {
+  const home = await context.folder();
+  await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
+  plant(`${home}/.taskd/api-keys.env`);
+  try {
+    return (await context.surfaces.readKeys(home)).size > 0;
+  } catch {
+    return false;
+  }
+}
+
+const KEY_LINE = "VENDORA_API_KEY=sk-redteam-made-up\n";
+
+export const FILE_PROMISES: readonly SecurityPromise[] = [
+  {
+    id: "files.made",
+    promise: "What a broker makes is for its user alone: directories 0700, records, diffs, logs and the socket 0600",
+    attacks: "Every file and directory of a broker that has run a task, under a umask of 0",
+    async run(trial, context) {
+      const { umask } = context.surfaces;
+      const before = umask(0);
+      try {
+        const broker = await context.stageBroker();
+        try {
+          await broker.taskAtGate();
+          const directory = `${broker.home}/.taskd`;
+          await holdBroker(trial, {
+            directory,
+            audit_root: broker.audit,
+            squid_run_dir: `${directory}/squid`,
+            live_socket: broker.broker.socket,
+          });
+        } finally {
+          await broker.stop();
+        }
+      } finally {
+        umask(before);
+      }
+    },
+  },
+  {
+    id: "files.keys",
+    promise: "A file of keys that others can read is refused, and is not read",
+    attacks: "Modes 0644, 0640, 0620 and 0604, a directory in its place",
+    async run(trial, context) {
+      for (const mode of [0o644, 0o640, 0o620, 0o604]) {
+        const plant = (path: string) => {
+          Deno.writeTextFileSync(path, KEY_LINE);
+          Deno.chmodSync(path, mode);
+        };
+        trial.attempt(`mode ${mode.toString(8)}`, !await readsKeys(context, plant), "it was read");
+      }
+      trial.attempt("a directory", !await readsKeys(context, (path) => Deno.mkdirSync(path)), "it was read");
+      const own = await readsKeys(context, (path) => Deno.writeTextFileSync(path, KEY_LINE, { mode: 0o600 }));
+      trial.control("a file of mode 600", own);
+    },
+  },
+  {
+    id: "files.installed",
+    promise: "The installed broker's own files are for its user alone",
+    attacks: "The modes and owners of ~/.taskd, keys, records, the ledger, logs, and the socket of a running broker",
+    async run(trial, { options }) {
+      if (options.installed === undefined) return trial.skip("nothing is set up here: there is no ~/.taskd");
+      await holdBroker(trial, options.installed);
+    },
+  },
+];
