@@ -5,13 +5,13 @@
  * @module
  */
 
-/** Told each specifier and the node to report. */
-export type OnSpecifier = (specifier: string, node: Deno.lint.Node) => void;
+/** Receives each specifier, the node to report, and whether the module is imported or only its address formed. */
+export type OnSpecifier = (specifier: string, node: Deno.lint.Node, how: "import" | "address") => void;
 
 /** A visitor that calls `onSpecifier` for imports, re-exports, `import()`, type imports and worker URLs. */
 export function visitSpecifiers(onSpecifier: OnSpecifier): Deno.lint.LintVisitor {
-  const visit = (node: Deno.lint.Node | null | undefined) => {
-    if (node?.type === "Literal" && typeof node.value === "string") onSpecifier(node.value, node);
+  const visit = (node: Deno.lint.Node | null | undefined, how: "import" | "address" = "import") => {
+    if (node?.type === "Literal" && typeof node.value === "string") onSpecifier(node.value, node, how);
   };
   return {
     ImportDeclaration: (node) => visit(node.source),
@@ -26,7 +26,7 @@ export function visitSpecifiers(onSpecifier: OnSpecifier): Deno.lint.LintVisitor
       const [specifier, base] = node.arguments;
       const isModuleUrl = node.callee.type === "Identifier" && node.callee.name === "URL" &&
         base?.type === "MemberExpression" && base.object.type === "MetaProperty";
-      if (isModuleUrl) visit(specifier);
+      if (isModuleUrl) visit(specifier, "address");
     },
   };
 }

@@ -1,12 +1,14 @@
 /**
  * Rule `taskd/layering`: dependencies point one way, cli -> daemon | broker -> lib;
- * the two daemons do not know each other; a file whose name begins with `_` belongs
- * to its folder; product code never imports test code.
+ * the two daemons do not know each other; inside a part, a room imports only from floors
+ * below its own; a file whose name begins with `_` belongs to its folder; product code
+ * never imports test code.
  *
  * @module
  */
 
 import { folderOf, isTestCode, projectPath, resolveSpecifier } from "./_project_path.ts";
+import { roomObjection } from "./_rooms.ts";
 import { visitSpecifiers } from "./_specifiers.ts";
 
 /** What each part of the product may import from. */
@@ -40,12 +42,15 @@ function objection(from: string, target: string): string | undefined {
 export const layering: Deno.lint.Rule = {
   create(context) {
     const from = projectPath(context.filename);
-    return visitSpecifiers((specifier, node) => {
+    const report = (message: string | undefined, node: Deno.lint.Node, hint: string) => {
+      if (message !== undefined) context.report({ node, message, hint });
+    };
+    return visitSpecifiers((specifier, node, how) => {
       const target = resolveSpecifier(from, specifier);
-      const message = target === undefined ? undefined : objection(from, target);
-      if (message !== undefined) {
-        context.report({ node, message, hint: "Dependencies point one way: cli -> daemon | broker -> lib" });
-      }
+      if (target === undefined) return;
+      report(objection(from, target), node, "Dependencies point one way: cli -> daemon | broker -> lib");
+      if (how === "address" || isTestCode(from)) return;
+      report(roomObjection(from, target), node, "Move what is needed down, or what needs it up (tests/lint/_rooms.ts)");
     });
   },
 };

@@ -6,6 +6,7 @@
  */
 
 import { ambientTime } from "./ambient_time.ts";
+import { importCycles } from "./import_cycles.ts";
 import { importMapOnly } from "./import_map_only.ts";
 import { layering } from "./layering.ts";
 import { processState } from "./process_state.ts";
@@ -16,6 +17,7 @@ export default {
   name: "taskd",
   rules: {
     "ambient-time": ambientTime,
+    "import-cycles": importCycles,
     "import-map-only": importMapOnly,
     "layering": layering,
     "process-state": processState,

@@ -126,3 +126,26 @@ Deno.test("documentation uses none of the words that are out", async () => {
     assertEquals(findOutWords(await Deno.readTextFile(new URL(path, root))).map(({ text }) => text), [], path);
   }
 });
+
+check("layering: a room imports only from floors below its own", [
+  { file: "broker/git/git.ts", code: 'import type { X } from "../engine/x.ts";', rules: ["layering"] },
+  { file: "broker/http/serve.ts", code: 'import { x } from "../web/x.ts"; x();', rules: ["layering"] },
+  { file: "broker/attic/x.ts", code: 'import { x } from "../git/x.ts"; x();', rules: ["layering"] },
+  { file: "cli/text/io.ts", code: 'export { x } from "../plan/x.ts";', rules: ["layering"] },
+  { file: "broker/engine/engine.ts", code: 'import { x } from "../git/x.ts"; x();', rules: [] },
+  { file: "broker/engine/engine.ts", code: 'import { x } from "./queue/x.ts"; x();', rules: [] },
+  { file: "cli/table/own_command.ts", code: 'const main = new URL("../main.ts", import.meta.url); main;', rules: [] },
+  { file: "broker/git/git_test.ts", code: 'import { x } from "../engine/x.ts"; x();', rules: [] },
+]);
+
+// lib/fs.ts imports lib/errors.ts: these cases rest on it.
+check("import-cycles: no module imports itself by way of others", [
+  { file: "lib/errors.ts", code: 'import { x } from "./fs.ts"; x();', rules: ["import-cycles"] },
+  { file: "lib/errors.ts", code: 'import type { X } from "./fs.ts";', rules: ["import-cycles"] },
+  { file: "lib/errors.ts", code: 'export * from "./fs.ts";', rules: ["import-cycles"] },
+  { file: "lib/errors.ts", code: 'await import("./fs.ts");', rules: ["import-cycles"] },
+  { file: "lib/errors.ts", code: 'import { x } from "./errors.ts"; x();', rules: ["import-cycles"] },
+  { file: "lib/errors.ts", code: 'const url = new URL("./fs.ts", import.meta.url); url;', rules: [] },
+  { file: "lib/fs.ts", code: 'import { x } from "./errors.ts"; x();', rules: [] },
+  { file: "lib/errors_test.ts", code: 'import { x } from "./fs.ts"; x();', rules: [] },
+]);
