@@ -144,8 +144,11 @@ async function interruptAt(tmp: string, moment: string, words: string[] = [], en
 
 // A step is told when it is done: the task runs, or the session is open and the application writes.
 for (const moment of ["Submit a task", "live session"]) {
-  Deno.test(`a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`, () =>
-    withTmp((tmp) => interruptAt(tmp, moment)));
+  const define = moment === "live session" ? Deno.test : longTest;
+  define(
+    `a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`,
+    () => withTmp((tmp) => interruptAt(tmp, moment)),
+  );
 }
 
 podmanTest(

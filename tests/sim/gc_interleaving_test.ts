@@ -10,6 +10,7 @@ import { dataKeys, flush, makeTinyDatabase, neededKeys } from "../support/histor
 import { at, withDirectory } from "../support/stores.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { Actor, TurnBackend } from "./_scheduler.ts";
+import { longTest } from "../support/long.ts";
 
 /** Random schedules of each scenario in a plain run; `SIM_SCHEDULES=5000` takes more. */
 const SCHEDULES = Number(Deno.env.get("SIM_SCHEDULES") ?? 20);
@@ -225,32 +226,37 @@ function preempted(first: number, second: number): Choose {
 for (const operation of Object.keys(OPERATIONS)) {
   // With time standing still the list remembers everything; with these steps it has forgotten what is gone.
   for (const step_ms of [0, 400_000]) {
-    Deno.test(`${operation} and garbage collection: no order loses a branch or keeps garbage; ${step_ms} ms a pass`, async () => {
-      await withDirectory(async (directory) => {
-        const arena = await Arena.make(directory);
-        const attempt = async (name: string, choose: Choose, dies_after = Infinity) => {
-          try {
-            return await arena.run({ operation, step_ms, choose, dies_after });
-          } catch (error) {
-            throw new Error(`${name}: ${(error as Error).message}`, { cause: error });
+    // Passes of no duration interleave the most; slow ones repeat the same orders.
+    const define = step_ms === 0 ? Deno.test : longTest;
+    define(
+      `${operation} and garbage collection: no order loses a branch or keeps garbage; ${step_ms} ms a pass`,
+      async () => {
+        await withDirectory(async (directory) => {
+          const arena = await Arena.make(directory);
+          const attempt = async (name: string, choose: Choose, dies_after = Infinity) => {
+            try {
+              return await arena.run({ operation, step_ms, choose, dies_after });
+            } catch (error) {
+              throw new Error(`${name}: ${(error as Error).message}`, { cause: error });
+            }
+          };
+          const [makes, collects] = await attempt("one after the other", preempted(Infinity, Infinity));
+          for (let index = 0; index < makes * (collects + 8); index += STRIDE) {
+            const [first, second] = [index % makes, Math.floor(index / makes)];
+            await attempt(`${first} calls, then ${second}`, preempted(first, second));
           }
-        };
-        const [makes, collects] = await attempt("one after the other", preempted(Infinity, Infinity));
-        for (let index = 0; index < makes * (collects + 8); index += STRIDE) {
-          const [first, second] = [index % makes, Math.floor(index / makes)];
-          await attempt(`${first} calls, then ${second}`, preempted(first, second));
-        }
-        for (let seed = 1; seed <= SCHEDULES; seed++) {
-          const random = new SeededRandom(seed);
-          const dies_after = random.chance(0.4) ? random.between(1, makes) : Infinity;
-          let bias = 0.5;
-          await attempt(`seed ${seed}`, (waiting) => {
-            if (waiting.length < 2) return undefined;
-            if (random.chance(0.1)) bias = random.pick([0.02, 0.5, 0.98]);
-            return waiting[random.chance(bias) ? 0 : 1];
-          }, dies_after);
-        }
-      });
-    });
+          for (let seed = 1; seed <= SCHEDULES; seed++) {
+            const random = new SeededRandom(seed);
+            const dies_after = random.chance(0.4) ? random.between(1, makes) : Infinity;
+            let bias = 0.5;
+            await attempt(`seed ${seed}`, (waiting) => {
+              if (waiting.length < 2) return undefined;
+              if (random.chance(0.1)) bias = random.pick([0.02, 0.5, 0.98]);
+              return waiting[random.chance(bias) ? 0 : 1];
+            }, dies_after);
+          }
+        });
+      },
+    );
   }
 }
