@@ -78,14 +78,7 @@ export type RandomBytes = (count: number) => Uint8Array;
 /** The system's cryptographic random source. */
 export const systemRandom: RandomBytes = (count) => crypto.getRandomValues(new Uint8Array(count));
 
-/** `bytes` as lower-case hex. */
-export function toHex(bytes: Uint8Array): string {
-  let text = "";
-  for (const byte of bytes) text += byte.toString(16).padStart(2, "0");
-  return text;
-}
-
 /** `count` random bytes as lower-case hex, two digits each. */
 export function randomHex(random: RandomBytes, count: number): string {
-  return toHex(random(count));
+  return random(count).toHex();
 }

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { createHash, timingSafeEqual } from "node:crypto";
+import { timingSafeEqual } from "@std/crypto/timing-safe-equal";
+import { createHash } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { DecisionRing, type EgressDecision } from "./decision.ts";

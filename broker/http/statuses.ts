@@ -5,6 +5,7 @@
  * @module
  */
 
+import { isStatus, STATUS_TEXT } from "@std/http/status";
 import { type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { NotAcknowledged } from "../task/not_acknowledged.ts";
@@ -37,23 +38,6 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   unavailable: [503, 5],
 };
 
-/** What a status is called, for all that are answered. */
-const TITLES: Readonly<Record<number, string>> = {
-  400: "The request is wrong",
-  401: "A token is needed",
-  402: "A ceiling refuses",
-  403: "Not from here",
-  404: "There is no such thing",
-  405: "The method is not offered",
-  408: "The request did not arrive in time",
-  409: "The state does not allow it",
-  413: "The request is too large",
-  415: "The type of the body is not accepted",
-  422: "Something is not acknowledged",
-  500: "The broker failed",
-  503: "Not now",
-};
-
 /** A request that is refused for what it is, whatever it asks for: its status is not its code's. */
 export class RequestRefused extends TaskdError {
   readonly status: number;
@@ -81,7 +65,7 @@ export function problemOf(error: unknown): { problem: Problem; headers: Record<s
     return {
       problem: {
         type: "about:blank",
-        title: TITLES[500]!,
+        title: STATUS_TEXT[500],
         status: 500,
         detail: "The broker met a defect of its own; its log has the details",
         code: "internal",
@@ -95,7 +79,7 @@ export function problemOf(error: unknown): { problem: Problem; headers: Record<s
   return {
     problem: {
       type: "about:blank",
-      title: TITLES[status] ?? TITLES[500]!,
+      title: isStatus(status) ? STATUS_TEXT[status] : STATUS_TEXT[500],
       status,
       detail: sanitizeLine(error.message.slice(0, MAX_DETAIL_CHARS)),
       code: error.code,

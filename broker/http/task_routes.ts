@@ -4,7 +4,8 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
+import { ifNoneMatch } from "@std/http/etag";
+import { crypto } from "@std/crypto/crypto";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Submitted, TaskLinks, TaskList } from "../api/wire.ts";
 import { SUBMIT_REQUEST, type TaskRecord } from "../task/schema.ts";
@@ -90,9 +91,11 @@ export async function events(call: Call): Promise<Response> {
 /** `GET /tasks/<id>/diff` */
 export async function diff(call: Call): Promise<Response> {
   const bytes = await call.engine.diff(call.task());
-  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  const sha256 = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
   const headers = { etag: `"${sha256}"`, "x-diff-sha256": sha256 };
-  if (call.request.headers.get("if-none-match") === headers.etag) return answer(null, { status: 304, ...headers });
+  if (!ifNoneMatch(call.request.headers.get("if-none-match"), headers.etag)) {
+    return answer(null, { status: 304, ...headers });
+  }
   return answer(bytes, { "content-type": "text/x-diff", ...headers });
 }
 

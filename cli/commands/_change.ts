@@ -4,12 +4,12 @@
  * @module
  */
 
+import { crypto } from "@std/crypto/crypto";
 import { renderBrief } from "../../broker/task/brief.ts";
 import type { TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import type { Gate } from "../../broker/task/stages.ts";
-import { toHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { decodeDiff, diffText } from "../text/diff_text.ts";
@@ -32,7 +32,7 @@ export interface Change {
 export async function readChange(broker: BrokerClient, task: TaskView): Promise<Change> {
   const { bytes } = await broker.diff(task.id);
   const recorded = recordedDigest(task);
-  if (recorded !== undefined && recorded !== toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)))) {
+  if (recorded !== undefined && recorded !== new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex()) {
     throw new TaskdError("corrupt", `Cannot show the change of the task ${task.id}: its diff was altered on the disk`, {
       hint: "The change itself is in git and is not touched; deny the task and run it again",
     });

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { stringify } from "@std/yaml/stringify";
+import { walk } from "@std/fs/walk";
 import { join } from "@std/path/join";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -102,14 +104,9 @@ export class BrokerHome {
   async filesWith(text: string): Promise<string[]> {
     const found: string[] = [];
     const needle = new TextEncoder().encode(text);
-    const visit = async (folder: string) => {
-      for await (const { name, isDirectory, isFile } of Deno.readDir(folder)) {
-        const path = join(folder, name);
-        if (isDirectory) await visit(path);
-        else if (isFile && includes(await Deno.readFile(path), needle)) found.push(path.slice(this.taskd.length + 1));
-      }
-    };
-    await visit(this.taskd);
+    for await (const { path, isFile } of walk(this.taskd, { includeDirs: false })) {
+      if (isFile && includes(await Deno.readFile(path), needle)) found.push(path.slice(this.taskd.length + 1));
+    }
     return found.sort();
   }
 }
@@ -132,26 +129,18 @@ function environment({ dir, host: { home, env } }: BrokerHomeOptions): Record<st
 }
 
 function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, socket: string): string {
-  return `runtime: ${runtime}
-default_agent: agent_d
-task_budget_usd: ${BUDGET_USD}
-notifications: false
-network: ${NETWORK}
-gateway_ip: ${GATEWAY_IP}
-broker:
-  socket: ${socket}
-branch_store:
-  socket: ${store_socket}
-compat:
-  base_url: ${model_url}
-  api_key_env: DEMO_API_KEY
-  model: ${MODEL}
-  prices:
-    ${MODEL}: { input: ${PRICES.input}, output: ${PRICES.output} }
-diff_policy:
-  blocked_paths: ["${BLOCKED_PATHS}"]
-  second_look_paths: ["${SECOND_LOOK_PATHS}"]
-`;
+  return stringify({
+    runtime,
+    default_agent: "agent_d",
+    task_budget_usd: BUDGET_USD,
+    notifications: false,
+    network: NETWORK,
+    gateway_ip: GATEWAY_IP,
+    broker: { socket },
+    branch_store: { socket: store_socket },
+    compat: { base_url: model_url, api_key_env: "DEMO_API_KEY", model: MODEL, prices: { [MODEL]: PRICES } },
+    diff_policy: { blocked_paths: [BLOCKED_PATHS], second_look_paths: [SECOND_LOOK_PATHS] },
+  });
 }
 
 function includes(bytes: Uint8Array, needle: Uint8Array): boolean {

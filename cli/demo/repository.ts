@@ -5,6 +5,7 @@
  * @module
  */
 
+import { ensureDir } from "@std/fs/ensure-dir";
 import { join } from "@std/path/join";
 import { INSTALL_GIT } from "../../broker/git/min_version.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -62,7 +63,7 @@ export class Repository {
     const work = join(dir, "billing");
     for (const [name, text] of Object.entries(FILES)) {
       const path = join(work, name);
-      await Deno.mkdir(join(path, ".."), { recursive: true });
+      await ensureDir(join(path, ".."));
       await Deno.writeTextFile(path, text, { mode: name.endsWith(".sh") ? 0o755 : 0o644 });
     }
     await repository.#git(dir, "init", "--quiet", "--bare", "--initial-branch=main", repository.path);

@@ -7,6 +7,7 @@
  * @module
  */
 
+import { walk } from "@std/fs/walk";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { fileError } from "../../lib/fs.ts";
@@ -190,7 +191,8 @@ async function removeAll(path: string): Promise<void> {
   }
 }
 
-async function openUp(path: string): Promise<void> {
-  await Deno.chmod(path, 0o700);
-  for await (const { name, isDirectory } of Deno.readDir(path)) if (isDirectory) await openUp(`${path}/${name}`);
+/** Makes every directory of a tree passable; each comes before what it holds is read. */
+async function openUp(root: string): Promise<void> {
+  const options = { includeFiles: false, includeSymlinks: false };
+  for await (const { path } of walk(root, options)) await Deno.chmod(path, 0o700);
 }

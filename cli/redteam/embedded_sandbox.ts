@@ -4,6 +4,7 @@
  * @module
  */
 
+import { ensureDir } from "@std/fs/ensure-dir";
 import { randomHex } from "../../lib/clock.ts";
 import { makeLink } from "./_special_files.ts";
 import type { RedteamContext } from "./context.ts";
@@ -85,7 +86,7 @@ function outcome(context: RedteamContext): Promise<Outcome> {
 
 /** A work tree with links out of it and settings that a repository could bring along, and secrets beside it. */
 async function plant(root: string, work: string): Promise<void> {
-  await Deno.mkdir(`${work}/deep`, { recursive: true });
+  await ensureDir(`${work}/deep`);
   const files = {
     [`${root}/secret.txt`]: "secret",
     [`${root}/module.ts`]: "export default 1;",

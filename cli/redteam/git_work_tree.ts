@@ -4,6 +4,7 @@
  * @module
  */
 
+import { ensureDir } from "@std/fs/ensure-dir";
 import { exists } from "@std/fs/exists";
 import { Git } from "../../broker/git/git.ts";
 import type { DiffFacts } from "../../broker/git/diff_facts.ts";
@@ -48,7 +49,7 @@ async function site(context: RedteamContext): Promise<Site> {
     facts: () => context.surfaces.collectFacts(git, { ...staged, deadline_ms: FACTS_MS }),
     write: async (path, content) => {
       const full = `${staged.work_tree}/${path}`;
-      await Deno.mkdir(full.slice(0, full.lastIndexOf("/")), { recursive: true });
+      await ensureDir(full.slice(0, full.lastIndexOf("/")));
       await Deno.writeTextFile(full, content);
     },
   };

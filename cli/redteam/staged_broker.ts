@@ -5,6 +5,7 @@
  * @module
  */
 
+import { stringify } from "@std/yaml/stringify";
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
@@ -189,20 +190,19 @@ export function codeOf({ status, body }: RawResponse): string {
 
 async function configure(home: string, { socket, model_url }: { socket: string; model_url: string }): Promise<void> {
   await Deno.mkdir(`${home}/.taskd`, { recursive: true, mode: 0o700 });
-  const config = `runtime: deno
-default_agent: agent_d
-notifications: false
-max_concurrent_tasks: 4
-broker:
-  socket: ${JSON.stringify(socket)}
-  addr: 127.0.0.1:${freePort()}
-compat:
-  base_url: ${model_url}
-  model: attacker
-  api_key_env: REDTEAM_KEY
-  prices:
-    attacker: { input: 1, output: 1 }
-`;
+  const config = stringify({
+    runtime: "deno",
+    default_agent: "agent_d",
+    notifications: false,
+    max_concurrent_tasks: 4,
+    broker: { socket, addr: `127.0.0.1:${freePort()}` },
+    compat: {
+      base_url: model_url,
+      model: "attacker",
+      api_key_env: "REDTEAM_KEY",
+      prices: { attacker: { input: 1, output: 1 } },
+    },
+  });
   await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
 }
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { parse } from "yaml";
+import { parse } from "@std/yaml/parse";
 import { TaskdError } from "../../lib/errors.ts";
 import { configText } from "../../broker/settings/seed.ts";
 import type { SettingPath } from "../../broker/settings/settings.ts";
@@ -19,8 +19,9 @@ Deno.test("changeConfig() sets a value at its commented default and changes no o
   const changed = change(seeded, { runtime: "podman", "compat.base_url": "http://localhost:11434" });
   assertEquals(differing(seeded, changed), ["runtime: podman", "  base_url: http://localhost:11434"]);
   assertEquals(changed.split("\n").length, seeded.split("\n").length);
-  assertEquals(parse(changed).runtime, "podman");
-  assertEquals(parse(changed).compat, { base_url: "http://localhost:11434" });
+  const config = parse(changed) as Record<string, unknown>;
+  assertEquals(config.runtime, "podman");
+  assertEquals(config.compat, { base_url: "http://localhost:11434" });
 });
 
 Deno.test("changeConfig() is idempotent", () => {

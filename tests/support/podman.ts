@@ -6,7 +6,7 @@
  */
 
 import { existsSync } from "@std/fs/exists";
-import { type Clock, randomHex, systemClock, systemRandom, toHex } from "../../lib/clock.ts";
+import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
 import { buildImages } from "../../broker/sandbox/images/build.ts";
 import { ENTRYPOINT_SCRIPT } from "../../broker/sandbox/images/entrypoint.ts";
 import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "../../broker/sandbox/images/recipe.ts";
@@ -42,7 +42,7 @@ async function imageNames(): Promise<{ sandbox: string; anchor: string }> {
     SUITE,
   ]);
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(made_of));
-  const tag = toHex(new Uint8Array(digest)).slice(0, 16);
+  const tag = new Uint8Array(digest).toHex().slice(0, 16);
   return { sandbox: `localhost/taskd-test-sandbox:${tag}`, anchor: `localhost/taskd-test-anchor:${tag}` };
 }
 

@@ -13,7 +13,7 @@ import { serveHttp } from "../../../broker/http/serve.ts";
 import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
-import { systemRandom, toHex } from "../../../lib/clock.ts";
+import { systemRandom } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { makePlace, type Place } from "./taskd.ts";
 
@@ -164,7 +164,7 @@ export class ScriptedEngine implements BrokerEngine {
   enqueue(request: SubmitRequest): Promise<QueueItemView> {
     const now = new Date().toISOString();
     const item: QueueItemView = {
-      id: toHex(systemRandom(16)),
+      id: systemRandom(16).toHex(),
       state: "queued",
       repo: request.repo,
       instruction: request.instruction,
@@ -214,7 +214,7 @@ export async function toGate(task: Task, engine: ScriptedEngine, second_look: st
   await task.move({ from: "running", to: "collecting" });
   engine.diffs.set(task.id, DIFF);
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(DIFF)));
-  await task.append({ type: "evidence", name: "change", value: { shown_sha256: toHex(digest) } });
+  await task.append({ type: "evidence", name: "change", value: { shown_sha256: digest.toHex() } });
   engine.briefs.set(task.id, briefOf(task.record, second_look));
   const gate = { diff_sha256: DIFF_SHA256, second_look, timeout_ms: 0 };
   await task.move({ from: "collecting", to: "awaiting_approval", gate });
