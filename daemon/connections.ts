@@ -16,7 +16,7 @@ import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
 import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
 import { WRITE_DEADLINE_MS } from "./deadline.ts";
 import type { Dispatcher } from "./dispatch.ts";
-import type { Log } from "./log.ts";
+import type { DaemonLog } from "./log.ts";
 import type { Publisher } from "./publisher.ts";
 
 /** Connections at once; each holds at most one line and one answer. */
@@ -33,7 +33,7 @@ export interface ConnectionsOptions {
   dispatcher: Dispatcher;
   publisher: Publisher;
   clock: Clock;
-  log: Log;
+  log: DaemonLog;
   write_deadline_ms?: number;
   max_connections?: number;
 }

@@ -12,7 +12,7 @@ import { TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
 import type { CallableOp, OpAnswer, OpArgs } from "../lib/protocol/messages.ts";
 import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
-import type { Log } from "./log.ts";
+import type { DaemonLog } from "./log.ts";
 
 /** What runs each operation. */
 export type Handlers = { readonly [O in CallableOp]: (args: OpArgs<O>) => Promise<OpAnswer<O>> };
@@ -20,13 +20,13 @@ export type Handlers = { readonly [O in CallableOp]: (args: OpArgs<O>) => Promis
 /** Runs requests. */
 export class Dispatcher {
   readonly #handlers: Handlers;
-  readonly #log: Log;
+  readonly #log: DaemonLog;
   #running = 0;
   #idle = Promise.withResolvers<void>();
   #stopping = false;
 
   /** Requests are run by `handlers`; what is a defect goes to `log`. */
-  constructor(handlers: Handlers, log: Log) {
+  constructor(handlers: Handlers, log: DaemonLog) {
     this.#handlers = handlers;
     this.#log = log;
     this.#idle.resolve();

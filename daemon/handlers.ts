@@ -14,13 +14,13 @@ import { addressOf, type StoreOperations, storeOperations } from "../lib/protoco
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import type { Handlers } from "./dispatch.ts";
-import type { Engine, OutsidePaths } from "./engine.ts";
+import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
 import type { KeyedMutex } from "./locks.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
 /** What the handlers work with. */
 export interface HandlerContext {
-  engine: Engine;
+  engine: StoreEngine;
   sessions: Sessions;
   locks: KeyedMutex;
   /** Where the store is, for people. */
@@ -60,7 +60,7 @@ export function createHandlers(context: HandlerContext): Handlers {
 
 /** Branches under their locks, with their live sessions in mind. */
 class GuardedBranches {
-  readonly #engine: Engine;
+  readonly #engine: StoreEngine;
   readonly #sessions: Sessions;
   readonly #locks: KeyedMutex;
 
@@ -277,7 +277,7 @@ function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches):
 }
 
 /** The operations on the store, done by the engine; those that use files outside the store say which. */
-function storeOf(engine: Engine, outside?: OutsidePaths): StoreOperations {
+function storeOf(engine: StoreEngine, outside?: OutsidePaths): StoreOperations {
   return storeOperations((method, args) => engine.store(method, args, outside));
 }
 

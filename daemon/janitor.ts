@@ -7,8 +7,8 @@
 
 import type { Clock } from "../lib/clock.ts";
 import { formatAddress } from "../lib/store/names.ts";
-import type { Engine } from "./engine.ts";
-import type { Log } from "./log.ts";
+import type { StoreEngine } from "./store_engine.ts";
+import type { DaemonLog } from "./log.ts";
 import type { JanitorPass, Metrics } from "./metrics.ts";
 import type { Publisher } from "./publisher.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -18,11 +18,11 @@ export const DEFAULT_REAP_EVERY_MS = 60_000;
 
 /** What a janitor works with. */
 export interface JanitorOptions {
-  engine: Pick<Engine, "store">;
+  engine: Pick<StoreEngine, "store">;
   publisher: Pick<Publisher, "publish">;
   metrics: Pick<Metrics, "janitorPassed">;
   clock: Clock;
-  log: Log;
+  log: DaemonLog;
   /** Milliseconds between ticks; 0 for no janitor at all. */
   reap_every_ms: number;
   /** Milliseconds an unreachable object is kept; 0 makes it eligible on the next tick. */

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { VirtualClock } from "../tests/support/clock.ts";
 import { nextTurn } from "../lib/clock.ts";
-import type { Engine } from "./engine.ts";
+import type { StoreEngine } from "./store_engine.ts";
 import { Janitor } from "./janitor.ts";
 import type { JanitorPass } from "./metrics.ts";
 
@@ -11,7 +11,7 @@ function start(answers: Record<string, () => unknown>) {
   const [passes, events, log]: [JanitorPass[], string[], string[]] = [[], [], []];
   const store = (method: string) => Promise.resolve().then(answers[method]);
   const janitor = Janitor.start({
-    engine: { store } as Pick<Engine, "store">,
+    engine: { store } as Pick<StoreEngine, "store">,
     publisher: { publish: (type, { db, branch }) => void events.push(`${type} ${db}@${branch}`) },
     metrics: { janitorPassed: (pass) => void passes.push(pass) },
     clock,

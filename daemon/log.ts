@@ -5,13 +5,13 @@
  */
 
 /** Takes one entry; never throws. */
-export type Log = (entry: string) => void;
+export type DaemonLog = (entry: string) => void;
 
 /** Longest entry in characters: a defect's stack, not a whole answer that went wrong. */
 const MAX_ENTRY_LENGTH = 4000;
 
 /** Makes sure that every entry `log` gets is one line of bounded length that says whose it is; what `log` throws is lost. */
-export function oneLineLog(log: Log): Log {
+export function oneLineLog(log: DaemonLog): DaemonLog {
   return (entry) => {
     const text = entry.length > MAX_ENTRY_LENGTH ? `${entry.slice(0, MAX_ENTRY_LENGTH)}...` : entry;
     try {

@@ -19,7 +19,6 @@ import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 import {
-  type Engine,
   type EngineSession,
   type OnSessionEvent,
   type OutsidePaths,
@@ -27,9 +26,10 @@ import {
   type SessionArgs,
   type SessionMethod,
   STORE_METHODS,
-} from "./engine.ts";
+  type StoreEngine,
+} from "./store_engine.ts";
 import { KeyedMutex } from "./locks.ts";
-import type { Log } from "./log.ts";
+import type { DaemonLog } from "./log.ts";
 import type { ProfileOf, SampledThreads, SamplingKind, ThreadProfile } from "./sampling.ts";
 import type { Work, WorkerSetup } from "./worker_messages.ts";
 import { type WorkerListener, WorkerThread } from "./worker_thread.ts";
@@ -55,7 +55,7 @@ export interface WorkerPoolOptions {
   /** At least 2; {@linkcode DEFAULT_WORKERS} when absent. */
   workers?: number;
   clock: Clock;
-  log: Log;
+  log: DaemonLog;
   onEvent: OnSessionEvent;
   /** Whether {@linkcode WorkerPool.sample} will be asked for, which takes a permission. */
   profiled?: boolean;
@@ -126,7 +126,7 @@ class PooledSession implements EngineSession {
 }
 
 /** An engine of workers. */
-export class WorkerPool implements Engine, SampledThreads {
+export class WorkerPool implements StoreEngine, SampledThreads {
   readonly #options: WorkerPoolOptions;
   readonly #slots: Slot[] = [];
   readonly #asides = new KeyedMutex();

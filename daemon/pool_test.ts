@@ -2,7 +2,7 @@ import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/asser
 import { join } from "@std/path/join";
 import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
-import type { OutsidePaths } from "./engine.ts";
+import type { OutsidePaths } from "./store_engine.ts";
 import { WorkerPool } from "./pool.ts";
 import { Sessions } from "./sessions.ts";
 

@@ -29,7 +29,7 @@ import { BearerToken } from "./http/auth.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./locks.ts";
 import { DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
-import { type Log, oneLineLog } from "./log.ts";
+import { type DaemonLog, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import { WorkerPool } from "./pool.ts";
 import { Publisher } from "./publisher.ts";
@@ -66,7 +66,7 @@ export interface ServeOptions {
   /** Worker threads, >= 2. */
   workers?: number;
   /** Takes entries of the log. */
-  log?: Log;
+  log?: DaemonLog;
   /** Begins a shutdown. */
   signal?: AbortSignal;
   /** Time, by default the system's. */
@@ -272,7 +272,7 @@ function deadlineOf({ write_deadline_ms }: ServeOptions): { write_deadline_ms?: 
   return write_deadline_ms === undefined ? {} : { write_deadline_ms };
 }
 
-function publish(publisher: Publisher, log: Log, address: Address, event: SessionEvent): void {
+function publish(publisher: Publisher, log: DaemonLog, address: Address, event: SessionEvent): void {
   publisher.publish(event.type, address, event.detail);
   // Timer flushes are routine: on a busy daemon they would bury everything else.
   if (event.type !== "flushed") log(`${event.type}: ${formatAddress(address)} ${JSON.stringify(event.detail)}`);

@@ -9,17 +9,17 @@
 import { messageOf, TaskdError } from "../lib/errors.ts";
 import type { CloseAnswer, OpenAnswer, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
-import type { Engine, EngineSession } from "./engine.ts";
+import type { EngineSession, StoreEngine } from "./store_engine.ts";
 
 type Entry = { address: Address; session: EngineSession | "pending" };
 
 /** The sessions of the daemon. */
 export class Sessions {
-  readonly #engine: Engine;
+  readonly #engine: StoreEngine;
   readonly #entries = new Map<string, Entry>();
 
   /** Sessions are opened in `engine`. */
-  constructor(engine: Engine) {
+  constructor(engine: StoreEngine) {
     this.#engine = engine;
   }
 

@@ -1,14 +1,14 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { SessionStatus } from "../lib/store/results.ts";
-import type { Engine, EngineSession } from "./engine.ts";
+import type { EngineSession, StoreEngine } from "./store_engine.ts";
 import { Sessions } from "./sessions.ts";
 
 const ADDRESS = { db: "app", branch: "main" };
 const ANYWHERE = () => true;
 
 /** An engine whose sessions do as they are told. */
-class StagedEngine implements Engine {
+class StagedEngine implements StoreEngine {
   readonly sqlite_version = "3.0.0";
   /** What happens next; each is used once, then all goes well. */
   next: { open?: Promise<unknown>; flush?: Promise<unknown>; close?: Promise<unknown> } = {};

@@ -13,7 +13,7 @@ import type { Dispatcher } from "./dispatch.ts";
 import type { HttpServer } from "./http/server.ts";
 import type { Janitor } from "./janitor.ts";
 import type { KeyedMutex } from "./locks.ts";
-import type { Log } from "./log.ts";
+import type { DaemonLog } from "./log.ts";
 import type { Publisher } from "./publisher.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
@@ -39,7 +39,7 @@ export interface RunningParts {
   janitor: Janitor;
   http: HttpServer | undefined;
   clock: Clock;
-  log: Log;
+  log: DaemonLog;
 }
 
 /** Ends what runs, within its deadlines; resolves with the sessions that could not be flushed and closed. */

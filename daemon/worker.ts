@@ -13,12 +13,12 @@ import { sqliteVersion } from "../lib/sqlite/connection.ts";
 import { formatAddress } from "../lib/store/names.ts";
 import { openStore } from "../lib/store/open.ts";
 import type { Store } from "../lib/store/store.ts";
-import type { SessionMethod } from "./engine.ts";
-import { type Call, packError, type Reply, type Work, type WorkerSetup } from "./worker_messages.ts";
+import type { SessionMethod } from "./store_engine.ts";
+import { packError, type Work, type WorkerCall, type WorkerReply, type WorkerSetup } from "./worker_messages.ts";
 
 interface WorkerScope {
-  onmessage: (event: MessageEvent<Call>) => void;
-  postMessage(reply: Reply): void;
+  onmessage: (event: MessageEvent<WorkerCall>) => void;
+  postMessage(reply: WorkerReply): void;
 }
 const scope = globalThis as unknown as WorkerScope;
 

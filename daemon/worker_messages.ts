@@ -9,7 +9,7 @@ import { type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { StoreMethod } from "../lib/protocol/store_operations.ts";
-import type { SessionMethod } from "./engine.ts";
+import type { SessionMethod } from "./store_engine.ts";
 import type { SamplingKind } from "./sampling.ts";
 
 /** What a worker needs to know first. */
@@ -36,10 +36,10 @@ export type Work =
   | { kind: "end" };
 
 /** Main to worker: every call is answered once. */
-export type Call = { call: number } & Work;
+export type WorkerCall = { call: number } & Work;
 
 /** Worker to main. Events and log entries come before the answer of the call that caused them. */
-export type Reply =
+export type WorkerReply =
   | { kind: "done"; call: number; result: unknown }
   | { kind: "failed"; call: number; error: ErrorMessage }
   | { kind: "event"; session: number; event: SessionEvent }

@@ -8,7 +8,7 @@
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
-import { type Call, type Reply, unpackError, type Work, type WorkerSetup } from "./worker_messages.ts";
+import { unpackError, type Work, type WorkerCall, type WorkerReply, type WorkerSetup } from "./worker_messages.ts";
 // Makes the worker's module part of the program, so that caching and packing include it.
 import type {} from "./worker.ts";
 
@@ -89,7 +89,7 @@ export class WorkerThread {
     const answer = Promise.withResolvers<unknown>();
     const call = ++this.#last_call;
     this.#calls.set(call, answer);
-    this.#worker.postMessage({ call, ...work } satisfies Call);
+    this.#worker.postMessage({ call, ...work } satisfies WorkerCall);
     return answer.promise;
   }
 
@@ -104,7 +104,7 @@ export class WorkerThread {
     this.#end(new TaskdError("stopping", "The daemon ended the work: it is shutting down"));
   }
 
-  #receive(reply: Reply): void {
+  #receive(reply: WorkerReply): void {
     if (this.#lost !== undefined) return;
     if (reply.kind === "event") return this.#listener.onEvent(reply.session, reply.event);
     if (reply.kind === "log") return this.#listener.onLog(reply.entry);

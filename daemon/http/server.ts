@@ -16,7 +16,7 @@ import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
 import type { Dispatcher } from "../dispatch.ts";
-import type { Log } from "../log.ts";
+import type { DaemonLog } from "../log.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Publisher } from "../publisher.ts";
 import type { BearerToken } from "./auth.ts";
@@ -46,7 +46,7 @@ export interface HttpOptions {
   threads: SampledThreads;
   clock: Clock;
   random: RandomBytes;
-  log: Log;
+  log: DaemonLog;
   /** Shorter deadlines, for tests. */
   timeouts?: Partial<HttpTimeouts>;
 }

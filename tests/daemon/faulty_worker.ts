@@ -5,12 +5,12 @@
  * @module
  */
 
-import { type Call, packError, type Reply } from "../../daemon/worker_messages.ts";
+import { packError, type WorkerCall, type WorkerReply } from "../../daemon/worker_messages.ts";
 import { TaskdError } from "../../lib/errors.ts";
 
 const scope = globalThis as unknown as {
-  onmessage: (event: MessageEvent<Call>) => void;
-  postMessage(reply: Reply): void;
+  onmessage: (event: MessageEvent<WorkerCall>) => void;
+  postMessage(reply: WorkerReply): void;
 };
 
 scope.onmessage = ({ data }) => {

@@ -6,11 +6,11 @@
  * @module
  */
 
-import { type Call, packError, type Reply } from "../../daemon/worker_messages.ts";
+import { packError, type WorkerCall, type WorkerReply } from "../../daemon/worker_messages.ts";
 
 const scope = globalThis as unknown as {
-  onmessage: (event: MessageEvent<Call>) => void;
-  postMessage(reply: Reply): void;
+  onmessage: (event: MessageEvent<WorkerCall>) => void;
+  postMessage(reply: WorkerReply): void;
 };
 const name = crypto.randomUUID();
 let workspace = "";
@@ -39,7 +39,7 @@ async function tried(attempt: () => unknown): Promise<string> {
   }
 }
 
-async function answer(data: Call): Promise<unknown> {
+async function answer(data: WorkerCall): Promise<unknown> {
   if (data.kind === "setup") {
     workspace = data.setup.workspace;
     return "3.0.0";

@@ -69,7 +69,7 @@ export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : 
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 
 /** The engine. */
-export interface Engine {
+export interface StoreEngine {
   /** The SQLite library's version. */
   readonly sqlite_version: string;
   /** Runs a method of the store with what can cross to a worker: neither callbacks nor signals. */
