@@ -56,7 +56,11 @@ const OPENERS = new Set([
   "truncate",
 ].flatMap((name) => [name, `${name}Sync`]));
 
-const FS_MODULES = new Set(["fs", "fs/promises", "node:fs", "node:fs/promises"]);
+/** Modules whose functions open files; those of `@std/fs` that open none are imported by their own names. */
+const FS_MODULES = new Set([
+  ...["fs", "fs/promises", "node:fs", "node:fs/promises"],
+  ...["@std/fs", "@std/fs/copy", "@std/fs/ensure-file", "@std/fs/move"],
+]);
 
 const HINT = "Use lib/fs.ts, or lib/sqlite/checkout_file.ts for a checkout: closing a descriptor drops SQLite's locks";
 

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { walk } from "@std/fs/walk";
 import { join } from "@std/path/join";
 import { MCP_SDK } from "../../cli/mcp/sdk.ts";
 import config from "../../deno.json" with { type: "json" };
@@ -43,6 +44,33 @@ Deno.test("a package that is named outside deno.json has the version of its impo
     for (const specifier of specifiers) assert(Object.values(config.imports).includes(specifier), specifier);
   }
   assertEquals(config.imports["@modelcontextprotocol/sdk"], MCP_SDK);
+});
+
+/** The packages that the project is to use, each for what it is made for. */
+const CHOSEN_PACKAGES: readonly string[] = [
+  ...["cli", "yaml", "http", "path", "fs", "assert", "crypto"].map((name) => `@std/${name}`),
+  "@aws-sdk/client-s3",
+  "picomatch",
+];
+
+Deno.test("the nine chosen packages are imported: @std/assert by tests, the others by the product", async () => {
+  const importers = new Map(CHOSEN_PACKAGES.map((name) => [name, [] as string[]]));
+  for (const room of ["lib", "daemon", "broker", "cli", "tests"]) {
+    for await (const { path } of walk(join(ROOT, room), { includeDirs: false, match: [/\.ts$/] })) {
+      const isTest = room === "tests" || /_test\.ts$|_testing\.ts$/.test(path);
+      for (const [, specifier] of (await Deno.readTextFile(path)).matchAll(/from "(?:npm:)?([^"]+)";/g)) {
+        const name = CHOSEN_PACKAGES.find((each) =>
+          specifier === each || /^[@/]/.test(specifier!.slice(each.length)) && specifier!.startsWith(each)
+        );
+        if (name !== undefined && isTest === (name === "@std/assert")) importers.get(name)!.push(path);
+      }
+    }
+  }
+  assertEquals([...importers].filter(([, paths]) => paths.length === 0).map(([name]) => name), []);
+  for (const name of CHOSEN_PACKAGES) {
+    const specifier = (config.imports as Record<string, string>)[name]!;
+    assert(specifier.startsWith(name.startsWith("@std/") ? `jsr:${name}@` : `npm:${name}@`), specifier);
+  }
 });
 
 Deno.test("every @std package has a stand-in of the very version that is imported", async () => {

@@ -1,1 +1,0 @@
-export declare function fromFileUrl(url: string | URL): string;
