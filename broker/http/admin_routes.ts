@@ -6,11 +6,12 @@
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { APPROVE_REQUEST, PRUNE_REQUEST, type Pruned, REASON_REQUEST, type StatsView } from "../api/wire.ts";
+import type { APPROVE_REQUEST, PRUNE_REQUEST, Pruned, REASON_REQUEST, StatsView } from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
 import { type Grouping, GROUPINGS } from "../task/schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
+import type { Body } from "./route.ts";
 import { RequestRefused } from "./statuses.ts";
 
 /** `GET /admin/pending` */
@@ -55,31 +56,31 @@ function isGrouping(text: string): text is Grouping {
 }
 
 /** `POST /admin/tasks/<id>/approve` */
-export async function approve(call: Call): Promise<Response> {
+export async function approve(call: Call, body: Body<typeof APPROVE_REQUEST>): Promise<Response> {
   const id = call.task();
-  await call.engine.approve(id, await call.body(APPROVE_REQUEST));
+  await call.engine.approve(id, await body());
   return nothing();
 }
 
 /** `POST /admin/tasks/<id>/deny` */
-export async function deny(call: Call): Promise<Response> {
+export async function deny(call: Call, body: Body<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
-  const { reason } = await call.body(REASON_REQUEST, { optional: true });
+  const { reason } = await body();
   await call.engine.deny(id, reason);
   return nothing();
 }
 
 /** `POST /admin/tasks/<id>/kill` */
-export async function kill(call: Call): Promise<Response> {
+export async function kill(call: Call, body: Body<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
-  const { reason } = await call.body(REASON_REQUEST, { optional: true });
+  const { reason } = await body();
   await call.engine.kill(id, reason);
   return nothing();
 }
 
 /** `POST /admin/prune` */
-export async function prune(call: Call): Promise<Response> {
-  const { before, dry_run } = await call.body(PRUNE_REQUEST);
+export async function prune(call: Call, body: Body<typeof PRUNE_REQUEST>): Promise<Response> {
+  const { before, dry_run } = await body();
   const pruned = await call.engine.prune({ before_ms: Date.parse(before), dry_run });
   return json({ pruned, dry_run } satisfies Pruned);
 }

@@ -1,102 +1,105 @@
 /**
- * Every route of the broker, as one table: the server finds its way by it, and the
- * reference in docs/reference/broker_api.md is written from it.
+ * Every route of the broker, as one table: the server finds its way by it, and openapi.json and the reference in
+ * docs/reference/broker_api.md are written from it.
  *
  * @module
  */
 
+import * as v from "valibot";
 import * as admin from "./admin_routes.ts";
-import type { Call } from "./call.ts";
+import * as wire from "../api/wire.ts";
+import { GROUPINGS } from "../task/schema.ts";
+import { STAGES } from "../task/stages.ts";
+import { TIME } from "../task/values.ts";
+import { json } from "./answers.ts";
+import { openApi } from "./openapi.ts";
+import { type Route, takes } from "./route.ts";
 import * as tasks from "./task_routes.ts";
 
-/** A route. */
-export interface Route {
-  readonly method: "GET" | "POST";
-  /** `<id>` stands for one segment. */
-  readonly path: string;
-  /** Whether it is an operator's: then only for peers on this machine. */
-  readonly admin?: true;
-  /** Parameters of the URL that it takes. */
-  readonly query?: readonly string[];
-  /** The fields of its body; in brackets when there need be none. */
-  readonly body?: string;
-  /** Status and kind of its answer. */
-  readonly answers: string;
-  readonly doc: string;
-  readonly run: (call: Call) => Response | Promise<Response>;
-}
-
-const SUBMISSION =
-  "`repo`, `instruction`, [`agent`, `model`, `base`, `egress_extra`, `sensitive`, `draft`, `platform`, `databases`]";
+const LIST_QUERY = {
+  limit: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000)),
+  before: v.string(),
+  stage: v.picklist(Object.keys(STAGES)),
+};
 
 /** The table. */
 export const ROUTES: readonly Route[] = [
   {
     method: "POST",
     path: "/tasks",
-    body: SUBMISSION,
-    answers: "202 JSON",
+    answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits a task: `id`, `stage`, `links`",
-    run: tasks.submit,
+    ...takes(wire.SUBMIT_REQUEST, tasks.submit),
   },
   {
     method: "GET",
     path: "/tasks",
-    query: ["limit", "before", "stage"],
-    answers: "200 JSON",
+    query: LIST_QUERY,
+    answer: { status: 200, schema: wire.TASK_LIST },
     doc: "Tasks, newest first; `next` is the `before` of the next page",
     run: tasks.list,
   },
-  { method: "GET", path: "/tasks/<id>", answers: "200 JSON", doc: "The whole record of a task", run: tasks.show },
+  {
+    method: "GET",
+    path: "/tasks/<id>",
+    answer: { status: 200, schema: wire.TASK_VIEW },
+    doc: "The whole record of a task",
+    run: tasks.show,
+  },
   {
     method: "GET",
     path: "/tasks/<id>/events",
-    answers: "200 events",
+    answer: { status: 200, type: "text/event-stream" },
     doc: "What happens to it, from the beginning or after `Last-Event-ID`; 204 when there is nothing more to come",
     run: tasks.events,
   },
   {
     method: "GET",
     path: "/tasks/<id>/diff",
-    answers: "200 `text/x-diff`",
+    answer: { status: 200, type: "text/x-diff" },
     doc: "The diff that is approved, byte by byte; `X-Diff-Sha256` has its digest",
     run: tasks.diff,
   },
   {
     method: "GET",
     path: "/tasks/<id>/brief",
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.TRUST_BRIEF },
     doc: "What the broker itself established",
     run: tasks.brief,
   },
   {
     method: "GET",
     path: "/tasks/<id>/log",
-    query: ["follow"],
-    answers: "200 text",
+    query: { follow: v.picklist(["0", "1"]) },
+    answer: { status: 200, type: "text/plain" },
     doc: "What its setup and its agent have printed; `follow=1` goes on until it ends",
     run: tasks.log,
   },
   {
     method: "POST",
     path: "/tasks/<id>/retry",
-    answers: "202 JSON",
+    answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits it again, as a new task",
     run: tasks.retry,
   },
   {
     method: "POST",
     path: "/queue",
-    body: SUBMISSION,
-    answers: "202 JSON",
+    answer: { status: 202, schema: wire.QUEUE_ITEM },
     doc: "Puts a task into the queue, which survives restarts",
-    run: tasks.enqueue,
+    ...takes(wire.SUBMIT_REQUEST, tasks.enqueue),
   },
-  { method: "GET", path: "/queue", answers: "200 JSON", doc: "The queue, oldest first: `items`", run: tasks.queue },
+  {
+    method: "GET",
+    path: "/queue",
+    answer: { status: 200, schema: wire.QUEUE_LIST },
+    doc: "The queue, oldest first: `items`",
+    run: tasks.queue,
+  },
   {
     method: "POST",
     path: "/queue/<id>/cancel",
-    answers: "204",
+    answer: { status: 204 },
     doc: "Takes an item off the queue, or ends its task",
     run: tasks.cancelQueued,
   },
@@ -104,7 +107,7 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/admin/pending",
     admin: true,
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.PENDING_LIST },
     doc: "Tasks that wait for approval, oldest first: `tasks`",
     run: admin.pending,
   },
@@ -112,43 +115,39 @@ export const ROUTES: readonly Route[] = [
     method: "POST",
     path: "/admin/tasks/<id>/approve",
     admin: true,
-    body: "`diff_sha256`, [`acknowledge`]",
-    answers: "204",
+    answer: { status: 204 },
     doc: "Approves the diff of that digest, naming every category that asks for a second look",
-    run: admin.approve,
+    ...takes(wire.APPROVE_REQUEST, admin.approve),
   },
   {
     method: "POST",
     path: "/admin/tasks/<id>/deny",
     admin: true,
-    body: "[`reason`]",
-    answers: "204",
+    answer: { status: 204 },
     doc: "Refuses what waits for approval",
-    run: admin.deny,
+    ...takes(wire.REASON_REQUEST, admin.deny, { optional: true }),
   },
   {
     method: "POST",
     path: "/admin/tasks/<id>/kill",
     admin: true,
-    body: "[`reason`]",
-    answers: "204",
+    answer: { status: 204 },
     doc: "Ends a task wherever it stands before its push",
-    run: admin.kill,
+    ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
   },
   {
     method: "POST",
     path: "/admin/prune",
     admin: true,
-    body: "`before`, [`dry_run`]",
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.PRUNED },
     doc: "Removes the records of tasks that ended before a time: `pruned` has their ids",
-    run: admin.prune,
+    ...takes(wire.PRUNE_REQUEST, admin.prune),
   },
   {
     method: "GET",
     path: "/admin/policy",
     admin: true,
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.POLICY_VIEW },
     doc: "The settings in force, with their sources and their hash",
     run: admin.policy,
   },
@@ -156,7 +155,7 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/admin/ceiling",
     admin: true,
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.CEILING_VIEW },
     doc: "The headroom of the global ceiling",
     run: admin.ceiling,
   },
@@ -164,8 +163,8 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/admin/stats",
     admin: true,
-    query: ["since", "by"],
-    answers: "200 JSON",
+    query: { since: TIME, by: v.picklist(GROUPINGS) },
+    answer: { status: 200, schema: wire.STATS_VIEW },
     doc: "What tasks came to and what they cost, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
     run: admin.stats,
   },
@@ -173,12 +172,31 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/admin/ui",
     admin: true,
-    answers: "200 JSON",
+    answer: { status: 200, schema: wire.UI_ADDRESS },
     doc: "The address of the web pages with their token; over the unix socket alone",
     run: admin.ui,
   },
-  { method: "GET", path: "/healthz", answers: "200 JSON", doc: "That the broker is there", run: tasks.health },
-  { method: "GET", path: "/metrics", answers: "200 text", doc: "Metrics for Prometheus", run: tasks.metrics },
+  {
+    method: "GET",
+    path: "/healthz",
+    answer: { status: 200, schema: wire.HEALTH },
+    doc: "That the broker is there",
+    run: tasks.health,
+  },
+  {
+    method: "GET",
+    path: "/metrics",
+    answer: { status: 200, type: "text/plain" },
+    doc: "Metrics for Prometheus",
+    run: tasks.metrics,
+  },
+  {
+    method: "GET",
+    path: "/openapi.json",
+    answer: { status: 200, type: "application/json" },
+    doc: "This interface as OpenAPI 3.1",
+    run: () => json(openApi(ROUTES)),
+  },
 ];
 
 /** The most characters of an id in a path. */

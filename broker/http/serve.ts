@@ -228,7 +228,7 @@ class Listeners implements RunningHttp {
       body_deadline_ms: this.#timeouts.read_ms * BODY_SHARE,
       ui_url: this.#ui_url_with_token,
     }, { id, query: searchParams });
-    call.onlyQuery(route.query ?? []);
+    call.onlyQuery(Object.keys(route.query ?? {}));
     return await route.run(call);
   }
 

@@ -8,10 +8,11 @@ import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Submitted, TaskLinks, TaskList } from "../api/wire.ts";
-import { SUBMIT_REQUEST, type TaskRecord } from "../task/schema.ts";
+import type { SUBMIT_REQUEST, TaskRecord } from "../task/schema.ts";
 import { isStage, type Stage, STAGES } from "../task/stages.ts";
 import { answer, json } from "./answers.ts";
 import type { Call } from "./call.ts";
+import type { Body } from "./route.ts";
 import { TaskEvents } from "./event_stream.ts";
 import { TaskLog } from "./log_stream.ts";
 
@@ -30,9 +31,8 @@ function accepted({ id, stage }: TaskRecord): Response {
 }
 
 /** `POST /tasks` */
-export async function submit(call: Call): Promise<Response> {
-  const request = await call.body(SUBMIT_REQUEST);
-  return accepted(await call.engine.submit(request));
+export async function submit(call: Call, body: Body<typeof SUBMIT_REQUEST>): Promise<Response> {
+  return accepted(await call.engine.submit(await body()));
 }
 
 /** `POST /tasks/<id>/retry` */
@@ -121,9 +121,8 @@ export async function log(call: Call): Promise<Response> {
 }
 
 /** `POST /queue` */
-export async function enqueue(call: Call): Promise<Response> {
-  const request = await call.body(SUBMIT_REQUEST);
-  return json(await call.engine.enqueue(request), { status: 202 });
+export async function enqueue(call: Call, body: Body<typeof SUBMIT_REQUEST>): Promise<Response> {
+  return json(await call.engine.enqueue(await body()), { status: 202 });
 }
 
 /** `GET /queue` */

@@ -6,6 +6,7 @@
  * @module
  */
 
+import type { Route } from "../../../broker/http/route.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { STATUSES } from "../../../broker/http/statuses.ts";
 import { ERROR_CODES, type ErrorCode } from "../../../lib/errors.ts";
@@ -27,11 +28,27 @@ function replaced(page: string, name: string, table: string): string {
 }
 
 function routes(): string {
-  const lines = ROUTES.map(({ method, path, query, body, answers, doc }) => {
-    const takes = [...(body === undefined ? [] : [body]), ...(query ?? []).map((name) => `[\`?${name}=\`]`)].join(" ");
-    return `| ${method} | \`${path}\` | ${takes} | ${answers} | ${doc.replaceAll("<id>", "`<id>`")} |`;
+  const lines = ROUTES.map((route) => {
+    const { method, path, query = {}, doc } = route;
+    const takes = [...bodyText(route), ...Object.keys(query).map((name) => `[\`?${name}=\`]`)].join(" ");
+    return `| ${method} | \`${path}\` | ${takes} | ${answerText(route)} | ${doc.replaceAll("<id>", "`<id>`")} |`;
   });
   return ["| Method | Path | Takes | Answers | What it does |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
+}
+
+/** The fields of a body; in brackets when there need be none. */
+function bodyText({ body }: Route): string[] {
+  if (body === undefined) return [];
+  const fields = Object.entries(body.entries);
+  const named = (optional: boolean) =>
+    fields.filter(([, { type }]) => type.endsWith("optional") === optional).map(([name]) => `\`${name}\``).join(", ");
+  const optional = named(true);
+  return [[named(false), ...(optional === "" ? [] : [`[${optional}]`])].filter((text) => text !== "").join(", ")];
+}
+
+function answerText({ answer }: Route): string {
+  if ("schema" in answer) return `${answer.status} JSON`;
+  return "type" in answer ? `${answer.status} \`${answer.type}\`` : String(answer.status);
 }
 
 function statuses(): string {

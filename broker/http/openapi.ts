@@ -1,0 +1,211 @@
+/**
+ * The broker's interface as OpenAPI 3.1, from the table of routes and the schemas of what travels.
+ *
+ * Requests refuse fields that they do not have. Answers may get more in a later version, so a reader has to pass over
+ * what it does not know.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { VERSION } from "../../lib/version.ts";
+import type { SchemaInside } from "../api/readable.ts";
+import * as wire from "../api/wire.ts";
+import type { Route } from "./route.ts";
+
+/** A JSON object. */
+type JsonObject = Record<string, unknown>;
+
+/** The inside of a schema, with what only a description of it needs. */
+interface DescribedSchema extends SchemaInside {
+  default?: unknown;
+  literal?: unknown;
+}
+
+/** The exported schemas, by the names of their components: `TASK_LIST` is `TaskList`. */
+const COMPONENTS: ReadonlyMap<v.GenericSchema, string> = new Map(
+  Object.entries(wire).flatMap(([name, value]): [v.GenericSchema, string][] =>
+    typeof value === "object" && "~run" in value ? [[value, componentName(name)]] : []
+  ),
+);
+
+function componentName(name: string): string {
+  return name.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** What a check adds to the type that it checks. */
+function constraint(type: unknown, { type: check, requirement }: { type: string; requirement?: unknown }): JsonObject {
+  const size = type === "array" ? "Items" : "Length";
+  switch (check) {
+    case "min_length":
+      return { [`min${size}`]: requirement };
+    case "max_length":
+      return { [`max${size}`]: requirement };
+    case "min_value":
+      return { minimum: requirement };
+    case "max_value":
+      return { maximum: requirement };
+    case "integer":
+    case "safe_integer":
+      return { type: "integer" };
+    case "regex":
+      return { pattern: requirement instanceof RegExp ? requirement.source : String(requirement) };
+    case "iso_timestamp":
+      return { format: "date-time" };
+    default:
+      // Such as the bytes of a text, which JSON Schema cannot count.
+      return {};
+  }
+}
+
+/** Makes JSON Schema of schemas, and keeps the components that they name. */
+class Describer {
+  readonly components: JsonObject = {};
+  readonly #closed: boolean;
+
+  /** @param closed Whether objects refuse unknown fields. */
+  constructor({ closed }: { closed: boolean }) {
+    this.#closed = closed;
+  }
+
+  /** A reference where the schema is a component. */
+  describe(schema: v.GenericSchema): JsonObject {
+    const name = COMPONENTS.get(schema);
+    if (name === undefined) return this.#inside(schema);
+    this.components[name] ??= this.#inside(schema);
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  #inside(schema: v.GenericSchema): JsonObject {
+    const inside: DescribedSchema = schema;
+    const { type, pipe, options = [] } = inside;
+    if (pipe !== undefined) {
+      const [base, ...checks] = pipe;
+      return checks.reduce<JsonObject>(
+        (made, check) => ({ ...made, ...constraint(made.type, check) }),
+        this.describe(base),
+      );
+    }
+    const described = () => options.map((option) => this.describe(option as v.GenericSchema));
+    switch (type) {
+      case "literal":
+        return { const: inside.literal };
+      case "picklist":
+        return { enum: [...options] };
+      case "array":
+        return { type, items: this.describe(inside.item!) };
+      case "record":
+        return { type: "object", additionalProperties: this.describe(inside.value!) };
+      case "object":
+      case "strict_object":
+        return this.#object(inside.entries!);
+      case "union":
+        return { anyOf: described() };
+      case "variant":
+        return { oneOf: described() };
+      case "nullable":
+        return { anyOf: [this.describe(inside.wrapped!), { type: "null" }] };
+      case "optional":
+        return { ...this.describe(inside.wrapped!), default: inside.default };
+      case "exact_optional":
+      case "non_optional":
+        return this.describe(inside.wrapped!);
+      case "lazy":
+        return { description: "Any JSON" };
+      default:
+        return { type };
+    }
+  }
+
+  #object(entries: Record<string, v.GenericSchema>): JsonObject {
+    const fields = Object.entries(entries);
+    const required = fields.filter(([, { type }]) => !["optional", "exact_optional"].includes(type)).map(([name]) =>
+      name
+    );
+    return {
+      type: "object",
+      properties: Object.fromEntries(fields.map(([name, schema]) => [name, this.describe(schema)])),
+      ...(required.length === 0 ? {} : { required }),
+      ...(this.#closed ? { additionalProperties: false } : {}),
+    };
+  }
+}
+
+const ID = { name: "id", in: "path", required: true, description: "The id, or a beginning of it that no other has" };
+
+/** The whole document. */
+export function openApi(routes: readonly Route[]): JsonObject {
+  const [requests, answers] = [new Describer({ closed: true }), new Describer({ closed: false })];
+  const paths: Record<string, JsonObject> = {};
+  for (const route of routes) {
+    const path = paths[route.path.replace("<id>", "{id}")] ??= {};
+    path[route.method.toLowerCase()] = operation(route, requests, answers);
+  }
+  const events = Object.entries(wire.TASK_EVENTS).map(([name, data]) =>
+    answers.describe(v.strictObject({ event: v.literal(name), data }))
+  );
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "taskd, the task broker",
+      version: VERSION,
+      license: { name: "MIT", identifier: "MIT" },
+      description: "Served on the unix socket, on broker.addr when it is set, and beside the web pages.",
+    },
+    servers: [{ url: "http://localhost", description: "Over the unix socket" }],
+    // The web pages' listener alone asks for a token.
+    security: [{}, { boot_token: [] }],
+    tags: [{ name: "tasks" }, { name: "admin", description: "For peers on the broker's machine" }],
+    paths,
+    components: {
+      schemas: { ...requests.components, ...answers.components, TaskEvent: { oneOf: events } },
+      securitySchemes: {
+        boot_token: {
+          type: "http",
+          scheme: "bearer",
+          description: "The token of the broker's boot: `taskd ui` prints it",
+        },
+      },
+    },
+  };
+}
+
+function operation(route: Route, requests: Describer, answers: Describer): JsonObject {
+  const { method, path, admin, query = {}, body, doc } = route;
+  const words = path.replaceAll(/<id>|[^a-z]+/g, " ").trim().split(" ");
+  const parameters = [
+    ...(path.includes("<id>") ? [{ ...ID, schema: { type: "string", minLength: 1, maxLength: 64 } }] : []),
+    ...Object.entries(query).map(([name, schema]) => ({ name, in: "query", schema: requests.describe(schema) })),
+  ];
+  return {
+    operationId: [method.toLowerCase(), ...words, ...(path.endsWith("<id>") ? ["one"] : [])].join("_"),
+    summary: doc,
+    tags: [admin === true ? "admin" : "tasks"],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined ? {} : {
+      requestBody: {
+        required: route.body_optional !== true,
+        content: { "application/json": { schema: requests.describe(body) } },
+      },
+    }),
+    responses: {
+      [route.answer.status]: success(route, answers),
+      default: {
+        description: "A refusal, or a failure",
+        content: { "application/problem+json": { schema: answers.describe(wire.PROBLEM) } },
+      },
+    },
+  };
+}
+
+function success({ answer }: Route, answers: Describer): JsonObject {
+  if ("schema" in answer) {
+    return { description: "JSON", content: { "application/json": { schema: answers.describe(answer.schema) } } };
+  }
+  if (!("type" in answer)) return { description: "Done" };
+  const events = answer.type === "text/event-stream"
+    ? "Server-sent events: `event` and `data` are those of TaskEvent"
+    : "";
+  const schema = answer.type === "application/json" ? { type: "object" } : { type: "string" };
+  return { description: events || answer.type, content: { [answer.type]: { schema } } };
+}

@@ -1,0 +1,49 @@
+/**
+ * A row of the table of routes: what it takes, what it answers, and who answers it.
+ *
+ * @module
+ */
+
+import type * as v from "valibot";
+import type { BodySchema } from "./bodies.ts";
+import type { Call } from "./call.ts";
+
+/** A route. */
+export interface Route {
+  readonly method: "GET" | "POST";
+  /** `<id>` stands for one segment. */
+  readonly path: string;
+  /** Whether it is an operator's: then only for peers on this machine. */
+  readonly admin?: true;
+  /** Parameters of the URL that it takes, each of which may be absent. */
+  readonly query?: Readonly<Record<string, v.GenericSchema>>;
+  /** Of its body. */
+  readonly body?: BodySchema;
+  /** Whether an empty body stands for an empty object. */
+  readonly body_optional?: true;
+  readonly answer: RouteAnswer;
+  readonly doc: string;
+  readonly run: (call: Call) => Response | Promise<Response>;
+}
+
+/** What a route answers when all is well: JSON of a schema, another type, or nothing. */
+export type RouteAnswer =
+  | { readonly status: 200 | 202; readonly schema: v.GenericSchema }
+  | { readonly status: 200; readonly type: string }
+  | { readonly status: 204 };
+
+/** Reads the body of a request. */
+export type Body<S extends BodySchema> = () => Promise<v.InferOutput<S>>;
+
+/** A route's body and its handler, which reads the body when it has checked what comes first. */
+export function takes<S extends BodySchema>(
+  schema: S,
+  handle: (call: Call, body: Body<S>) => Promise<Response>,
+  options: { optional?: true } = {},
+): Pick<Route, "body" | "body_optional" | "run"> {
+  return {
+    body: schema,
+    ...(options.optional === undefined ? {} : { body_optional: true }),
+    run: (call) => handle(call, () => call.body(schema, options)),
+  };
+}
