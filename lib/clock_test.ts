@@ -6,7 +6,7 @@ Deno.test("of those who sleep until the same moment one that is woken leaves the
   const sleep = (name: string, ms: number, signal?: AbortSignal) =>
     systemClock.sleep(ms, signal).then(() => woken.push(name), () => woken.push(`${name}, early`));
   const stops = [new AbortController(), new AbortController(), new AbortController()] as const;
-  // Begun at once: some of them share a timer, whatever millisecond it is.
+  // Started together, so some of them share a timer.
   const asleep = [
     sleep("long", 60_000, stops[2].signal),
     ...stops.slice(0, 2).map((stop, index) => sleep(`stopped ${index}`, 30, stop.signal)),

@@ -7,7 +7,7 @@ const STARTER = `
   while (true) await new Deno.Command("/bin/true", { stdout: "null", stderr: "null" }).output();
 `;
 
-Deno.test("a lock that was given up is free at once, however many processes other threads are just starting", async () => {
+Deno.test("unlockAndClose() frees a lock at once, also while other threads start processes", async () => {
   const path = await Deno.makeTempFile();
   const url = URL.createObjectURL(new Blob([STARTER], { type: "text/javascript" }));
   const starters = Array.from({ length: 3 }, () => new Worker(url, { type: "module" }));

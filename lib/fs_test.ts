@@ -69,7 +69,7 @@ Deno.test("what cannot be removed is an error of removeIfPresent() with a code, 
     assertEquals(names(directory), []);
   }));
 
-Deno.test("isThere() sees files, directories and links that lead nowhere, and of what cannot be looked at nothing", () =>
+Deno.test("isThere() finds files, directories and dangling links, and nothing it cannot inspect", () =>
   inDirectory(async (directory) => {
     await Deno.writeTextFile(`${directory}/f`, "x");
     await Deno.symlink(`${directory}/none`, `${directory}/l`);

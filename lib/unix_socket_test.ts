@@ -46,7 +46,7 @@ Deno.test("a socket is made 0600 under any umask, and the umask of the process s
     assertEquals([...Deno.readDirSync(folder)], []);
   }));
 
-Deno.test("what a killed process left of a socket's making is cleared away, and what is somebody's is not", () =>
+Deno.test("bindSocket() clears a killed process's staging directory and nothing else", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
     const staging = socketStagingOf(path);
@@ -66,7 +66,7 @@ Deno.test("what a killed process left of a socket's making is cleared away, and 
     assertEquals(await Deno.readTextFile(staging.directory), "precious");
   }));
 
-Deno.test("of several that bind a socket at once one gets it, and the others are told that it runs", () =>
+Deno.test("of several that bind a socket at once one succeeds, and the others get daemon_running", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
     const stale = `Deno.listen({transport:"unix",path:${JSON.stringify(path)}});Deno.kill(Deno.pid,"SIGKILL")`;
@@ -96,7 +96,7 @@ Deno.test("of several that bind a socket at once one gets it, and the others are
     assertEquals(said.toSorted(), ["bound", "daemon_running", "daemon_running", "daemon_running"]);
   }));
 
-Deno.test("a socket nobody answers is replaced", () =>
+Deno.test("a socket that no process answers is replaced", () =>
   inFolder(async (folder) => {
     const path = join(folder, "s.sock");
     const bind = `Deno.listen({transport:"unix",path:${JSON.stringify(path)}});Deno.kill(Deno.pid,"SIGKILL")`;

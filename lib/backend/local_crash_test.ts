@@ -57,7 +57,7 @@ const WRITER = `
   }
 `;
 
-Deno.test("SIGKILL of a writer leaves the old or the new object, nothing acknowledged lost, and no lock", () =>
+Deno.test("SIGKILL of a writer leaves the old or the new object whole and frees its lock", () =>
   inDirectory(async (directory) => {
     const command = await script(directory, WRITER);
     for (let round = 0; round < 6; round++) {
@@ -126,7 +126,7 @@ Deno.test("processes that create and delete in one directory get in each other's
     assertEquals(await Promise.all([run(command), run(command), run(command)]), ["done\n", "done\n", "done\n"]);
   }));
 
-Deno.test("a writer that is stopped with a lock makes others fail, not wait for ever", () =>
+Deno.test("a writer stopped with a lock makes others fail, not wait without end", () =>
   inDirectory(async (directory) => {
     let now = 0;
     const clock = { now: () => now, monotonic: () => now, sleep: (ms: number) => Promise.resolve(void (now += ms)) };

@@ -3,7 +3,7 @@ import { VirtualClock } from "../../tests/support/clock.ts";
 import { PollSchedule } from "./_poll_schedule.ts";
 import { Serial } from "./_serial.ts";
 
-Deno.test("looks are quick while commits come in, rare when none do, and quick again with the next one", () => {
+Deno.test("polls are frequent while commits arrive and rare when none do", () => {
   const clock = new VirtualClock();
   const schedule = new PollSchedule(clock);
   const looks = (saw: boolean, count: number) => {
@@ -19,7 +19,7 @@ Deno.test("looks are quick while commits come in, rare when none do, and quick a
   assert(looks(true, 1) < 50);
 });
 
-Deno.test("idle sessions of one thread come to look at the same moments, whenever they began", () => {
+Deno.test("idle sessions of one thread end up polling at the same moments", () => {
   const clock = new VirtualClock();
   const sessions = [0, 7, 23, 81, 288].map((later_ms) => {
     clock.advance(later_ms);
@@ -60,7 +60,7 @@ Deno.test("the log is folded when it is large or traffic is over, never when it 
   assertEquals([schedule.takeoverDue(0), schedule.takeoverDue(4096)], [false, true]);
 });
 
-Deno.test("a fold that something stands in the way of is tried ever more rarely, until it goes through", () => {
+Deno.test("a blocked takeover is retried at growing intervals until it succeeds", () => {
   const clock = new VirtualClock();
   const schedule = new PollSchedule(clock);
   clock.advance(10_000);
@@ -80,7 +80,7 @@ Deno.test("a fold that something stands in the way of is tried ever more rarely,
   assert(schedule.takeoverDue(4096));
 });
 
-Deno.test("jobs run one after the other, whatever becomes of them", async () => {
+Deno.test("jobs run one after the other, also after a failed one", async () => {
   const serial = new Serial();
   const log: string[] = [];
   const job = (name: string, fate?: Error) => async () => {

@@ -10,14 +10,14 @@ function sleeper(): Clock {
   return { now, monotonic: now, sleep: (ms) => Promise.resolve(void (now_ms += ms)) };
 }
 
-const busy = () => Promise.reject(new TaskdError("busy", "somebody writes"));
+const busy = () => Promise.reject(new TaskdError("busy", "another process writes"));
 
-Deno.test("a lock that comes free is waited for, one that does not only so long, and nothing else at all", async () => {
+Deno.test("retryWhileBusy() retries busy until its timeout and no other error", async () => {
   let tries = 0;
   assertEquals(await retryWhileBusy(sleeper(), () => ++tries < 5 ? busy() : Promise.resolve(tries)), 5);
 
   const clock = sleeper();
-  await assertRejects(() => retryWhileBusy(clock, busy), TaskdError, "somebody writes");
+  await assertRejects(() => retryWhileBusy(clock, busy), TaskdError, "another process writes");
   assertEquals(clock.monotonic(), BUSY_TIMEOUT_MS);
 
   const denied = sleeper();

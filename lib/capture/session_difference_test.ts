@@ -17,7 +17,7 @@ function touch(session: CaptureSession, row: number, text: string): void {
   sql(session.checkout, `UPDATE t SET v = '${text}' || substr(v, 3) WHERE rowid = ${row}`);
 }
 
-Deno.test("a small change to a page is stored as its difference, again and again, wherever the log was folded", () =>
+Deno.test("a small change to a page is stored as a difference each time, also after folding", () =>
   inSession(async (scene, session) => {
     fill(session);
     await session.flush();

@@ -29,7 +29,7 @@ Deno.test("close() flushes, gives the lease back and leaves a checkout that is k
     await (await scene.open()).close();
   }));
 
-Deno.test("a closed session answers that it is closed and tells nothing more", () =>
+Deno.test("a closed session refuses calls as closed and emits no more events", () =>
   onStore(async (scene) => {
     const session = await scene.open();
     await session.close();
@@ -71,7 +71,7 @@ Deno.test("a writer at work does not keep a session from closing, and its commit
     assertEquals(await stored(scene.store, "app"), "1,2");
   }));
 
-Deno.test("a close whose last flush fails says so, gives the lease back, and the next session has everything", () =>
+Deno.test("a close whose last flush fails throws, releases the lease and loses nothing", () =>
   onStore(async (scene) => {
     const session = await scene.open();
     sql(session.checkout, "CREATE TABLE t(v)", "INSERT INTO t VALUES(1)");
@@ -173,7 +173,7 @@ async function cutOff(directory: string, script: string): Promise<void> {
   }
 }
 
-Deno.test("a session that was cut off is taken up at once where its last flush ended, with every commit since", () =>
+Deno.test("a session that was cut off resumes where its last flush ended, with every later commit", () =>
   onStore(async (scene) => {
     const path = (await scene.store.checkout(at("app"))).path;
     // An application that stays attached, so that the log outlives the session.
@@ -221,7 +221,7 @@ Deno.test("a session that was cut off with nothing pending needs no full copy", 
     await session.close();
   }, { on_disk: true }));
 
-Deno.test("a checkout that is removed or replaced ends the session in the error state, and its flushes are refused", async (t) => {
+Deno.test("a removed or replaced checkout puts the session into the error state", async (t) => {
   const attacks: [string, (path: string) => void][] = [
     ["removed", (path) => Deno.removeSync(path)],
     ["replaced", (path) => {
@@ -264,7 +264,7 @@ Deno.test("a checkout that is removed or replaced ends the session in the error 
     }));
 });
 
-Deno.test("what was committed before the log was folded is not lost with a session that is cut off before its flush", () =>
+Deno.test("commits before a fold survive a session that is cut off before its flush", () =>
   onStore(async (scene) => {
     const { path } = await scene.store.checkout(at("app"));
     const application = new DatabaseSync(path);

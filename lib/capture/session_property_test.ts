@@ -25,7 +25,7 @@ const WORK = [
   () => "PRAGMA wal_checkpoint(TRUNCATE)",
 ];
 
-/** One random life of a branch: sessions, commits, faults, doubts. Whatever a flush answers for is in the store. */
+/** A random history of a branch: sessions, commits, faults, doubts. What a flush acknowledges is in the store. */
 async function live(seed: number, scene: Scene, on_disk: boolean): Promise<void> {
   let passed_ms = 0;
   const random = new SeededRandom(seed);
@@ -97,7 +97,7 @@ async function live(seed: number, scene: Scene, on_disk: boolean): Promise<void>
   assertEquals((await scene.store.verify(at("app"))).problems, [], `seed ${seed}`);
 }
 
-Deno.test("whatever fails around a session, what a flush answers for is in the store, and stays", async (t) => {
+Deno.test("what a flush acknowledges is in the store and stays, whatever fails around the session", async (t) => {
   for (let seed = 1; seed <= 8; seed++) {
     await t.step(`seed ${seed}`, () =>
       withDirectory(async (directory) => {

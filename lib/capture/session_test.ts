@@ -19,7 +19,7 @@ Deno.test("a flush stores what was committed, counts its commits, and says what 
     assertEquals(events.map(({ type, detail }) => [type, (detail as { kind?: string }).kind]), [["flushed", "manual"]]);
   }));
 
-Deno.test("an explicit flush of nothing writes nothing and is told of; one for another operation is not", () =>
+Deno.test("an explicit flush of nothing writes nothing and emits an event", () =>
   inSession(async ({ events, uploads }, session) => {
     const nothing = { txid: session.txid, kind: "none", pages: 0, bytes: 0 } as const;
     assertEquals(await session.flushPending(), nothing);
@@ -53,7 +53,7 @@ Deno.test("a timer's flush waits for the whole interval after the one before", (
     assertEquals(scene.types, "flushed flushed");
   }, { flush_every_ms: 30_000 }));
 
-Deno.test("a full copy that is wanted does not wait for the timer's interval to end", () =>
+Deno.test("a requested full copy does not wait for the timer's interval", () =>
   inSession(async (scene, session) => {
     raiseDoubt(session);
     assertEquals(session.status().rebases, 1);
@@ -88,7 +88,7 @@ Deno.test("a failed flush loses nothing: the next one stores everything, also wh
   const faults: [string, FaultPlan][] = [
     ["the upload fails", unavailable("put")],
     ["the ref cannot be written", unavailable("replace")],
-    ["the ref is written and nobody hears of it", ({ method, count }) => {
+    ["the ref is written and its answer lost", ({ method, count }) => {
       if (method === "replace") return { kind: "after", code: "ambiguous" };
       return method === "get" && count > 3 ? { kind: "before", code: "unavailable" } : undefined;
     }],
@@ -152,7 +152,7 @@ Deno.test("a commit that SQLite counts and the log does not prove is stored all 
     }, { flush_every_ms: 1_000 }));
 });
 
-Deno.test("an upload that failed never stands in for a later one, whatever number of commits each had", async (t) => {
+Deno.test("a failed upload is never taken for a later one, however many commits each had", async (t) => {
   for (const [first, second] of [[2, 1], [5, 1], [1, 3], [3, 0]] as const) {
     for (const method of ["replace", "put"]) {
       await t.step(
@@ -215,7 +215,7 @@ Deno.test("a flush that takes longer than a lease lasts keeps its lease", () =>
   }));
 
 // conformance: 6.type.fenced
-Deno.test("a session whose lease was taken over is fenced: it says so once, writes nothing more, and closes", () =>
+Deno.test("a session whose lease was taken over is fenced once, writes nothing more and closes", () =>
   inSession(async (scene, session) => {
     insert(session, 1);
     const { refs } = scene.store.context;
@@ -237,7 +237,7 @@ Deno.test("a session whose lease was taken over is fenced: it says so once, writ
     assertEquals(rows(session.checkout), "1");
   }));
 
-Deno.test("a session that could not renew in time fences itself although nobody took its lease", () =>
+Deno.test("a session that could not renew in time fences itself although its lease is not taken", () =>
   inSession(async (scene, session) => {
     insert(session, 1);
     scene.plan = unavailable("get", "replace");
@@ -278,7 +278,7 @@ Deno.test("a live checkpoint names what is durable after its flush, and refuses 
   }));
 
 // conformance: 2.metrics.bstore_checkpoint_duration_seconds 6.type.flushed
-Deno.test("a live checkpoint is told of as the flush that it is, also when it had nothing to store", () =>
+Deno.test("a live checkpoint emits the event of its flush, also when it had nothing to store", () =>
   inSession(async ({ events }, session) => {
     insert(session, 1);
     const { txid } = await session.checkpoint("one");
@@ -308,7 +308,7 @@ Deno.test("writers in other processes are captured while they write, through fol
     assertEquals(session.status().rebases, 0);
   }));
 
-Deno.test("status() tells the lag of this moment and takes it as seen", () =>
+Deno.test("status() reports the present lag and counts it as seen", () =>
   inSession(async (scene, session) => {
     assertEquals(session.status().capture_lag_bytes, 0);
     insert(session, 1);
@@ -320,7 +320,7 @@ Deno.test("status() tells the lag of this moment and takes it as seen", () =>
     assertEquals(session.status().durable_age_seconds, 0);
   }));
 
-Deno.test("what a session stores lies under the epoch of its own lease, and counts as use of the branch", () =>
+Deno.test("a session's objects carry the epoch of its lease, and its flush touches the branch", () =>
   inSession(async (scene, session) => {
     const { touched_at } = await scene.store.status(at("app"));
     await scene.pass(5_000, 1_000);
@@ -330,7 +330,7 @@ Deno.test("what a session stores lies under the epoch of its own lease, and coun
     assertEquals(Date.parse((await scene.store.status(at("app"))).touched_at) - Date.parse(touched_at), 5_000);
   }));
 
-Deno.test("a full copy that is wanted is stored by the timer also when nothing more is committed", () =>
+Deno.test("a requested full copy is stored by the timer also without further commits", () =>
   inSession(async (scene, session) => {
     raiseDoubt(session);
     await scene.pass(2_000);

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../errors.ts";
 import { parseHttpAddress } from "./address.ts";
 
-Deno.test("parseHttpAddress() tells loopback from other addresses by the literal alone", () => {
+Deno.test("parseHttpAddress() recognises loopback by the literal alone", () => {
   const cases: [string, boolean][] = [
     ["127.0.0.1:80", true],
     ["127.9.8.7:0", true],

@@ -23,6 +23,6 @@ Deno.test("a header is accepted that presents the whole token as a bearer's, and
   for (const header of others) assertEquals(check.accepts(header), false, `${header}`);
 });
 
-Deno.test("an empty token opens to nobody", () => {
+Deno.test("an empty token accepts no header", () => {
   for (const header of [null, "", "Bearer", "Bearer "]) assertEquals(new BearerCheck("").accepts(header), false);
 });

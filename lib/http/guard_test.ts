@@ -114,10 +114,10 @@ async function rest(client: Deno.TcpConn): Promise<string> {
   return text;
 }
 
-Deno.test("after its last answer a connection has a second for what still comes, and the answer is read meanwhile", () =>
+Deno.test("after its last answer a connection drains the client for a second", () =>
   withLastAnswer(async ({ guard, clock, client }) => {
     assertStringIncludes(await rest(client), "413 Payload Too Large");
-    // The guard looks at its deadlines four times a second.
+    // The guard checks its deadlines four times a second.
     const pass = async (ms: number) => {
       for (let passed = 0; passed < ms; passed += 250) {
         await clock.sleeper(250);

@@ -23,7 +23,7 @@ function onFile(work: (file: CheckoutFile, path: string) => Promise<void> | void
   });
 }
 
-/** A stock client in another process: it deletes the -wal on leaving unless it sees somebody's locks. */
+/** A stock client in another process: it deletes the -wal on leaving unless it sees another process's locks. */
 async function visit(path: string): Promise<void> {
   const { success, stderr } = await new Deno.Command("sqlite3", { args: [path, "SELECT count(*) FROM t"] }).output();
   assert(success, new TextDecoder().decode(stderr));
@@ -49,11 +49,11 @@ Deno.test("no use of an open checkout costs SQLite's locks on it", () =>
     for (const [name, use] of Object.entries(uses)) {
       use();
       await visit(path);
-      assert(hasWal(path), `${name} let go of the locks`);
+      assert(hasWal(path), `${name} dropped the locks`);
     }
   }));
 
-Deno.test("what the rule guards against is real: another open and close of the file takes the locks away", () =>
+Deno.test("another open and close of a file in the process drops SQLite's locks on it", () =>
   onFile(async (file, path) => {
     file.connect().run("INSERT INTO t VALUES(2)");
     readChangeCounter(path);
@@ -98,7 +98,7 @@ Deno.test("a checkout or log that goes away is noticed", async () => {
   });
 });
 
-Deno.test("a log is read where it is asked for, whatever was read before and however it has grown since", () =>
+Deno.test("a log is read at the requested offset, however it has grown since", () =>
   onFile((file, path) => {
     const connection = file.connect();
     const read = (offset: number, bytes: number) => {
@@ -173,7 +173,7 @@ Deno.test("closing a file closes its connections first, so that the last one fol
     return Promise.resolve();
   }));
 
-Deno.test("requirePlainFile() says why a path cannot be looked at, and calls it denied only where it is", () =>
+Deno.test("requirePlainFile() gives the reason, and denied only where access is refused", () =>
   withDirectory((directory) => {
     const path = `${directory}/${"x".repeat(300)}`;
     const { message } = refuses("unavailable", () => requirePlainFile(path));

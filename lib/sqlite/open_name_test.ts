@@ -18,7 +18,7 @@ try {
 console.log(JSON.stringify({ uris_work: urisWork(), missing, files: [...Deno.readDirSync(dir)].map((e) => e.name) }));
 `;
 
-Deno.test("openName() opens the file and makes none, whatever the process may do", async () => {
+Deno.test("openName() opens the file and creates none, with any rights of the process", async () => {
   const dir = await Deno.makeTempDir();
   try {
     const path = `${dir}/a?.db`;

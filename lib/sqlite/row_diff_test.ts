@@ -52,7 +52,7 @@ Deno.test("diffRows() counts and shows added, removed and changed rows", async (
   })]);
 });
 
-Deno.test("diffRows() tells types, NULLs, and bytes that drivers blur", async () => {
+Deno.test("diffRows() distinguishes types, NULLs, and bytes that drivers blur", async () => {
   const pairs = [
     ["NULL", "''"],
     ["1", "1.0"],
@@ -204,7 +204,7 @@ Deno.test("diffRows() reads virtual tables by what they show and leaves their st
   ]);
 });
 
-Deno.test("diffRows() tells of internal tables where that is asked for, after all others", async () => {
+Deno.test("diffRows() reports internal tables on request, after all others", async () => {
   const start = `CREATE TABLE a_first(id INTEGER PRIMARY KEY AUTOINCREMENT, x); INSERT INTO a_first(x) VALUES ('one');
      CREATE TABLE z(x); CREATE TABLE zz(x); CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('one');
      CREATE VIRTUAL TABLE r USING rtree(id, x0, x1); INSERT INTO r VALUES (1, 2, 3)`;
@@ -237,7 +237,7 @@ Deno.test("diffRows() counts what a full-text table is kept in as a part of its 
   assertEquals(await diff(start, "", forged), [], "not asked for");
 });
 
-Deno.test("diffRows() shows every row of a table that merely has the name of a full-text table's storage", async () => {
+Deno.test("diffRows() shows every row of a table that only has the name of full-text storage", async () => {
   const cases = [
     // The application's own, which the full-text table indexes.
     "CREATE TABLE f_content(id INTEGER PRIMARY KEY, x, price); CREATE VIRTUAL TABLE f USING fts5(x, content=f_content)",

@@ -61,12 +61,12 @@ async function resumeAt(mark: (end: WalMark) => WalMark): Promise<{ resumed: boo
   return answer;
 }
 
-Deno.test("attach() goes on at a mark that is still in the log: exactly what lies behind it counts as changed", async () => {
+Deno.test("attach() at a mark that is still in the log counts only what follows as changed", async () => {
   const all = "first,second,third";
   assertEquals(await resumeAt((end) => end), { resumed: true, commits: 2, rows: all });
 });
 
-Deno.test("attach() takes no mark of another log, another checksum or another place, and still reads everything", async () => {
+Deno.test("attach() ignores a mark of another log, checksum or place, and reads everything", async () => {
   const none = { resumed: false, commits: 0, rows: "first,second,third" };
   assertEquals(await resumeAt((end) => ({ ...end, salt1: end.salt1 + 1 })), none);
   assertEquals(await resumeAt((end) => ({ ...end, salt2: end.salt2 ^ 1 })), none);
@@ -134,7 +134,7 @@ Deno.test("a commit that never happened is not confirmed while another program w
   });
 });
 
-Deno.test("a commit that never happened at the start of the log, and then did in the very same bytes, is not missed", async (t) => {
+Deno.test("a commit at the log's start that only happens later, in the same bytes, is seen", async (t) => {
   const looks: Record<string, (tail: WalTail, application: DatabaseSync) => void> = {
     "confirm": (tail) => tail.confirm(),
     "takeover": (tail) => tail.takeover(),
@@ -161,7 +161,7 @@ Deno.test("a commit that never happened at the start of the log, and then did in
         application.exec("INSERT INTO t VALUES('retried')");
         assert(tail.in_doubt);
         assertThrows(() => look(tail, application), RebaseNeeded, "has happened since");
-        // What goes on at the mark that was told finds it, too.
+        // Resuming at the reported mark finds it, too.
         const again = WalTail.attach(file, mark);
         assert(again.resumed && again.tail.dirty);
         tail.resync();
@@ -171,7 +171,7 @@ Deno.test("a commit that never happened at the start of the log, and then did in
   }
 });
 
-Deno.test("a commit that never happened behind others, and then did in the very same bytes, is confirmed", async () => {
+Deno.test("a commit behind others that only happens later, in the same bytes, is confirmed", async () => {
   await followed(async ({ path, tail, directory }) => {
     const [application, reader] = [new DatabaseSync(path), new DatabaseSync(path)];
     // Keeps the log from being folded whole, and so from being started over.
@@ -181,7 +181,7 @@ Deno.test("a commit that never happened behind others, and then did in the very 
     tail.resync();
     assertEquals([tail.drain(), rowsIn(tail.image(), directory)], [false, "real"]);
     application.exec("INSERT INTO t VALUES('retried')");
-    // To be told from what was there before only by SQLite's word.
+    // Only SQLite's index distinguishes it from what was there before.
     assertEquals([tail.drain(), tail.in_doubt], [false, true]);
     tail.confirm();
     assertEquals([tail.dirty, rowsIn(tail.image(), directory)], [true, "real,retried"]);
@@ -312,7 +312,7 @@ Deno.test({
         tail.drain();
         fillDisk(`${disk}/filler`);
         assert(hasCode(assertThrows(() => tail.resync()), "no_space"));
-        // What is looked at meanwhile is not mistaken for anything.
+        // A read meanwhile is not mistaken for anything.
         tail.drain();
         assert(hasCode(assertThrows(() => tail.takeover()), "no_space"));
         Deno.removeSync(`${disk}/filler`);

@@ -25,7 +25,7 @@ Deno.test("the pages of every commit are seen, at every page size", async () => 
   }
 });
 
-Deno.test("a transaction that is not committed, or rolled back, is not seen, also when it spilled into the log", async () => {
+Deno.test("an open or rolled-back transaction is not seen, also when it spilled into the log", async () => {
   await followed(({ path, tail, directory }) => {
     const database = new DatabaseSync(path);
     database.exec("PRAGMA cache_size=5");
@@ -75,7 +75,7 @@ Deno.test("a long log is folded completely while changes that were not taken yet
   });
 });
 
-Deno.test("a long reader holds the fold back and nothing is lost, until it ends and the fold goes through", async () => {
+Deno.test("a long reader delays folding, and nothing is lost before or after it ends", async () => {
   await followed(({ path, tail, directory }) => {
     const replica = new Replica(tail.image());
     const [reader, writer] = [new DatabaseSync(path), new DatabaseSync(path)];
@@ -95,7 +95,7 @@ Deno.test("a long reader holds the fold back and nothing is lost, until it ends 
   });
 });
 
-Deno.test("a writer in a transaction makes a takeover give up, not fail", async () => {
+Deno.test("a writer in a transaction makes a takeover return false", async () => {
   await followed(({ path, tail }) => {
     const writer = new DatabaseSync(path);
     writer.exec("BEGIN IMMEDIATE; INSERT INTO t VALUES(1)");
@@ -168,7 +168,7 @@ Deno.test("an application that opens and closes beside the tail never takes the 
       // The last connection to leave deletes the log, unless it sees our locks.
       assert(Deno.statSync(`${path}-wal`).size > 0);
       assert(tail.drain());
-      // Neither raw reads nor a look at the header costs a lock.
+      // Neither raw reads nor reading the header costs a lock.
       file.header();
       file.readMain(0, new Uint8Array(512));
       file.assertInPlace();
@@ -239,7 +239,7 @@ Deno.test("what was committed just before hold() can be confirmed, folded and ta
   });
 });
 
-Deno.test("pages are kept as they were when changes were last taken, wherever the log was folded since", async () => {
+Deno.test("previous pages are those of the last take(), wherever the log was folded since", async () => {
   await followed(({ path, tail }) => {
     const replica = new Replica(tail.image());
     const database = new DatabaseSync(path);
@@ -270,7 +270,7 @@ Deno.test("pages are kept as they were when changes were last taken, wherever th
   });
 });
 
-Deno.test("what was kept of before comes back with changes that could not be stored, and what came after is forgotten", async () => {
+Deno.test("changes that could not be stored come back with their previous pages", async () => {
   await followed(({ path, tail }) => {
     const replica = new Replica(tail.image());
     const database = new DatabaseSync(path);

@@ -317,7 +317,7 @@ function build(transactions: { pages: number[]; page_count: number }[]): Uint8Ar
     }
   }
   view.setUint32(0, 0x377f0682);
-  // bigEndian() wants a header that parses, so its own checksum first.
+  // bigEndian() needs a header that parses, so its own checksum first.
   let [s1, s2] = [0, 0];
   for (let i = 0; i < 24; i += 8) {
     s1 = (s1 + view.getUint32(i, true) + s2) % 2 ** 32;

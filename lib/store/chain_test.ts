@@ -129,7 +129,7 @@ async function play(steps: Step[]): Promise<World> {
 
 const keysOf = (chain: { objects: { key: string }[] }) => chain.objects.map(({ key }) => key);
 
-Deno.test("every committed point resolves to what was committed there, and never to an object of a dead writer", async () => {
+Deno.test("every committed point resolves to its own objects, never to a dead writer's", async () => {
   let deepest = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { maxLength: 60, size: "max" }), async (steps) => {
@@ -150,7 +150,7 @@ Deno.test("every committed point resolves to what was committed there, and never
   assert(deepest > 3, `no chain went through more than ${deepest} lineages`);
 });
 
-Deno.test("a chain that has lost any one object is a gap that names the range, or visibly another chain; never the same", async () => {
+Deno.test("a chain without one of its objects is a gap that names the range, or another chain", async () => {
   let gaps = 0;
   await fc.assert(
     fc.asyncProperty(
@@ -169,7 +169,7 @@ Deno.test("a chain that has lost any one object is a gap that names the range, o
         const last = /(?:snapshot|segment)-([0-9a-f]{16})/.exec(lost)![1]!;
         try {
           const other = keysOf(await new Chains(world.backend).resolve(name, txid));
-          // An uncommitted object that ends at the same txid has taken its place: the digests, which are not keys, tell.
+          // An uncommitted object that ends at the same txid replaced it: the digests, which are not in keys, differ.
           assertNotEquals(other, keys);
           assert(other.some((key) => key.includes(`-${last}`)));
         } catch (error) {

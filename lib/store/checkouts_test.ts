@@ -20,7 +20,7 @@ function restamp(path: string, change: Partial<Sidecar>): void {
 }
 
 // conformance: 8.stat_clean 2.files.sum
-Deno.test("a checkout is clean by size and time alone only if all of identity, size, time, counter and margin agree", async (t) => {
+Deno.test("a checkout is clean by stat alone only if identity, size, time, counter and margin agree", async (t) => {
   const ns = (ms: number) => `${ms}000000`;
   const cases: [string, (path: string, sidecar: Sidecar) => void, boolean][] = [
     ["untouched", () => {}, true],
@@ -91,7 +91,7 @@ Deno.test("a checkout is clean from the moment it is made, without waiting for t
     assertEquals((await test.store.checkout(at("app"))).source, "kept");
   }));
 
-Deno.test("edits are never overwritten, in whatever state the sidecars are, and the advice to keep them is good", async (t) => {
+Deno.test("edits are never overwritten, in any state of the sidecars, and the hint keeps them", async (t) => {
   const spoils: [string, (path: string) => void][] = [
     ["as they were", () => {}],
     ["no sidecar", (path) => Deno.removeSync(`${path}.sum`)],
@@ -380,7 +380,7 @@ for (const [where, run] of [["in a plain directory", undefined], ["where blocks 
               () => Deno.removeSync(first.path),
               () => Deno.removeSync(`${first.path}.sum`),
               () => Deno.removeSync(`${directory}/checkouts-ro`, { recursive: true }),
-              // Somebody with every right wrote to it.
+              // A program with every right wrote to it.
               () => {
                 Deno.chmodSync(first.path, 0o600);
                 sql(first.path, "UPDATE t SET v = 'spoilt'");
@@ -416,7 +416,7 @@ Deno.test("a checkout whose place cannot be cleared stays as it is, with its edi
     assertEquals([...Deno.readDirSync(`${directory}/checkouts/app`)].filter(({ name }) => name.includes(".tmp")), []);
   }));
 
-Deno.test("a read-only checkout is of the checkpoint that there is, also when another host made the branch anew", () =>
+Deno.test("a read-only checkout follows the checkpoint when another host recreates the branch", () =>
   withApp([1], async ({ store, directory }) => {
     const { path } = await store.checkout(at("app@main@c1"));
     assertEquals(rows(path), "1");
@@ -431,7 +431,7 @@ Deno.test("a read-only checkout is of the checkpoint that there is, also when an
     assertEquals(rows((await store.checkout(at("app@main@c1"))).path), "anew");
   }));
 
-Deno.test("a branch that somebody holds is not checked out, though its checkout is clean", () =>
+Deno.test("a held branch is not checked out, even if its checkout is clean", () =>
   withApp([1], async ({ store, edit, clock }) => {
     await edit("main");
     const expires_at = new Date(clock.now() + 1000).toISOString();

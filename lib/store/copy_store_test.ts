@@ -87,7 +87,7 @@ const EXPECTED = {
   "shop@try": ["shop", "tea"],
 };
 
-Deno.test("copyStore() makes the same store elsewhere: branches, checkpoints, notes, lives, protection", async () => {
+Deno.test("copyStore() copies branches, checkpoints, notes, lifetimes and protection", async () => {
   await using here = await world();
   const target = await LocalBackend.open(`${here.directory}/target`);
   const { store_id, ...counts } = await copyStore(here.source, target);
@@ -135,7 +135,7 @@ Deno.test("a copied branch has no lease and no claim", async () => {
   await lease.release();
 });
 
-Deno.test("the manifest comes last: a copy that is cut off anywhere cannot be opened, and a second run completes it", async () => {
+Deno.test("an unfinished copy cannot be opened, and a second run completes it", async () => {
   await using here = await world();
   const whole = new FaultyBackend(new MemoryBackend(), () => undefined);
   await copyStore(here.source, whole, { concurrency: 1 });
@@ -195,7 +195,7 @@ Deno.test("progress ends at its total", async () => {
   assertEquals(last[0], last[1]);
 });
 
-Deno.test("a target that is another store, holds other data, or is being made a copy of another one is refused", async () => {
+Deno.test("copyStore() refuses a target with another store, other data or another copy", async () => {
   await using here = await world();
   const [another, data, begun] = [new MemoryBackend(), new MemoryBackend(), new MemoryBackend()];
   await (await here.open(another)).create("mine");
@@ -317,7 +317,7 @@ Deno.test("a branch that is not read back as it was written is found out, and th
   assertEquals((await keys(inner)).includes(MANIFEST_KEY), false);
 });
 
-Deno.test("a store that somebody makes in the place of a copy meanwhile is left to them", async () => {
+Deno.test("a store that appears in the target during a copy is left alone", async () => {
   await using here = await world();
   const inner = new MemoryBackend();
   const other = new MemoryBackend();

@@ -98,7 +98,7 @@ Deno.test("SIGKILL frees the lock at once, although a child of the daemon lives 
     }
   }));
 
-Deno.test("readDaemonInfo() tells of a live daemon only, and where it listens", () =>
+Deno.test("readDaemonInfo() describes only a live daemon, and where it listens", () =>
   inDirectory(async (directory) => {
     assertEquals(await readDaemonInfo(directory), undefined);
     const lock = await acquireDaemonLock(directory);
@@ -198,7 +198,7 @@ Deno.test("a file that says nothing useful does not hide that the lock is held",
     );
   }));
 
-Deno.test("clients that look at the same moment do not take each other for a daemon", () =>
+Deno.test("clients that check at the same moment do not take each other for a daemon", () =>
   inDirectory(async (directory) => {
     (await acquireDaemonLock(directory)).release();
     using looking = Deno.openSync(daemonLockPath(directory));

@@ -75,7 +75,7 @@ async function destroySide({ store, backend }: Bench): Promise<() => Promise<unk
 
 const listed = async (backend: MemoryBackend) => (await readTombstones(backend))?.tombstones ?? [];
 
-Deno.test("a pass whose list was changed under it starts anew, and deletes nothing that is reached by then", async () => {
+Deno.test("a pass whose list was changed meanwhile restarts and deletes nothing reached by then", async () => {
   await withStore(async (bench) => {
     const { store, backend, gc, held } = bench;
     const bringBack = await destroySide(bench);
@@ -91,7 +91,7 @@ Deno.test("a pass whose list was changed under it starts anew, and deletes nothi
   });
 });
 
-Deno.test("what a branch was told it may stand on is not doomed by a pass that began before the branch was there", async () => {
+Deno.test("objects that a new branch relies on are not doomed by an earlier pass", async () => {
   await withStore(async (bench) => {
     const { store, backend, held } = bench;
     const { lineage } = (await store.context.refs.read("app", "side")).ref;
@@ -114,7 +114,7 @@ Deno.test("doom is not taken back for a branch that comes up after it was decide
     const { lineage } = (await store.context.refs.read("app", "side")).ref;
     const bringBack = await destroySide(bench);
     await gc();
-    // Something for the pass to tombstone, so that it looks at the refs once more.
+    // Something for the pass to tombstone, so that it reads the refs once more.
     await store.fork(MAIN, "second", { materialize: true });
     await store.destroy(at("app@second"));
     const pass = await held(({ method }) => method === "replace");
@@ -154,7 +154,7 @@ Deno.test("what is made during a pass is not left with a tombstone", async (t) =
     }));
 });
 
-Deno.test("an unfinished branch that somebody begins to use stops the pass that would remove it", async () => {
+Deno.test("an unfinished branch that comes into use stops the pass that would remove it", async () => {
   await withStore(async (bench) => {
     const { store, backend, gc, held } = bench;
     const bringBack = await destroySide(bench);

@@ -111,7 +111,7 @@ Deno.test("objects with unknown names are left alone and counted", async () => {
   });
 });
 
-Deno.test("a dry run tells what a pass would do, and does nothing", async () => {
+Deno.test("a dry run reports what a pass would do, and does nothing", async () => {
   await withStore(async ({ store, backend, gc }) => {
     await store.fork(MAIN, "side");
     await store.destroy(at("app@side"));
@@ -131,7 +131,8 @@ Deno.test("what cannot be understood fails the pass, and nothing is deleted", as
     "a ref that is not JSON": ({ backend }) => backend.put("refs/app/side.json", new Uint8Array([1, 2])),
     "a ref of a newer schema": ({ backend }) =>
       backend.put("refs/app/new.json", new TextEncoder().encode(`{"schema":2}`)),
-    "a key among the refs that is none": ({ backend }) => backend.put("refs/app/side.json.bak", new Uint8Array(1)),
+    "a key among the refs that is not a ref's": ({ backend }) =>
+      backend.put("refs/app/side.json.bak", new Uint8Array(1)),
     "a base pointer that is not one": ({ backend }, lineage) => backend.put(baseKey(lineage), new Uint8Array(1)),
     "a base pointer that is gone": ({ backend }, lineage) => backend.delete(baseKey(lineage)),
     "an object that is gone": async ({ backend }) => {
@@ -196,7 +197,7 @@ Deno.test("a fault at any call of a pass never costs a branch an object, and the
   }
 });
 
-Deno.test("passes that run at the same time do not harm each other", async () => {
+Deno.test("concurrent passes delete nothing that is reached", async () => {
   await withStore(async (bench) => {
     const { store, backend, gc } = bench;
     for (const name of ["a", "b", "c"]) await store.fork(MAIN, name, { materialize: true });

@@ -156,7 +156,7 @@ Deno.test("a fork of what is tombstoned is taken back with conflict, before and 
   });
 });
 
-Deno.test("a fork whose process died before it looked at the tombstones is removed, a used branch never", async () => {
+Deno.test("a fork whose process died before reading the tombstones is removed unless it was used", async () => {
   await withStore(async ({ store, backend, gc }) => {
     await store.fork(MAIN, "side");
     await flush(store, at("app@side"), 1);
@@ -180,8 +180,8 @@ Deno.test("a fork whose process died before it looked at the tombstones is remov
       assertEquals((await keysUnder(backend, "refs/")).length, 3);
       await backend.delete("refs/app/used.json");
     }
-    const told = await store.collectGarbage({ grace_ms: 0, dry_run: true });
-    assertEquals([told.withdrawn, (await keysUnder(backend, "refs/")).length], [[{ db: "app", branch: "orphan" }], 2]);
+    const seen = await store.collectGarbage({ grace_ms: 0, dry_run: true });
+    assertEquals([seen.withdrawn, (await keysUnder(backend, "refs/")).length], [[{ db: "app", branch: "orphan" }], 2]);
     assertEquals((await gc()).withdrawn, [{ db: "app", branch: "orphan" }]);
     assertEquals(await keysUnder(backend, "refs/"), ["refs/app/main.json"]);
   });
@@ -212,7 +212,7 @@ Deno.test("what is being deleted is listed as doomed, however long ago that was 
   });
 });
 
-Deno.test("an object that somebody else has deleted first is neither counted as deleted nor as left", async () => {
+Deno.test("an object that another pass deleted first counts neither as deleted nor as left", async () => {
   await withStore(async ({ store, backend, gc, open }) => {
     await store.fork(MAIN, "side", { materialize: true });
     await store.destroy(at("app@side"));

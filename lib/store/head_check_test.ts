@@ -3,7 +3,7 @@ import { withApp } from "../../tests/support/stores.ts";
 import { headTrouble } from "./head_check.ts";
 import { parseObjectKey, snapshotKey } from "./keys.ts";
 
-Deno.test("a head that was replaced, removed, stood before or cannot be read is not taken for its own content", () =>
+Deno.test("a head that was replaced, removed or preceded is not taken for its own content", () =>
   withApp([1, 2], async ({ store, faults }) => {
     const { backend } = store.context;
     const { ref } = await store.context.refs.read("app", "main");

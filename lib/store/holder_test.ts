@@ -68,7 +68,7 @@ Deno.test("a process that could not give a lease back and ends is dead to all ot
     return Promise.resolve();
   }));
 
-Deno.test("a process that is dead is dead to all who look at the same moment", () =>
+Deno.test("concurrent checks agree that a dead process is dead", () =>
   withDirectory((directory) => {
     const holder = holderIn(directory);
     holder.next();
@@ -81,7 +81,7 @@ Deno.test("a process that is dead is dead to all who look at the same moment", (
     return Promise.resolve();
   }));
 
-Deno.test("two holders of one process are alive to each other, whoever looks", () =>
+Deno.test("two holders of one process see each other as alive", () =>
   withDirectory((directory) => {
     const [one, two] = [holderIn(directory), holderIn(directory)];
     const [first, second] = [one.next(), two.next()];
@@ -93,7 +93,7 @@ Deno.test("two holders of one process are alive to each other, whoever looks", (
     return Promise.resolve();
   }));
 
-Deno.test("nothing is known of a holder from another workspace, of one that has left, or of a strange name", () =>
+Deno.test("a holder of another workspace, a departed one or an invalid name is unknown", () =>
   withDirectory((directory) => {
     const [here, there] = [holderIn(`${directory}/a`), holderIn(`${directory}/b`)];
     const name = there.next();
@@ -121,14 +121,14 @@ Deno.test("every lease has a name of its own, and a process leaves nothing behin
     return Promise.resolve();
   }));
 
-Deno.test("signs of life of the dead stay until nobody can ask about them, those of the living for ever", () =>
+Deno.test("signs of life stay while a dead process may be checked, and while a process lives", () =>
   withDirectory((directory) => {
     const clock = new VirtualClock(Date.now());
     const living = holderIn(directory, clock);
     living.next();
     const dead = `${directory}/holders/0123456789abcdef`;
     Deno.writeFileSync(dead, new Uint8Array());
-    Deno.utimeSync(dead, 0, 0); // it was taken long ago, and nobody knows since when it is dead
+    Deno.utimeSync(dead, 0, 0); // it was taken long ago, and the time of its death is unknown
     const count = () => [...Deno.readDirSync(`${directory}/holders`)].length;
     const sweep = () => {
       const holder = holderIn(directory, clock);

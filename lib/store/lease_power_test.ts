@@ -26,7 +26,7 @@ class PoweredBackend extends MemoryBackend {
   }
 }
 
-Deno.test("when the power fails renewals may be lost, and nothing else: neither a head nor what others have changed", () =>
+Deno.test("a power failure may lose renewals, and neither a head nor others' changes", () =>
   withDirectory(async (directory) => {
     const [memory, clock, random] = [new PoweredBackend(), new VirtualClock(), new SeededRandom(1).bytes];
     const refs = new Refs(memory, random);

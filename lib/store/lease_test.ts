@@ -87,7 +87,7 @@ Deno.test("a branch that is held is refused, with who holds it and until when", 
     await Lease.acquire(two, ADDRESS);
   }));
 
-Deno.test("of many who want a branch at once exactly one gets it", () =>
+Deno.test("of many that request a branch at once exactly one gets it", () =>
   onBranch(async (scene) => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 12 }, () => Lease.acquire(scene.process(), ADDRESS)),
@@ -98,14 +98,14 @@ Deno.test("of many who want a branch at once exactly one gets it", () =>
     }
   }));
 
-Deno.test("a holder that was paused beyond its lease is fenced: neither its write nor its release shows", () =>
+Deno.test("a holder paused beyond its lease is fenced: neither write nor release takes effect", () =>
   onBranch(async (scene) => {
     const [paused, other] = [scene.process(), scene.process()];
     const lease = await Lease.acquire(paused, ADDRESS);
     other.clock.advance(LEASE_TTL_MS + 1);
     const taken = await Lease.acquire(other, ADDRESS);
     await taken.write(advance(7));
-    // Its own clock stood still: it has no reason to doubt, and the compare-and-swap decides.
+    // Its own clock was stopped: it sees no reason to doubt, and the compare-and-swap decides.
     assertEquals(lease.left_ms, LEASE_TTL_MS);
     await refuses("fenced", () => lease.write(advance(9)));
     await lease.release((ref) => ({ ...ref, txid: 9 }));
@@ -148,7 +148,7 @@ Deno.test("a lease that was acquired under a lost answer is held, not refused to
       if (method !== "replace" || ++writes > 1) return undefined;
       return { kind: "after", code: "ambiguous" };
     };
-    // Between the lost answer and the second look, somebody else changes the ref.
+    // Between the lost answer and the next read, another process changes the ref.
     const read = one.refs.read.bind(one.refs);
     let looks = 0;
     one.refs.read = async (db, branch) => {
@@ -227,23 +227,23 @@ Deno.test("work that outlasts a lease keeps it, also through passing faults", ()
     assertEquals((await refOf(process)).lease, undefined);
   }));
 
-Deno.test("keepRenewed() tells of faults and, once, of the loss", () =>
+Deno.test("keepRenewed() reports faults and, once, the loss", () =>
   onBranch(async (scene) => {
     const process = scene.process();
     const lease = await Lease.acquire(process, ADDRESS);
-    const told: string[] = [];
+    const seen: string[] = [];
     const renewal = keepRenewed(process, lease, {
-      onLost: ({ code }) => told.push(code),
-      onFault: (error) => told.push((error as TaskdError).code),
+      onLost: ({ code }) => seen.push(code),
+      onFault: (error) => seen.push((error as TaskdError).code),
     });
     scene.plan = ({ method }) => method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
     for (let second = 0; second < 60; second++) {
       process.clock.advance(1_000);
       await settle();
     }
-    assertEquals(told.at(-1), "fenced");
-    assertEquals(told.filter((code) => code === "fenced").length, 1);
-    assert(told.length > 5);
+    assertEquals(seen.at(-1), "fenced");
+    assertEquals(seen.filter((code) => code === "fenced").length, 1);
+    assert(seen.length > 5);
     assertEquals(process.clock.sleepers, 0);
     await renewal.stop();
   }));
@@ -296,7 +296,7 @@ Deno.test("a lease lasts from when it was asked for, however late the store's an
     assertEquals(lease.left_ms, LEASE_TTL_MS - 8_000);
   }));
 
-Deno.test("a look at the ref that changes nothing renews nothing", () =>
+Deno.test("an update that changes nothing renews nothing", () =>
   onBranch(async (scene) => {
     const process = scene.process();
     const lease = await Lease.acquire(process, ADDRESS);
@@ -315,7 +315,7 @@ Deno.test("a lease that was given back writes nothing more", () =>
     assertEquals([txid, held], [1, undefined]);
   }));
 
-Deno.test("a lease that cannot be given back costs the work nothing; here it is free at once, elsewhere when it is out", () =>
+Deno.test("a lease that cannot be released is free here at once, elsewhere when it expires", () =>
   onBranch(async (scene) => {
     const clock = new VirtualClock();
     const [process, neighbour] = [scene.process({ clock }), scene.process({ clock })];
@@ -345,7 +345,7 @@ Deno.test("after a fault that has passed, a lease is renewed at its usual rate a
     await renewal.stop();
   }));
 
-Deno.test("a renewal asks the store for nothing; of a ref that somebody has changed it keeps the change", () =>
+Deno.test("a renewal reads nothing, and keeps another's change of the ref", () =>
   onBranch(async (scene) => {
     const [process, other] = [scene.process(), scene.process()];
     const lease = await Lease.acquire(process, ADDRESS);

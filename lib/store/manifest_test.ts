@@ -10,7 +10,7 @@ import { LAYOUT_SHARED, openManifest, raiseLayout } from "./manifest.ts";
 const open = (backend: Backend, seed = 1) => openManifest(backend, { now: 0, random: new SeededRandom(seed).bytes });
 const put = (backend: Backend, text: string) => backend.put(MANIFEST_KEY, new TextEncoder().encode(text));
 
-Deno.test("an empty place becomes a store once; whoever comes later finds the same one", async () => {
+Deno.test("an empty location becomes a store once, and later openers find the same one", async () => {
   const backend = new MemoryBackend();
   const made = await Promise.all(Array.from({ length: 8 }, (_, i) => open(backend, i + 1)));
   assertEquals(new Set(made.map(({ store_id }) => store_id)).size, 1);
@@ -62,7 +62,7 @@ Deno.test("a manifest that is not ours is refused, and one of a later layout up 
 });
 
 // conformance: 9.layout
-Deno.test("the layout is only ever raised, by whoever, through lost answers", async () => {
+Deno.test("the layout is only ever raised, by any process and through lost answers", async () => {
   const inner = new MemoryBackend();
   const { store_id } = await open(inner);
   let calls = 0;

@@ -139,7 +139,7 @@ Deno.test("what is not the object that was meant is refused, and leaves no file"
     assertEquals(Deno.statSync(target).size, states.at(-1)!.bytes.length);
   }));
 
-Deno.test("the difference of a page that was not there before is damage, also when it was there long before", () =>
+Deno.test("a difference for a page that was not present is damage, also if it once was", () =>
   withDirectory(async (directory) => {
     const backend = new MemoryBackend();
     const old = new Uint8Array(3 * 512).fill(7, 2 * 512);
@@ -153,7 +153,7 @@ Deno.test("the difference of a page that was not there before is damage, also wh
     });
     const grown = old.slice().fill(8, 2 * 512 + 500);
     for (const known of [2, 3]) {
-      // At 3 the writer is told what is not so.
+      // At 3 the writer gets a wrong premise.
       const checksums = PageChecksums.ofSnapshot(() => crc32(stale), known);
       const changes = { pages: [3], page_count: 3, low_page_count: 2, commits: 1, before: new Map([[3, stale]]) };
       const segment = { prev: shrunk.head, txid: 3, changes, image: imageOf(grown, 512), checksums };
@@ -200,10 +200,10 @@ Deno.test("progress ends at the bytes of the chain", () =>
     const { backend, states } = await history(4096, CHANGES);
     const head = states.at(-1)!.head;
     const chain = await new Chains(backend).resolve(PLACE.lineage, head.txid);
-    const told: [number, number | undefined][] = [];
-    const onProgress = (done: number, total: number | undefined) => told.push([done, total]);
+    const seen: [number, number | undefined][] = [];
+    const onProgress = (done: number, total: number | undefined) => seen.push([done, total]);
     await materialize(backend, chain, head.digest, `${directory}/x.db`, { onProgress });
-    assertEquals(told.at(-1), [chain.bytes, chain.bytes]);
+    assertEquals(seen.at(-1), [chain.bytes, chain.bytes]);
   }));
 
 Deno.test("a write that is repeated repeats its bytes", async () => {

@@ -32,7 +32,7 @@ Deno.test("names are exactly what the rule allows", () => {
   }
 });
 
-Deno.test("whatever passes for a name stays inside its folder and comes back from its key", () => {
+Deno.test("a valid name stays inside its folder and comes back from its key", () => {
   fc.assert(
     fc.property(fc.string({ maxLength: 20 }), fc.constantFrom(...GOOD), (text, other) => {
       try {

@@ -118,7 +118,7 @@ Deno.test("garbage never reads as an object", async () => {
   );
 });
 
-/** An object with right checksums around whatever block it is given. */
+/** An object with correct checksums around any block. */
 function forge(header: ObjectHeader, tag: number, runs: number[], payload: Uint8Array, pages: PageTable): Uint8Array {
   const rest = runs.length + payload.length + 4;
   const length = [(rest & 127) | 128, ((rest >> 7) & 127) | 128, (rest >> 14) & 127];

@@ -278,7 +278,7 @@ Deno.test("leaving the loop early releases the source", async () => {
   assert(released);
 });
 
-Deno.test("assertGrowth() wants every page of the growth except the lock page", () => {
+Deno.test("assertGrowth() requires every page of the growth except the lock page", () => {
   const lock = lockPage(65536);
   assertGrowth(3, new Set([1]), { page_size: 512, page_count: 2 });
   assertGrowth(3, new Set([4, 5]), { page_size: 512, page_count: 5 });

@@ -132,7 +132,7 @@ Deno.test("opening a branch that is being reaped is refused with the contract's 
   });
 });
 
-Deno.test("a branch that cannot be read is told of and does not hold up the others", async () => {
+Deno.test("a branch that cannot be read is reported and does not block the others", async () => {
   await withStore(async ({ store, clock, there }) => {
     const { backend } = store.context;
     await backend.put("refs/app/bad.json", new Uint8Array([1]));
@@ -159,7 +159,7 @@ Deno.test("a lost answer to the claim does not stop the reaper", async () => {
   });
 });
 
-Deno.test("a destroy that is finished for somebody is not told of as reaped", async () => {
+Deno.test("a destroy finished for another process is not reported as reaped", async () => {
   await withStore(async ({ store, clock, there, through }) => {
     using dying = await through(diesAtDelete());
     await assertRejects(() => dying.destroy(SIDE), TaskdError);

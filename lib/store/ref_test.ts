@@ -156,7 +156,7 @@ async function race(
   return { acknowledged, tried, found: ref.checkpoints.map(({ name }) => name) };
 }
 
-Deno.test("concurrent updates under lost and false answers: each acknowledged one is applied once, none is lost", async () => {
+Deno.test("concurrent updates with lost and false answers are each applied once", async () => {
   let refused = 0;
   for (let seed = 1; seed <= 40; seed++) {
     const { acknowledged, tried, found } = await race(seed, 5);
@@ -168,7 +168,7 @@ Deno.test("concurrent updates under lost and false answers: each acknowledged on
   assert(refused > 0, "no update ever failed");
 });
 
-Deno.test("a plain counter never misses or repeats a step when a lost answer means a write that did not happen", async () => {
+Deno.test("a counter misses and repeats no step when a lost answer means no write", async () => {
   for (let seed = 1; seed <= 20; seed++) {
     const random = new SeededRandom(seed);
     const memory = new MemoryBackend();
@@ -235,7 +235,7 @@ function fail(what: string): never {
   throw new Error(`${what} was called`);
 }
 
-Deno.test("an update gives up with conflict when the ref keeps changing", async () => {
+Deno.test("an update fails with conflict when the ref keeps changing", async () => {
   const memory = new MemoryBackend();
   await refsOn(memory).create("db", "b", newRef());
   const refs = refsOn(
@@ -273,7 +273,7 @@ Deno.test("a strange object among the refs is no branch", async () => {
   assertEquals((await assertRejects(() => refsOn(memory).read("db", "bad"), TaskdError)).code, "corrupt");
 });
 
-Deno.test("list() gives the branches in the order of their names, a branch before those whose names go on", async () => {
+Deno.test("list() returns branches sorted by name, a prefix before longer names", async () => {
   const refs = refsOn(new MemoryBackend());
   for (const branch of ["main-pre-promote", "main", "b", "main.x"]) await refs.create("db", branch, newRef());
   await refs.create("db-2", "a", newRef());
@@ -281,7 +281,7 @@ Deno.test("list() gives the branches in the order of their names, a branch befor
   assertEquals(names, ["db@b", "db@main", "db@main-pre-promote", "db@main.x", "db-2@a"]);
 });
 
-Deno.test("a branch that is not there is told with the one that was probably meant", async () => {
+Deno.test("a missing branch is reported with the name that was probably meant", async () => {
   const memory = new MemoryBackend();
   const refs = refsOn(memory);
   await refs.create("shop", "main", newRef());

@@ -78,7 +78,7 @@ async function putBack(test: TestStore): Promise<void> {
   assertEquals((await here.verify(at("app"))).problems, []);
 }
 
-Deno.test("a store that was put back to an earlier state takes nothing for its own that its lost future has left", () =>
+Deno.test("a store restored to an earlier state takes nothing of its lost future for its own", () =>
   withApp([1], putBack));
 
 Deno.test({
@@ -87,7 +87,7 @@ Deno.test({
   fn: () => withMount("xfs", MIN_XFS_MB, (parent) => withApp([1], putBack, { parent })),
 });
 
-Deno.test("edits in a checkout of a lost future with the same keys are not taken for edits of this one", () =>
+Deno.test("edits in a checkout of a lost future are not taken for edits of this one", () =>
   withApp([1], async (test) => {
     const { store, directory } = test;
     const kept = await backupOf(store.context.backend);
@@ -103,7 +103,7 @@ Deno.test("edits in a checkout of a lost future with the same keys are not taken
     assertEquals(await stored(here, "app"), "1,new");
   }));
 
-Deno.test("what is stored after an older ref was put back among newer objects never gets one of those in its place", async (t) => {
+Deno.test("after an older ref was restored, new objects never collide with newer ones", async (t) => {
   const commit = async (store: Store, word: string, count: number) => {
     const session = await open(store, "app");
     for (let i = 1; i <= count; i++) sql(session.checkout, `INSERT INTO t VALUES('${word}${i}')`);

@@ -34,7 +34,7 @@ async function withStore(work: (store: Store, backend: FaultyBackend) => Promise
   });
 }
 
-Deno.test("names are short and tell all objects of a lineage apart", () => {
+Deno.test("names are short and distinguish all objects of a lineage", () => {
   const names = [
     [segmentKey(LINEAGE, 3, 0x11f, 0x12a), "3/segment-12a-11f.zst"],
     [segmentKey(LINEAGE, 0, 0, 0x10), "0/segment-10-0.zst"],
@@ -45,7 +45,7 @@ Deno.test("names are short and tell all objects of a lineage apart", () => {
   for (const [key, name] of names) assertEquals(shortName(key), name);
 });
 
-Deno.test("a list is read back as it was written; a writer that is late is told so", async () => {
+Deno.test("a list is read back as written, and a late writer gets undefined", async () => {
   const backend = new MemoryBackend();
   const context = { backend, random: systemRandom };
   assertEquals(await readTombstones(backend), undefined);
@@ -118,7 +118,7 @@ Deno.test("the list costs a fork one read", async () => {
   });
 });
 
-Deno.test("a list that cannot be understood stops whoever would rely on it, and leaves no branch behind", async () => {
+Deno.test("an unreadable list stops every operation that relies on it and leaves no branch", async () => {
   await withStore(async (store, backend) => {
     await flush(store, at("app"), 2, { checkpoint: "one" });
     await backend.put(TOMBSTONES_KEY, new TextEncoder().encode("{"));
@@ -140,7 +140,7 @@ Deno.test("a list that cannot be understood stops whoever would rely on it, and 
   });
 });
 
-Deno.test("who took long by either clock looks whether its objects are there; who was quick trusts the list", async () => {
+Deno.test("a slow maker, by either clock, checks that its objects exist; a quick one trusts the list", async () => {
   await withDirectory(async (directory) => {
     const backend = new MemoryBackend();
     const clock = new VirtualClock();

@@ -35,7 +35,7 @@ Deno.test("sidecars are read back as written, and count as missing when they are
     return Promise.resolve();
   }));
 
-Deno.test("a workspace that was claimed for a store is refused to every other, and a store's own directory to all", () =>
+Deno.test("a claimed workspace is refused to every other store, and a store's directory to all", () =>
   withDirectory((directory) => {
     const workspace = new Workspace(directory, new SeededRandom(1).bytes);
     workspace.claim("a");

@@ -66,9 +66,9 @@ export class Operator {
     const answer = await this.run(op, ...args);
     assert(answer !== undefined, `${op} hung or died`);
     assert(!answer.ok, `${op} succeeded: ${JSON.stringify(answer)}`);
-    const wanted = [codes].flat() as string[];
+    const expected = [codes].flat() as string[];
     assert(answer.code in ERROR_CODES, `${op}: ${answer.code}: ${answer.message}`);
-    assert(wanted.includes(answer.code), `${op}: wanted ${wanted}, got ${answer.code}: ${answer.message}`);
+    assert(expected.includes(answer.code), `${op}: expected ${expected}, got ${answer.code}: ${answer.message}`);
     assert(answer.message.length > 10 && !/\n\s+at /.test(answer.message), answer.message);
   }
 
@@ -111,7 +111,7 @@ export class Bench implements AsyncDisposable {
   readonly directory: string;
   /** The store's location. */
   readonly location: string;
-  /** What each address must hold, as {@linkcode contentOf} tells it. */
+  /** What each address must hold, as {@linkcode contentOf} returns it. */
   readonly expected = new Map<string, string>();
   #operators: Operator[] = [];
   #files = 0;
@@ -171,10 +171,10 @@ export class Bench implements AsyncDisposable {
     const operator = this.operator();
     const listed = await operator.ok("branches") as unknown as { db: string; branch: string }[];
     const found = listed.map(({ db, branch }) => `${db}@${branch}`);
-    const wanted = [...this.expected.keys()].filter((address) => address.split("@").length === 2);
-    assertEquals(wanted.filter((address) => !found.includes(address)), [], "branches are missing");
+    const branches = [...this.expected.keys()].filter((address) => address.split("@").length === 2);
+    assertEquals(branches.filter((address) => !found.includes(address)), [], "branches are missing");
     assertEquals(
-      found.filter((address) => !wanted.includes(address) && !also.includes(address)),
+      found.filter((address) => !branches.includes(address) && !also.includes(address)),
       [],
       "branches too many",
     );
@@ -193,7 +193,7 @@ export class Bench implements AsyncDisposable {
   }
 }
 
-/** SHA-256 over schema and rows of all tables of a database file that nobody else uses; its integrity is checked first. */
+/** SHA-256 over schema and rows of all tables of a database file that no other process uses; its integrity is checked first. */
 export function contentOf(path: string): string {
   const database = new DatabaseSync(path, { readOnly: true });
   try {

@@ -23,11 +23,11 @@ function later(ms: number): Clock {
 
 /** A minute, after which every lease and claim of the killed is stale. */
 const STALE_MS = 61_000;
-/** Two days, after which nobody works any more on what the killed left. */
+/** Two days, after which no live process works on what the killed left. */
 const FORGOTTEN_MS = 2 * 24 * 3600 * 1000;
 
 /** Judges the store at `location`, on which `scenario` was cut off or, `acknowledged`, done. */
-export async function judge(
+export async function verify(
   location: string,
   directory: string,
   scenario: Scenario,
@@ -45,7 +45,7 @@ export async function judge(
 }
 
 async function finish(store: Store, location: string, directory: string, scenario: Scenario): Promise<void> {
-  // The killed process was one of this workspace: nobody has to wait for its lease, only for its claim.
+  // The killed process was one of this workspace: only its claim has to be waited for, not its lease.
   const repeated = await repeat(store, scenario, directory);
   assert(repeated !== "lease_held", "a dead process of this workspace still holds the lease");
   if (repeated === "branch_deleting") {
@@ -94,7 +94,7 @@ async function rowsOf(path: string, directory: string): Promise<string> {
   }
 }
 
-/** A checkout that nobody edited follows its branch without force, and the edit in the other can be kept. */
+/** An unedited checkout follows its branch without force, and the edit in the other can be kept. */
 async function assertUsable(store: Store, location: string, directory: string): Promise<void> {
   await store.checkout(parseAddress("app@side"));
   const side = await rowsOf(`${location}/checkouts/app/side.db`, directory);

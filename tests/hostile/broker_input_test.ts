@@ -11,7 +11,7 @@ import { longTest } from "../support/long.ts";
 
 type BrokerPlace = Awaited<ReturnType<typeof makeBrokerPlace>>;
 
-/** What must hold for every text of an error, whatever was wrong. */
+/** What must hold for every text of an error. */
 function assertClear(text: string, about: string): void {
   // deno-lint-ignore no-control-regex
   assert(!/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/.test(text), `${about}: ${JSON.stringify(text)}`);
@@ -37,12 +37,12 @@ const STARTS: { what: string; config?: string; says: string; prepare?: (place: B
   { what: "retries without an end of the wait", config: "ci: { max_attempts: 1 }\n", says: "approval_timeout" },
   { what: "a glob with a trailing slash", config: "diff_policy: { blocked_paths: [a/] }\n", says: "a/**" },
   { what: "a profile of no repository", config: "profiles: { repos: { Acme: {} } }\n", says: "Acme" },
-  { what: "an address that is none", config: "broker: { addr: nonsense }\n", says: "addr" },
+  { what: "an invalid address", config: "broker: { addr: nonsense }\n", says: "addr" },
   { what: "a relative socket", config: "broker: { socket: a.sock }\n", says: "socket" },
   { what: "an audit_root that is a file", config: "audit_root: /etc/hostname\n", says: "/etc/hostname" },
   { what: "a cache_root that is a file", config: "cache_root: /etc/hostname\n", says: "/etc/hostname" },
   {
-    what: "keys that everybody may read",
+    what: "keys that every user may read",
     says: "api-keys.env",
     prepare: async ({ home }) => {
       await Deno.writeTextFile(`${home}/.taskd/api-keys.env`, "VENDORA_API_KEY=sk-hostile-0123456789\n");
@@ -65,7 +65,7 @@ const STARTS: { what: string; config?: string; says: string; prepare?: (place: B
 ];
 
 longTest(
-  "attack: whatever is wrong with its settings, a broker says it in one error, with what to do, and leaves nothing",
+  "attack: invalid settings give one error with a hint, and leave nothing behind",
   async (t) => {
     for (const { what, config, says, prepare } of STARTS) {
       await t.step(what, async () => {
@@ -93,7 +93,7 @@ interface Row {
   what: string;
   method?: string;
   path?: string;
-  /** Of `POST /tasks`, besides a repository and an instruction. */
+  /** Of `POST /tasks`, in addition to a repository and an instruction. */
   fields?: Record<string, unknown>;
   body?: string;
   headers?: Record<string, string>;
@@ -148,13 +148,13 @@ const REQUESTS: Row[] = [
   { what: "a method that is not offered", method: "DELETE", path: "/tasks", status: 405, says: "GET" },
   { what: "a path that is not there", method: "GET", path: "/tasks/x/y/z", status: 404 },
   { what: "a path out of the folder", method: "GET", path: "/tasks/..%2f..%2fetc%2fpasswd", status: 400 },
-  { what: "an id that is none", method: "GET", path: "/tasks/zz", status: 400, says: "hex" },
+  { what: "an invalid id", method: "GET", path: "/tasks/zz", status: 400, says: "hex" },
   { what: "an id of nothing", method: "GET", path: `/tasks/${ID}`, status: 404, says: "taskd tasks" },
   { what: "a limit below zero", method: "GET", path: "/tasks?limit=-1", status: 400, says: "limit" },
   { what: "a limit beyond numbers", method: "GET", path: "/tasks?limit=1e99", status: 400, says: "limit" },
-  { what: "a stage that is none", method: "GET", path: "/tasks?stage=over", status: 400, says: "awaiting_approval" },
+  { what: "an unknown stage", method: "GET", path: "/tasks?stage=over", status: 400, says: "awaiting_approval" },
   { what: "a misspelled parameter", method: "GET", path: "/tasks?limits=1", status: 400, says: "limit" },
-  { what: "a time that is none", method: "GET", path: "/admin/stats?since=never", status: 400, says: "since" },
+  { what: "an invalid time", method: "GET", path: "/admin/stats?since=never", status: 400, says: "since" },
   { what: "a day that no month has", method: "GET", path: "/admin/stats?since=2026-02-31T99:00:00Z", status: 400 },
   {
     what: "an approval of nothing",
@@ -166,7 +166,7 @@ const REQUESTS: Row[] = [
   { what: "a queue item of nothing", path: `/queue/${ID}/cancel`, body: "", status: 404 },
 ];
 
-Deno.test("attack: whatever is wrong with a request, the broker says it in one problem and begins nothing", async (t) => {
+Deno.test("attack: an invalid request gets one problem document and starts nothing", async (t) => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);

@@ -8,7 +8,7 @@ import { longTest } from "../support/long.ts";
 const OPERATIONS = Number(Deno.env.get("CROWD") ?? 60);
 const SEED = Number(Deno.env.get("CROWD_SEED") ?? 9);
 
-/** What an operation may say because somebody else was there. */
+/** Codes that an operation may answer because of concurrent ones. */
 const CROWDED = ["lease_held", "busy", "dirty", "conflict", "already_exists", "not_found", "branch_deleting"];
 
 const BRANCHES = ["main", "b1", "b2", "b3"];
@@ -43,7 +43,7 @@ function request(random: SeededRandom, serial: number): [op: string, ...args: un
   }
 }
 
-Deno.test("processes that do everything at once in one workspace get in each other's way, never into each other's data", async () => {
+Deno.test("concurrent processes in one workspace never damage each other's data", async () => {
   await using bench = await Bench.make();
   const first = bench.operator();
   const source = await bench.database({ rows: 50 });

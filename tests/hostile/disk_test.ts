@@ -110,7 +110,7 @@ Deno.test("a read-only store can be read, and refuses everything else with denie
   });
 });
 
-Deno.test("a session on a full disk fails its flush, goes on, and stores everything once there is room", async () => {
+Deno.test("a session on a full disk fails its flush and stores everything once there is room", async () => {
   await withMount("tmpfs", 16, async (disk) => {
     const bench = await Bench.make(`${disk}/store`);
     await using _ = bench;

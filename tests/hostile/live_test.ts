@@ -181,7 +181,7 @@ longTest("a checkout removed or replaced under a session is an error, never othe
       const content = await branch(bench);
       assert(content === durable || content === late, "the branch has another content");
       if (content === durable) {
-        assert([flushed, again, closed].some((answer) => !answer.ok), "commits were lost and nobody was told");
+        assert([flushed, again, closed].some((answer) => !answer.ok), "commits were lost without an error");
       }
 
       // Afterwards the branch can be had again as it is.
@@ -221,7 +221,7 @@ Deno.test("a session that is killed leaves the branch open to the next one at on
   await operator.ok("session_flush");
   await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('not flushed')");
   await operator.kill();
-  await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('nobody watched')");
+  await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('unwatched')");
   const expected = await truth(bench, checkout);
   const next = bench.operator();
   await next.ok("session_open", main);

@@ -11,7 +11,7 @@ import { longTest } from "../support/long.ts";
 const main = parseAddress("app");
 const one = parseAddress("app@main@one");
 
-/** Every directory and file of its own that a local store writes to, but for objects. */
+/** Every directory and file of its own that a local store writes to, except objects. */
 const PLACES = [
   ".taskd",
   ".taskd/tmp",
@@ -52,7 +52,7 @@ const OPERATIONS: [op: string, ...args: unknown[]][] = [
   ["destroy", main],
 ];
 
-/** What may be said of such a place; anything else blames something that it is not, or nobody. */
+/** Codes that name such a place correctly. */
 const REFUSALS: ErrorCode[] = ["denied", "dirty", "not_found", "chain_gap", "gc_failed", "not_a_store"];
 
 async function mkfifo(path: string): Promise<void> {
@@ -94,7 +94,7 @@ async function mistreat(operator: Operator): Promise<void> {
 async function atEachPlace(
   t: Deno.TestContext,
   put: (path: string, was: string | undefined) => Promise<unknown>,
-  judge: () => void = () => {},
+  verify: () => void = () => {},
 ): Promise<void> {
   await using bench = await prepared();
   await copyDirectory(bench.location, `${bench.directory}/kept`);
@@ -115,7 +115,7 @@ async function atEachPlace(
       const operator = bench.operator();
       await mistreat(operator);
       await operator.end();
-      judge();
+      verify();
     });
   }
 }

@@ -130,7 +130,7 @@ onStores(
         await Deno.writeFile(object, damage(original));
         const what = `${object.slice(location.length)} ${name}`;
         const codes = await readAll(location, directory, what);
-        assert(codes.length > 0, `${what}: nobody noticed`);
+        assert(codes.length > 0, `${what}: not noticed`);
       }
       await Deno.writeFile(object, original);
     }
@@ -144,7 +144,7 @@ onStores(
       await Deno.rename(object, `${directory}/away`);
       const what = `${object.slice(location.length)} missing`;
       const codes = await readAll(location, directory, what);
-      assert(codes.length > 0, `${what}: nobody noticed`);
+      assert(codes.length > 0, `${what}: not noticed`);
       assert(codes.every((code) => code === "chain_gap" || code === "corrupt"), `${what}: ${codes}`);
       await Deno.rename(`${directory}/away`, object);
     }
@@ -160,7 +160,7 @@ onStores(
         const other = objects[(index + step) % objects.length]!;
         await Deno.copyFile(other, object);
         const what = `${object.slice(location.length)} replaced by ${other.slice(location.length)}`;
-        assert((await readAll(location, directory, what)).length > 0, `${what}: nobody noticed`);
+        assert((await readAll(location, directory, what)).length > 0, `${what}: not noticed`);
       }
       await Deno.writeFile(object, original);
     }

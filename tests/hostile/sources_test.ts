@@ -107,7 +107,7 @@ os.kill(os.getpid(), 9)`;
   return path;
 }
 
-Deno.test("create leaves a database with a hot journal to its owner, and takes it once that is played back", async () => {
+Deno.test("create refuses a database with a hot journal until that is played back", async () => {
   await using bench = await Bench.make();
   const operator = bench.operator();
   const path = await hotJournal(bench);
@@ -159,7 +159,7 @@ while True:
   await operator.end();
 });
 
-longTest("create from a database that somebody has locked says that it is busy", async () => {
+longTest("create from a locked database is busy", async () => {
   await using bench = await Bench.make();
   const operator = bench.operator();
   const path = await bench.database();

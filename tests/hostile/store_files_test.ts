@@ -117,7 +117,7 @@ Deno.test("a store whose manifest is not ours is refused up front and left as it
   await store.audit();
 });
 
-Deno.test("a directory in place of the tombstones is named by who needs them, and no branch is left half made", async () => {
+Deno.test("a directory in place of the tombstones is reported, and no branch is half made", async () => {
   await using store = await bench();
   const path = `${store.location}/gc/tombstones.json`;
   const operator = store.operator();
@@ -160,7 +160,7 @@ Deno.test("where a file stands in place of the refs or of the data, nothing is t
   await store.audit();
 });
 
-Deno.test("a location that is a file, or somebody's other directory, is not made a store", async () => {
+Deno.test("a file, or a directory with other data, is not made a store", async () => {
   await using store = await bench();
   const file = store.file();
   await Deno.writeTextFile(file, "mine");

@@ -8,7 +8,7 @@ import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { whyNoStrace } from "../support/strace.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import type { Answer } from "./_child.ts";
-import { judge } from "./_verdict.ts";
+import { verify } from "./_verdict.ts";
 import { longTest, scaledTest, shortened } from "../support/long.ts";
 
 /** Kills for each operation. `SYSCALL_KILLS=all` kills at every call, which takes an hour. */
@@ -79,7 +79,7 @@ async function killAt(call: Call, location: string, directory: string, scenario:
   const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:signal=KILL:when=${number}`];
   const answer = await runTraced(location, directory, scenario, ...inject);
   try {
-    await judge(location, directory, scenario, answer?.ok === true);
+    await verify(location, directory, scenario, answer?.ok === true);
   } catch (error) {
     throw new Error(`${scenario.name} killed at ${name} ${number}: ${(error as Error).message}`, { cause: error });
   }
@@ -135,7 +135,7 @@ async function failAt(call: Call, errno: string, location: string, directory: st
   assert(answer !== undefined, `${what}: no answer`);
   assert(answer.ok || (FAULTS[errno]! as string[]).includes(answer.code), `${what}: ${JSON.stringify(answer)}`);
   try {
-    await judge(location, directory, scenario, answer.ok);
+    await verify(location, directory, scenario, answer.ok);
   } catch (error) {
     throw new Error(`${what}: ${(error as Error).message}`, { cause: error });
   }

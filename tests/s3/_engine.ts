@@ -77,7 +77,7 @@ async function insert(path: string, name: string): Promise<string> {
   return await dumpDigest(path);
 }
 
-/** Registers the promises for the server that `place` tells of. */
+/** Registers the promises for the server that `place` names. */
 export function engineOnS3(name: string, place: () => S3Place): void {
   const promise = (text: string, body: (bucket: Bucket) => Promise<void>) =>
     Deno.test(`${name}: ${text}`, async () => {

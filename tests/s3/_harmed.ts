@@ -1,5 +1,5 @@
 /**
- * The engine behind a proxy that harms every seventh request or so: an operation fails with a
+ * The engine behind a proxy that disturbs every seventh request or so: an operation fails with a
  * code that says whether to try again, and trying again is enough.
  *
  * @module
@@ -21,7 +21,7 @@ const ATTEMPTS = 12;
 
 function fault(random: SeededRandom, method: string): ProxyFault | undefined {
   if (!random.chance(RATE)) return undefined;
-  const harm = random.pick<ProxyFault>([
+  const injected = random.pick<ProxyFault>([
     { kind: "cut" },
     { kind: "cut_answer" },
     { kind: "truncate", body_bytes: random.between(0, 500) },
@@ -29,7 +29,7 @@ function fault(random: SeededRandom, method: string): ProxyFault | undefined {
     { kind: "answer", status: 503, code: "SlowDown" },
     { kind: "answer", status: 412, code: "PreconditionFailed", after: true },
   ]);
-  return harm.kind === "answer" && harm.status === 412 && method !== "PUT" ? undefined : harm;
+  return injected.kind === "answer" && injected.status === 412 && method !== "PUT" ? undefined : injected;
 }
 
 /** Does `work` until it succeeds, or has evidently succeeded before: `done` is the code that says so. */
@@ -46,7 +46,7 @@ async function persist(work: () => Promise<unknown>, done?: "already_exists" | "
   }
 }
 
-/** Registers the promise for the server that `place` tells of. */
+/** Registers the promise for the server that `place` names. */
 export function harmedEngineOnS3(name: string, place: () => S3Place & { endpoint: string }): void {
   Deno.test(`${name}: behind harmed requests every operation can be tried again until it is done, once`, async () => {
     await using inner = await emptyS3(place());
@@ -75,12 +75,12 @@ export function harmedEngineOnS3(name: string, place: () => S3Place & { endpoint
       await persist(() => harmed.destroy(at("shop@f0")), "not_found");
       harmed.close();
       proxy.plan = () => undefined;
-      using judge = await Store.open({ backend: inner.backend, workspace: `${scratch}/judge` });
-      const names = (await judge.branches("shop")).map(({ branch }) => branch).sort();
+      using observer = await Store.open({ backend: inner.backend, workspace: `${scratch}/observer` });
+      const names = (await observer.branches("shop")).map(({ branch }) => branch).sort();
       assertEquals(names, ["f1", "f2", "main"]);
       for (const [address, digest] of [["shop", 1], ["shop@f1", 1], ["shop@f2", 2]] as const) {
-        assert((await judge.verify(at(address))).ok, address);
-        assertEquals(await dumpDigest((await judge.checkout(at(address))).path), digests[digest], address);
+        assert((await observer.verify(at(address))).ok, address);
+        assertEquals(await dumpDigest((await observer.checkout(at(address))).path), digests[digest], address);
       }
     } finally {
       backend.close();

@@ -1,5 +1,5 @@
 /**
- * An S3 store behind a proxy that a test tells what befalls its requests.
+ * An S3 store behind a proxy whose faults a test chooses.
  *
  * @module
  */
@@ -40,7 +40,7 @@ export async function proxied(at: S3Server, options: Partial<S3BackendOptions> =
   };
 }
 
-/** What a call comes to: `done` or the code of its error. */
+/** Result of a call: `done` or the code of its error. */
 export async function codeOf(promise: Promise<unknown>): Promise<string> {
   return await promise.then(() => "done", (error) => error instanceof BackendError ? error.code : String(error));
 }

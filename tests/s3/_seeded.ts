@@ -1,6 +1,6 @@
 /**
- * Several clients of one server behind a proxy that harms requests at random, from a seed:
- * whatever happens to answers, no update is lost, nothing is made twice, and every error is
+ * Several clients of one server behind a proxy that disturbs requests at random, from a seed:
+ * with any answers lost, no update is lost, nothing is made twice, and every error is
  * one of the closed set.
  *
  * @module
@@ -19,7 +19,7 @@ const ROUNDS = 12;
 const RATE = 0.15;
 /**
  * Where a refusal may be a lie (412 or 409 after success, as of a proxy that repeated the request), and a rival has
- * overtaken the write before it was looked for, nobody can know that it was made: an honest server's refusal is strict.
+ * overtaken the write before it was read, its success cannot be known: an honest server's refusal is strict.
  */
 const RUNS = [{ seed: 1, lies: false }, { seed: 2, lies: false }, { seed: 3, lies: true }, { seed: 4, lies: true }];
 
@@ -57,7 +57,7 @@ async function outcomeOf(call: Promise<unknown>): Promise<Outcome> {
   }
 }
 
-/** Registers the promises for the server that `place` tells of. */
+/** Registers the promises for the server that `place` names. */
 export function seededFaultsOnS3(name: string, place: () => S3Place & { endpoint: string }): void {
   for (const { seed, lies } of RUNS) {
     Deno.test(`${name}: faults of seed ${seed}${lies ? ", lies among them," : ""} lose no update and make nothing twice`, async () => {
@@ -67,9 +67,11 @@ export function seededFaultsOnS3(name: string, place: () => S3Place & { endpoint
       const backend = await S3Backend.open({ ...options, deadlines: { begin_ms: 1000, idle_ms: 1000 } });
       const random = new SeededRandom(seed);
       proxy.plan = ({ method }) => {
-        const harm = fault(random, lies);
+        const injected = fault(random, lies);
         // Only an answer to a conditional write can contradict itself.
-        return harm?.kind === "answer" && [409, 412].includes(harm.status) && method !== "PUT" ? undefined : harm;
+        return injected?.kind === "answer" && [409, 412].includes(injected.status) && method !== "PUT"
+          ? undefined
+          : injected;
       };
       await inner.backend.create("list", encode([]));
       const updates = new Map<string, Outcome>();

@@ -1,5 +1,5 @@
 /**
- * Writes one object into the store that its argument tells of: a process whose
+ * Writes one object into the store that its argument names: a process whose
  * permissions a test chooses.
  *
  * @module

@@ -64,7 +64,7 @@ for (const [name, server] of [["MinIO", () => minio], ["versitygw", () => versit
 
       await commit(10);
       await daemon.stop("SIGKILL");
-      // Nobody captures now, and still nothing is lost: it is in the checkout.
+      // No session captures now, and still nothing is lost: it is in the checkout.
       await commit(10);
       assertEquals((await stored(server(), place)).digest, flushed.digest);
       await using again = await startDaemon(place);
@@ -96,7 +96,7 @@ longTest("one daemon works in a workspace; on another host leases keep the branc
   await host.json(["session", "open", "bank@theirs"]);
   assertEquals((await place.json(["session", "open", "bank@theirs"], 1)).code, "lease_held");
   await place.json(["session", "close", "bank"]);
-  // A lease that was given back is anybody's.
+  // A released lease is free.
   await host.json(["session", "open", "bank"]);
   assertEquals((await other.stop()).code, 0);
   assertEquals((await daemon.stop()).code, 0);
@@ -118,13 +118,13 @@ longTest("the janitor reaps and collects in a bucket while a session lives", asy
   for await (const line of events) if (JSON.parse(line).type === "reaped") break;
   await sqlite3Write(path, "INSERT INTO item(writer, body) VALUES (0, 'while collecting')");
   await place.json(["session", "flush", "bank"]);
-  // Whatever the janitor has done by now, two passes complete.
+  // In addition to the janitor's passes, two passes complete.
   for (let pass = 0; pass < 2; pass++) await place.json(["gc", "--grace", "0"]);
   const after = await place.json(["gc", "--dry-run"]);
   assertEquals([after.tombstoned, after.backlog], [0, 0]);
   assert(Number(before.marked) >= 2 && Number(after.marked) >= 1);
   assertEquals((await place.json(["branches"]) as { branches: unknown[] }).branches.length, 1);
-  // It ended when nobody read it any more.
+  // It ended when its reader left.
   await watcher.status;
   await notes.return();
   const { code, errors } = await daemon.stop();

@@ -58,7 +58,7 @@ async function pending(promise: Promise<unknown>): Promise<boolean> {
   return !settled;
 }
 
-/** Lets whatever is due have its turn. */
+/** Lets all due timers run. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
@@ -75,7 +75,7 @@ async function failure(promise: Promise<unknown>): Promise<BackendError> {
 }
 
 // conformance: 8.object_store
-Deno.test("an answer that has not begun after 60 s is given up, and no earlier", async () => {
+Deno.test("a request without an answer for 60 s fails, and no earlier", async () => {
   await using stage = await staged();
   await stage.backend.put("k", new Uint8Array(10));
   const seen = stage.befell({ kind: "hang" });
@@ -138,7 +138,7 @@ Deno.test("a download without a byte for 60 s ends with `read stalled`", async (
 });
 
 Deno.test("an object that is read whole and stalls ends with `read stalled`, and is not asked for again", async () => {
-  // Another time than that of the answer's beginning, to tell the two apart.
+  // Another time than that of the answer's beginning, to distinguish the two.
   const idle_ms = 30_000;
   await using stage = await staged({ idle_ms });
   await stage.backend.put("k", new Uint8Array(MIB));
@@ -157,7 +157,7 @@ Deno.test("an object that is read whole and stalls ends with `read stalled`, and
 });
 
 // conformance: 8.object_store
-Deno.test("a listing whose answer has begun and stalls is given up after 15 min as a whole, for good", async () => {
+Deno.test("a listing that stalls after its start fails after 15 min and is not repeated", async () => {
   await using stage = await staged();
   await stage.backend.put("k", new Uint8Array(1));
   const before = stage.proxy.requests.length;
@@ -225,7 +225,7 @@ Deno.test("a download that keeps moving has no deadline, however long it takes",
 });
 
 // conformance: 8.object_store
-Deno.test("while a body is sent only the call as a whole has a deadline: 15 min and a second for each MiB", async () => {
+Deno.test("while a body is sent only the whole call has a deadline, a second more per MiB", async () => {
   await using stage = await staged();
   const seen = stage.befell({ kind: "deaf" }, ({ method }) => method === "PUT");
   const writing = failure(stage.backend.put("k", new Uint8Array(48 * MIB)));

@@ -32,17 +32,17 @@ const isGet = ({ method }: ProxiedRequest): boolean => method === "GET";
 const isHead = ({ method }: ProxiedRequest): boolean => method === "HEAD";
 
 /** A HEAD's answer with another etag. */
-function tells(etag: string): ProxyFault {
+function withEtag(etag: string): ProxyFault {
   return { kind: "rewrite", answer: (answer) => answer.replace(/^etag: .*\r$/im, `ETag: "${etag}"\r`) };
 }
 
-/** What the server and the network say of a write that did nothing, and what it comes to. */
+/** Answers of server and network to a write that did nothing, and its resulting code. */
 const UNDECIDED: Record<string, { faults: ProxyFault[]; code: string }> = {
   "cut off and then refused": { faults: [{ kind: "cut" }, REFUSED], code: "ambiguous" },
   "answered 500 and then refused": { faults: [BROKEN, REFUSED], code: "ambiguous" },
   "answered 500 every time": { faults: Array(ALWAYS).fill(BROKEN), code: "ambiguous" },
   "answered 409 every time": { faults: Array(ALWAYS).fill(CONFLICT), code: "ambiguous" },
-  "told to slow down every time": { faults: Array(ALWAYS).fill(BUSY), code: "unavailable" },
+  "asked to slow down every time": { faults: Array(ALWAYS).fill(BUSY), code: "unavailable" },
 };
 
 for (const [what, { faults, code }] of Object.entries(UNDECIDED)) {
@@ -84,7 +84,7 @@ Deno.test("an object that is replaced between the look and the delete stays", as
     const etag = await stage.direct.replace("k", text("new"), old);
     // The look as it was before the rival came.
     const from = stage.proxy.requests.length;
-    const left = stage.script(isHead, tells(old));
+    const left = stage.script(isHead, withEtag(old));
     assertEquals(await codeOf(stage.backend.delete("k", { if_match: old })), "precondition_failed");
     assertEquals(left(), 0);
     const changes = stage.proxy.requests.slice(from).filter((request) => !isHead(request));
@@ -103,12 +103,12 @@ Deno.test("a delete whose answer is lost is ambiguous when another version is th
       asked = true;
       return { kind: "cut" };
     }
-    return asked && isHead(request) ? tells("0".repeat(32)) : undefined;
+    return asked && isHead(request) ? withEtag("0".repeat(32)) : undefined;
   };
   assertEquals(await codeOf(stage.backend.delete("k", { if_match: etag })), "ambiguous");
 });
 
-Deno.test("MinIO, which ignores the condition of a delete, is sent none, whatever the options say of it", async () => {
+Deno.test("MinIO, which ignores the condition of a delete, never gets a conditional delete", async () => {
   await using stage = await proxied(minio, { atomic_delete: true });
   const etag = await stage.direct.create("k", text("x"));
   const from = stage.proxy.requests.length;
@@ -125,7 +125,7 @@ Deno.test("a copy whose source is replaced meanwhile fails, and nothing is copie
     await using stage = await proxied(at, { single_copy_bytes: 5 * MIB });
     for (const size of [10, 6 * MIB]) {
       await stage.direct.put("from", new Uint8Array(size).fill(2));
-      const left = stage.script(isHead, tells("0".repeat(32)));
+      const left = stage.script(isHead, withEtag("0".repeat(32)));
       assertEquals(await codeOf(stage.backend.copy("from", "to")), "precondition_failed");
       assertEquals(left(), 0);
       assertEquals(await codeOf(stage.direct.head("to")), "not_found");

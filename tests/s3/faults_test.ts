@@ -27,7 +27,7 @@ Deno.test.afterAll(async () => {
   await minio[Symbol.asyncDispose]();
 });
 
-/** A store behind a proxy, at versitygw unless told otherwise. */
+/** A store behind a proxy, at versitygw by default. */
 function proxied(options: Partial<S3BackendOptions> & { at?: S3Server } = {}): Promise<Proxied> {
   const { at = server, ...backend_options } = options;
   return proxiedAt(at, backend_options);
@@ -45,7 +45,7 @@ const SURVIVED: Record<string, ProxyFault[]> = {
   "answered 409 while it did nothing": [{ kind: "answer", status: 409, code: "ConditionalRequestConflict" }],
   "answered 500 after it succeeded": [{ kind: "answer", status: 500, code: "InternalError", after: true }],
   "answered 500 while it did nothing": [{ kind: "answer", status: 500, code: "InternalError" }],
-  "told to slow down, twice": [
+  "asked to slow down, twice": [
     { kind: "answer", status: 503, code: "SlowDown" },
     { kind: "answer", status: 503, code: "SlowDown" },
   ],
@@ -78,7 +78,7 @@ Deno.test("a create that meets another's object is refused, even where the conte
   assertEquals(await codeOf(stage.backend.create("k", text("same"))), "precondition_failed");
 });
 
-Deno.test("a write is ambiguous when its answers are lost and somebody else's object is there", async () => {
+Deno.test("a write is ambiguous when its answers are lost and another object is there", async () => {
   await using stage = await proxied();
   const before = await stage.direct.create("k", text("old"));
   let after = Promise.resolve("");
@@ -184,7 +184,7 @@ Deno.test("a multipart completion whose answer was lost is found to stand", asyn
   assertEquals((await stage.direct.get("k")).etag, etag);
 });
 
-Deno.test("an upload that fails is given up at the server", async () => {
+Deno.test("a failed upload is aborted at the server", async () => {
   await using stage = await proxied({ part_bytes: 5 * MIB });
   async function* body(): AsyncGenerator<Uint8Array> {
     yield await Promise.resolve(new Uint8Array(11 * MIB));
@@ -239,7 +239,7 @@ Deno.test("a delete that is lost or refused by its own repetition still deletes 
   }
 });
 
-Deno.test("a conditional delete of a server that is not AWS goes through a conditional write, whatever the probe saw", async () => {
+Deno.test("a conditional delete on a server other than AWS uses a conditional write", async () => {
   await using stage = await proxied();
   const etag = await stage.backend.create("k", text("x"));
   const from = stage.proxy.requests.length;
@@ -248,7 +248,7 @@ Deno.test("a conditional delete of a server that is not AWS goes through a condi
   assertEquals(changes, ["PUT", "DELETE"]);
 });
 
-Deno.test("without conditional deletes, a deletion that is cut off hides the object and a later create takes its place", async () => {
+Deno.test("an interrupted two-step delete hides the object, and a later create replaces it", async () => {
   await using stage = await proxied({ at: minio });
   const etag = await stage.backend.create("k", text("old"));
   stage.proxy.plan = ({ method }) => method === "DELETE" ? { kind: "cut" } : undefined;
@@ -271,7 +271,7 @@ Deno.test("without conditional deletes, a deletion that is cut off hides the obj
   assertEquals(await stage.direct.get("k"), { bytes: text("new"), etag: fresh });
 });
 
-Deno.test("a branch whose deletion was cut off is gone for every operation, and its name is free again later", async () => {
+Deno.test("an interrupted deletion hides the branch at once and frees its name later", async () => {
   await using stage = await proxied({ at: minio });
   const workspace = await Deno.makeTempDir({ prefix: "s3-cut-" });
   try {

@@ -36,6 +36,6 @@ Deno.test("nothing of S3 is loaded before a bucket store is opened", async () =>
     assert(loaded.length > 1, entry);
     assertEquals(loaded.filter((specifier) => /aws-sdk|\/_?s3(_|\.ts)(?!location)/.test(specifier)), [], entry);
   }
-  // The test itself sees what it looks for.
+  // The test would see what it searches for.
   assert((await loadedWith(`${root}tests/support/s3_server.ts`)).some((specifier) => specifier.includes("aws-sdk")));
 });

@@ -38,7 +38,7 @@ export class Actor {
     });
   }
 
-  /** Tells the scheduler that the actor waits, or has finished. */
+  /** Reports to the scheduler that the actor waits, or has finished. */
   settle(): void {
     for (const resolve of this.#quiet.splice(0)) resolve();
   }
@@ -126,7 +126,7 @@ export class TurnBackend implements Backend {
 
 /** Chooses whose turn it is. */
 export class Scheduler {
-  /** Everybody who was ever added. */
+  /** All actors that were ever added. */
   readonly actors: Actor[] = [];
   #failure: unknown;
   readonly #random: SeededRandom;
@@ -145,7 +145,7 @@ export class Scheduler {
     return actor;
   }
 
-  /** Drops an actor for good, in the middle of whatever it does. */
+  /** Drops an actor permanently, in the middle of its work. */
   drop(actor: Actor): void {
     actor.dropped = true;
     actor.parked.length = 0;
@@ -163,12 +163,12 @@ export class Scheduler {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** Gives one waiting actor one turn; false when nobody waits. */
+  /** Gives one waiting actor one turn; false when none waits. */
   async step(): Promise<boolean> {
     const waiting = this.actors.filter((actor) => !actor.dropped && actor.parked.length > 0);
     if (waiting.length === 0) {
       if (!this.actors.some((actor) => !actor.dropped && actor.busy)) return false;
-      // Everybody sleeps: let the time come that they wait for.
+      // All sleep: advance to the next time that one waits for.
       this.#clock.advance(1000);
       await new Promise((resolve) => setTimeout(resolve, 0));
       return true;

@@ -68,7 +68,7 @@ export class World {
   readonly #branches = new Map<string, KnownBranch>();
   /** Content of acknowledged checkpoints, by `<branch>@<name>`. */
   readonly #named = new Map<string, string>();
-  /** Checkpoints whose outcome nobody heard. */
+  /** Checkpoints whose answer was lost. */
   readonly #maybeNamed = new Map<string, string>();
   readonly #refusedNames = new Set<string>();
   readonly #fault_rate: number;
@@ -105,7 +105,7 @@ export class World {
       }
     }
     this.#clock.advance(120_000);
-    await this.#judge();
+    await this.#verify();
     return this.summary;
   }
 
@@ -245,7 +245,7 @@ export class World {
     const name = `b${this.#serial++}`;
     const [key, content] = this.#pickCheckpoint(branch, random) ?? [];
     const target = this.#know(name, content === undefined ? branch.candidates : [content]);
-    // Until it is acknowledged nobody can count on it; its source may still gain contents meanwhile.
+    // Until it is acknowledged no caller can rely on it; its source may still gain contents meanwhile.
     target.destroyed = "maybe";
     const address = { db: DB, branch: branch.name, ...(key === undefined ? {} : { checkpoint: key.split("@")[1]! }) };
     await store.fork(address, name, { materialize: random.chance(0.3) });
@@ -319,9 +319,9 @@ export class World {
     return own.length === 0 || random.chance(0.3) ? undefined : random.pick(own);
   }
 
-  /** What must hold once everybody has stopped and every lease has run out. */
-  async #judge(): Promise<void> {
-    const store = await this.#openStore(this.#backend, "judge");
+  /** What must hold once all actors have stopped and every lease has expired. */
+  async #verify(): Promise<void> {
+    const store = await this.#openStore(this.#backend, "observer");
     const listed = new Set((await store.branches()).map((info) => info.branch));
     for (const branch of this.#branches.values()) {
       const content = await contentAt(store, `${DB}@${branch.name}`, this.#directory);
@@ -336,7 +336,7 @@ export class World {
       if (alone) assert(content === last.content, `${branch.name} holds ${content}, acknowledged was ${last.content}`);
       await this.#judgeNames(store, branch);
     }
-    // Whatever was interrupted, every branch can be worked on again.
+    // After any interruption every branch can be worked on again.
     for (const name of listed) {
       const address = { db: DB, branch: name };
       if (this.#branches.get(name)?.destroyed === "maybe") {

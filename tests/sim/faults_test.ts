@@ -139,7 +139,7 @@ scaledTest(
   },
 );
 
-Deno.test("edits made after an operation vanished at any call are the branch's own, and the next checkpoint takes them", async (t) => {
+Deno.test("edits after an interrupted operation belong to the branch and its next checkpoint", async (t) => {
   await withTemplate(async (template, clock, directory) => {
     const main = { db: "app", branch: "main" };
     for (const scenario of SCENARIOS.filter(({ args: [address] }) => isDeepEqual(address, main))) {
@@ -184,7 +184,7 @@ async function drive<T>(actor: Actor, work: Promise<T>, last = Infinity): Promis
     if (count === last) actor.dropped = true;
     go();
     if (count === last) {
-      // The call has its effect and nobody hears of it.
+      // The call takes effect and its answer is lost.
       await new Promise((resolve) => setTimeout(resolve, 0));
       return undefined;
     }

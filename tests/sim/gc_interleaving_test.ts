@@ -48,7 +48,7 @@ const RESULTS: Record<string, Address> = {
   "create": at("child"),
 };
 
-/** Chooses who is next; undefined leaves it to whoever waits. */
+/** Chooses who is next; undefined leaves it to any that waits. */
 type Choose = (waiting: Actor[], taken: ReadonlyMap<Actor, number>) => Actor | undefined;
 
 /** One run. */
@@ -115,7 +115,7 @@ class Arena {
       if (taken.get(maker)! >= dies_after && maker.busy) drop(maker);
       const waiting = [maker, collector].filter((actor) => actor.parked.length > 0);
       if (waiting.length === 0 && !maker.busy && !collector.busy) break;
-      // Whoever is busy and does not wait reads or writes a file.
+      // An actor that is busy and does not wait reads or writes a file.
       if (waiting.length === 0) await new Promise((resolve) => setTimeout(resolve, 0));
       const actor = choose(waiting, taken) ?? waiting[0];
       if (!actor) continue;
@@ -124,11 +124,11 @@ class Arena {
       actor.parked.shift()!();
       await quiet;
     }
-    using judge = await open(backend, "judge");
-    if (maker.dropped) await sweepAfterDeath(judge, operation, clock);
-    await this.#judge(judge, { operation, dead: maker.dropped, ...outcome });
-    await sweep(judge, clock);
-    assertEquals(new Set(await dataKeys(backend)), await neededKeys(judge));
+    using observer = await open(backend, "observer");
+    if (maker.dropped) await sweepAfterDeath(observer, operation, clock);
+    await this.#verify(observer, { operation, dead: maker.dropped, ...outcome });
+    await sweep(observer, clock);
+    assertEquals(new Set(await dataKeys(backend)), await neededKeys(observer));
     return [taken.get(maker)!, taken.get(collector)!];
   }
 
@@ -148,7 +148,7 @@ class Arena {
     return await opening;
   }
 
-  async #judge(
+  async #verify(
     store: Store,
     { operation, acknowledged, dead }: { operation: string; acknowledged: boolean; dead: boolean },
   ): Promise<void> {
@@ -229,7 +229,7 @@ for (const operation of Object.keys(OPERATIONS)) {
     // Passes of no duration interleave the most; slow ones repeat the same orders.
     const define = step_ms === 0 ? Deno.test : longTest;
     define(
-      `${operation} and garbage collection: no order loses a branch or keeps garbage; ${step_ms} ms a pass`,
+      `${operation} with garbage collection loses no branch and keeps no garbage; ${step_ms} ms a pass`,
       async () => {
         await withDirectory(async (directory) => {
           const arena = await Arena.make(directory);

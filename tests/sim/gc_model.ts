@@ -178,15 +178,15 @@ export class GcModel {
 
   /** Takes what a branch's head needs as promised from now on. */
   async #learn(branch: string): Promise<void> {
-    const { refs, backend } = this.#judge;
+    const { refs, backend } = this.#verify;
     const { ref } = await refs.read("app", branch);
     const chain = await new Chains(backend).resolve(ref.lineage, ref.txid);
     const points = this.#branches.get(branch) ?? new Map<string, Point>();
     this.#branches.set(branch, points.set("", keysOf(chain).map(({ key }) => key)));
   }
 
-  /** The store as it is, past everybody's faults. */
-  get #judge() {
+  /** The store as it is, without injected faults. */
+  get #verify() {
     return { refs: this.#store.context.refs, backend: this.#backend };
   }
 
@@ -198,7 +198,7 @@ export class GcModel {
   async #assertWhole(): Promise<void> {
     const there = new Set(await dataKeys(this.#backend));
     for (const [branch, points] of this.#branches) {
-      const { ref } = await this.#judge.refs.read("app", branch);
+      const { ref } = await this.#verify.refs.read("app", branch);
       for (const [name, point] of points) {
         for (const key of point) assert(there.has(key), `app@${branch}@${name} has lost ${key}`);
         if (name !== "") assert(ref.checkpoints.some((known) => known.name === name), `app@${branch}@${name} is gone`);

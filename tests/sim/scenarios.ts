@@ -224,5 +224,5 @@ async function assertNoOthers(store: Store, scenario: Scenario, directory: strin
     const content = of === undefined ? undefined : await contentAt(store, name, directory);
     if (of === undefined || ![PREPARED[of], scenario.changes[of]].includes(content)) strangers.push(name);
   }
-  assertEquals(strangers, [], `${scenario.name}: branches that nobody made`);
+  assertEquals(strangers, [], `${scenario.name}: branches of no operation`);
 }

@@ -25,7 +25,7 @@ export interface AuditDirectoryOptions {
   every_ms?: number;
 }
 
-/** What one finished task came to. */
+/** Result of a finished task. */
 interface Finished {
   id: string;
   outcome: Outcome;

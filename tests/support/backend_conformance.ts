@@ -72,7 +72,7 @@ async function list(backend: Backend, prefix: string): Promise<ObjectInfo[]> {
 const keys = async (backend: Backend, prefix: string): Promise<string[]> =>
   (await list(backend, prefix)).map(({ key }) => key);
 
-/** Starts every action at once; returns what each came to. */
+/** Starts every action at once; returns the result of each. */
 async function race<T>(actions: (() => Promise<T>)[]): Promise<{ won: number[]; codes: unknown[] }> {
   const outcomes = await Promise.allSettled(actions.map((action) => action()));
   const won = outcomes.flatMap((outcome, i) => outcome.status === "fulfilled" ? [i] : []);
@@ -156,7 +156,7 @@ const WRITING: Promises = {
       assertEquals(etags.size, contents.length);
     }
   },
-  "replace() tells large objects apart as well": async (backend) => {
+  "replace() distinguishes large objects as well": async (backend) => {
     const first = await backend.create("k", pattern(2 * MIB, 1));
     assertEquals((await backend.get("k")).etag, first);
     const second = await backend.replace("k", pattern(2 * MIB, 2), first);
@@ -164,7 +164,7 @@ const WRITING: Promises = {
     await assertFails("precondition_failed", "k", () => backend.replace("k", text("x"), first));
     await backend.delete("k", { if_match: second });
   },
-  "put() writes whatever was there": async (backend) => {
+  "put() writes over any object": async (backend) => {
     await backend.put("deep/er/k", text("one"));
     await backend.put("deep/er/k", inChunks(text("two, longer"), 3));
     assertEquals(await read(backend, "deep/er/k"), "two, longer");
@@ -244,7 +244,7 @@ const READING: Promises = {
     assertEquals((await backend.getRange("k", 2 ** 40, 10)).length, 0);
     assertEquals((await backend.getRange("k", 10, 0)).length, 0);
   },
-  "leaving a stream early, or never starting it, harms nothing": async (backend) => {
+  "a stream that is left early or never started releases its source": async (backend) => {
     await backend.put("k", pattern(LARGE_BYTES));
     for await (const chunk of (await backend.getStream("k")).chunks) {
       assert(chunk.length > 0);
@@ -337,7 +337,7 @@ const NAMING: Promises = {
     }
     assertEquals(await keys(backend, ""), []);
   },
-  "copy() makes an independent object, over whatever was there": async (backend) => {
+  "copy() makes an independent object, over any other": async (backend) => {
     const bytes = pattern(2 * MIB);
     await backend.put("from", bytes);
     await backend.put("dir/to", text("old"));

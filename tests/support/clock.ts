@@ -60,7 +60,7 @@ export class VirtualClock implements Clock {
     return [...this.#sleepers].map(({ ms }) => ms).sort((a, b) => a - b);
   }
 
-  /** Resolves when somebody sleeps who asked for exactly `ms`. */
+  /** Resolves when a sleep of exactly `ms` is pending. */
   async sleeper(ms: number): Promise<void> {
     if (!this.sleeping.includes(ms)) await new Promise<void>((wake) => this.#awaited.push({ ms, wake }));
   }
@@ -70,14 +70,14 @@ export class VirtualClock implements Clock {
     return this.#sleepers.size;
   }
 
-  /** Moves both clocks on and wakes, in order, whoever is due. */
+  /** Advances both clocks and wakes all due sleepers in order. */
   advance(ms: number): void {
     this.#monotonic_ms += ms;
     const due = [...this.#sleepers].filter((sleeper) => sleeper.due_ms <= this.#monotonic_ms);
     for (const sleeper of due.sort((a, b) => a.due_ms - b.due_ms)) sleeper.wake();
   }
 
-  /** Sets the wall clock forward or back; nobody's sleep is shorter for it. */
+  /** Sets the wall clock forward or back; no sleep gets shorter. */
   jump(ms: number): void {
     this.#offset_ms += ms;
   }

@@ -57,7 +57,7 @@ export type Fault =
   | { kind: "delay"; delay_ms: number }
   /**
    * What `get`, `getRange` and `getStream` return ends after this many bytes; with a code a stream then fails, without
-   * one nobody is told. Of other calls: nothing happens.
+   * without an error. On other calls: nothing happens.
    */
   | { kind: "truncate"; after_bytes: number; code?: BackendErrorCode };
 

@@ -101,7 +101,7 @@ export async function keysUnder(backend: Backend, prefix: string): Promise<strin
   return keys;
 }
 
-/** What every branch of a store needs, found the slow and simple way: by resolving each point by itself. */
+/** What every branch of a store needs, found the slow and simple way: by resolving each point on its own. */
 export async function neededKeys(store: Store): Promise<Set<string>> {
   const { backend, refs } = store.context;
 

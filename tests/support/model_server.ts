@@ -54,7 +54,7 @@ export class ModelServer implements AsyncDisposable {
     return this.#waiting.promise;
   }
 
-  /** What the tools answered, in order, as the model was told in its last request. */
+  /** What the tools answered, in order, as the model's last request had it. */
   answers(): string[] {
     return this.asked.at(-1)!.body.messages.filter(({ role }) => role === "tool").map(({ content }) => content!);
   }

@@ -63,7 +63,7 @@ export function mount(kind: MountKind, size_mb: number): Promise<Mounted> {
   });
 }
 
-/** Runs `fn` with the root of an empty file system of `kind` and `size_mb` MiB, unmounted whatever happens. */
+/** Runs `fn` with the root of an empty file system of `kind` and `size_mb` MiB, always unmounted. */
 export async function withMount<T>(
   kind: MountKind,
   size_mb: number,

@@ -69,7 +69,7 @@ export async function testImages(onStep?: (step: string) => void): Promise<{ san
   return images;
 }
 
-/** A runtime of a test: its network, its gateway's address and its owner are nobody else's. */
+/** A runtime of a test: with a network, a gateway's address and an owner of its own. */
 export interface TestRuntime extends AsyncDisposable {
   runtime: ContainerRuntime;
   owner: string;

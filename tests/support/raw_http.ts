@@ -1,5 +1,5 @@
 /**
- * A client of HTTP that sends what it is told: requests no library would write, connections that stay open, are left
+ * A client of HTTP that sends raw bytes: requests no library would write, connections that stay open, are left
  * half way or come too slowly.
  *
  * @module
@@ -19,7 +19,7 @@ export function headerOf({ head }: RawAnswer, name: string): string | undefined 
   return new RegExp(`^${name}: (.*)$`, "im").exec(head)?.[1];
 }
 
-/** A connection that sends what it is told and reads what comes. */
+/** A connection that sends given bytes and reads what arrives. */
 export class RawHttp<Conn extends Deno.Conn = Deno.Conn> implements Disposable {
   readonly conn: Conn;
   /** Header lines of every request. */

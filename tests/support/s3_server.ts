@@ -51,7 +51,7 @@ export async function startS3(start: S3Start): Promise<S3Server> {
     try {
       return await startOnce(start);
     } catch (error) {
-      // Somebody else may have taken the port.
+      // Another process may have taken the port.
       if (attempt === START_ATTEMPTS) throw error;
     }
   }

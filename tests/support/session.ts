@@ -1,5 +1,5 @@
 /**
- * A session under a test's control: its time, its store's faults, and what it tells.
+ * A session under a test's control: its time, its store's faults, and its events.
  *
  * @module
  */

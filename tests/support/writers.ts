@@ -13,7 +13,7 @@ export const WRITER_KINDS = ["shell", "python", "node_sqlite"] as const;
 /** A client. */
 export type WriterKind = typeof WRITER_KINDS[number];
 
-/** What a job came to. */
+/** Result of a job. */
 export interface Outcome {
   /** `lost`: the process ended before it answered; the commit may have happened or not. */
   result: "ack" | "busy" | "error" | "lost";
@@ -67,7 +67,7 @@ export class Writer {
     try {
       this.#child.kill("SIGKILL");
     } catch {
-      // It has ended by itself.
+      // It has ended.
     }
     await this.#done;
   }

@@ -46,7 +46,7 @@ Deno.test("stock writers at once keep what they acknowledge, also when one is ki
   }
 });
 
-Deno.test("the oracle tells a lost commit and a changed page", async () => {
+Deno.test("the oracle detects a lost commit and a changed page", async () => {
   const directory = await Deno.makeTempDir();
   try {
     const path = await newDatabase(directory);

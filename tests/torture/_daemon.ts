@@ -35,7 +35,7 @@ export interface DaemonOptions {
   bucket?: { server: S3Server; workspace: string };
 }
 
-/** What a daemon on a bucket is told besides. */
+/** Further arguments of a daemon on a bucket. */
 function reach(bucket: DaemonOptions["bucket"]): { words: string[]; env: Record<string, string> } {
   if (bucket === undefined) return { words: [], env: {} };
   const { endpoint, credentials } = bucket.server;
@@ -130,7 +130,7 @@ export class Daemon {
     try {
       this.#child.kill("SIGKILL");
     } catch {
-      // It has ended by itself.
+      // It has ended.
     }
     await this.#exited;
     this.#hangUp();

@@ -169,7 +169,7 @@ class Torture {
     }
     await all;
 
-    await this.#judge(branch, checkout, acknowledged);
+    await this.#verify(branch, checkout, acknowledged);
     await this.#rest(branch, random);
     this.summary.acknowledged += [...acknowledged.values()].reduce((sum, list) => sum + list.length, 0);
     this.summary.rounds++;
@@ -293,7 +293,7 @@ class Torture {
   }
 
   /** The round's verdict. */
-  async #judge(branch: string, checkout: string, acknowledged: Map<number, number[]>): Promise<void> {
+  async #verify(branch: string, checkout: string, acknowledged: Map<number, number[]>): Promise<void> {
     await this.#call("flush", { db: DB, branch });
     const image = await this.#export({ db: DB, branch });
     const [truth, stored] = [await inspect(checkout), await inspect(image)];
@@ -313,7 +313,7 @@ class Torture {
       if (point.address.checkpoint !== undefined) prefix(findings, truth);
       point.digest = findings.digest;
     }
-    // A branch that is written again has another head; a checkpoint is for ever.
+    // A branch that is written again has another head; a checkpoint is permanent.
     this.#points = this.#points.filter((point) => point.address.checkpoint !== undefined);
     if (this.#points.length > 0) {
       const old = this.#random.pick(this.#points);

@@ -25,7 +25,7 @@ Deno.test("a checkpoint stores what the checkout holds; of nothing new it stores
   }));
 
 // conformance: 2.metrics.bstore_checkpoint_overwrite_detected_total
-Deno.test("a checkpoint before whose head another writer puts his own object, says so", async () => {
+Deno.test("a checkpoint reports an object that another writer put before its head", async () => {
   const log: string[] = [];
   await withApp([], async ({ store, directory, edit, faults }) => {
     await edit("main", 1);
@@ -73,7 +73,7 @@ Deno.test("a checkpoint is refused before anything is stored", () =>
     assertEquals((await store.lease(at("app"))).live, false);
   }));
 
-Deno.test("a ref never grows beyond what is read at once, whatever the notes are made of", () =>
+Deno.test("a ref never exceeds the size of one read, with any notes", () =>
   withApp([1], async ({ store }) => {
     const { ref } = await store.context.refs.read("app", "main");
     const entry = { ...ref.checkpoints[0]!, note: "\u0000".repeat(MAX_NOTE) };
@@ -92,7 +92,7 @@ Deno.test("a ref never grows beyond what is read at once, whatever the notes are
     await fails("too_large", Promise.resolve().then(() => refuseCheckpoint(full, at("app"), "x")));
   }));
 
-Deno.test("a checkpoint whose ref cannot be written has stored nothing that counts, and the next one has everything", () =>
+Deno.test("a checkpoint whose ref cannot be written stores nothing, and the next one has everything", () =>
   withApp([1], async ({ store, edit, faults }) => {
     const path = await edit("main", 2);
     let writes = 0;
@@ -107,7 +107,7 @@ Deno.test("a checkpoint whose ref cannot be written has stored nothing that coun
     assertEquals((await store.verify(at("app"))).problems, []);
   }));
 
-Deno.test("what is not committed is in no checkpoint; beside edits that are, it is waited for, then busy", () =>
+Deno.test("a checkpoint holds no uncommitted edits, waits for them, then is busy", () =>
   withApp([1], async ({ store, edit }) => {
     const path = await edit("main");
     const application = new DatabaseSync(path);
@@ -136,7 +136,7 @@ Deno.test("edits in a checkout of another history are not stored as this one's",
     assertEquals((await store.checkpoint(at("app"), "same")).stored_bytes, 0);
   }));
 
-Deno.test("changes of page size, journal mode and everything else an application may do are stored whole", () =>
+Deno.test("page size, journal mode and every other change of an application are stored whole", () =>
   withApp([1], async ({ store, edit }) => {
     const path = await edit("main");
     for (
@@ -157,7 +157,7 @@ Deno.test("changes of page size, journal mode and everything else an application
     assertNotEquals(await stored(store, "app@main@n0"), await stored(store, "app@main@n2"));
   }));
 
-Deno.test("while a checkpoint stores edits nobody commits to the checkout; what comes right after is an edit again", () =>
+Deno.test("no commit lands while a checkpoint stores edits; a later one is an edit again", () =>
   withApp([1], async ({ store, edit, faults }) => {
     const path = await edit("main", 2);
     const application = new DatabaseSync(path, { timeout: 0 });

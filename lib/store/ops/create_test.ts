@@ -12,7 +12,7 @@ function onEmpty(work: (store: Store, directory: string) => Promise<void>): Prom
   });
 }
 
-/** The bytes of a database and what lies beside it, but for the -shm and an empty -wal, which any reader makes. */
+/** The bytes of a database and its companions, except the -shm and an empty -wal, which any reader makes. */
 function bytesOf(path: string): Record<string, string> {
   const found: Record<string, string> = {};
   for (const suffix of ["", "-wal", "-journal"]) {
@@ -26,7 +26,7 @@ function bytesOf(path: string): Record<string, string> {
   return found;
 }
 
-Deno.test("a source that is being written is copied as of its last commit, and not a byte of it changes", () =>
+Deno.test("a source that is being written is copied as of its last commit and left unchanged", () =>
   onEmpty(async (store, directory) => {
     const path = `${directory}/live.db`;
     const writer = new DatabaseSync(path);
@@ -45,7 +45,7 @@ Deno.test("a source that is being written is copied as of its last commit, and n
     writer.close();
   }));
 
-Deno.test("every page size and journal mode is taken; what is stored keeps the page size and is in WAL mode", () =>
+Deno.test("every page size and journal mode is accepted and stored in WAL mode", () =>
   onEmpty(async (store, directory) => {
     for (const page_size of [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]) {
       for (const mode of ["DELETE", "TRUNCATE", "PERSIST", "WAL"]) {

@@ -29,7 +29,7 @@ Deno.test("a fork writes two small objects and reads no data", () =>
   }));
 
 // conformance: 9.layout 2.mode_materialized
-Deno.test("the first shared fork raises the store's layout to 2, before anything needs it; a full copy does not", () =>
+Deno.test("the first shared fork raises the layout to 2 beforehand; a full copy does not", () =>
   withApp([1], async ({ store, faults }) => {
     const layout = async () =>
       JSON.parse(new TextDecoder().decode((await store.context.backend.get("bstore.json")).bytes));
@@ -41,7 +41,7 @@ Deno.test("the first shared fork raises the store's layout to 2, before anything
     assertEquals(written(faults.calls)[0], "bstore.json");
   }));
 
-Deno.test("forks of unchanged forks all point at the lineage that holds the data, however long the line", () =>
+Deno.test("forks of unchanged forks all point at the lineage that holds the data", () =>
   withApp([1], async ({ store }) => {
     const { ref } = await store.context.refs.read("app", "main");
     let from = "main";
@@ -115,7 +115,7 @@ Deno.test("a hundred forks at once are a hundred branches, and of one name exact
     assertEquals(await stored(store, "app@same"), "1");
   }));
 
-Deno.test("a chain that cannot have another base pointer is copied, and not shared into what nobody could read", () =>
+Deno.test("a chain at the limit of base pointers is copied, not shared", () =>
   withApp([], async ({ store }) => {
     const { chains } = store.context;
     const resolve = chains.resolve.bind(chains);

@@ -77,7 +77,7 @@ Deno.test("a destroy that could not remove the ref can be repeated at once", asy
   }
 });
 
-Deno.test("while somebody's claim is fresh nothing touches the branch; once stale, destroy takes it over", () =>
+Deno.test("a fresh claim keeps others from the branch; destroy takes over a stale one", () =>
   withApp([1], async ({ store, clock, edit }) => {
     await edit("main");
     await store.fork(at("app"), "other");
@@ -122,7 +122,7 @@ Deno.test("touch() counts a branch as used, and sets, keeps or takes away its li
     await fails("not_found", store.touch(at("app@none")));
   }));
 
-Deno.test("a branch that somebody changes while it is destroyed stays, and so does their claim", () =>
+Deno.test("a branch that changes while it is destroyed stays, and so does the other's claim", () =>
   withApp([1], async ({ store, clock, faults }) => {
     const { refs } = store.context;
     let changed: Promise<unknown> | undefined;
@@ -130,7 +130,7 @@ Deno.test("a branch that somebody changes while it is destroyed stays, and so do
     faults.plan = ({ method }) => {
       if (state === "claimed") {
         state = "changed";
-        // Whatever comes next finds the branch as another process has left it.
+        // Later calls find the branch as another process has left it.
         const claim = { kind: "reap" as const, since: new Date(clock.now()).toISOString(), nonce: "elsewhere" };
         changed = refs.update("app", "main", (ref) => ({ ...ref, claim }));
         return { kind: "delay", delay_ms: 1 };

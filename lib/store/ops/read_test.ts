@@ -8,7 +8,7 @@ import { imageIndexKey } from "../keys.ts";
 const NO_XFS = await whyNotMountable("xfs");
 const NO_STRACE = await whyNoStrace();
 
-Deno.test("export() writes what is stored, and replaces a file only when told to", () =>
+Deno.test("export() writes what is stored, and replaces a file only with force", () =>
   withApp([1, 2], async ({ store, directory, edit }) => {
     await edit("main", "unsaved");
     const file = `${directory}/out.db`;
@@ -101,7 +101,7 @@ Deno.test("an export that fails or is interrupted leaves the old file and nothin
     assertEquals([...Deno.readDirSync(directory)].filter(({ name }) => name.startsWith("out.db")).length, 1);
   }));
 
-Deno.test("diff() tells what differs, by page and by row, and of the same content that it is the same", () =>
+Deno.test("diff() reports differences by page and by row, and equal content as identical", () =>
   withApp([1, 2], async ({ store }) => {
     await store.fork(at("app"), "same");
     assertEquals(await store.diff(at("app"), at("app@same")), {
@@ -131,7 +131,7 @@ Deno.test("diff() tells what differs, by page and by row, and of the same conten
     await fails("not_found", store.diff(at("app"), at("app@none")));
   }));
 
-Deno.test("verify() finds every lost and every damaged object, and says nothing is wrong where nothing is", () =>
+Deno.test("verify() finds every lost and damaged object, and no problem in a sound store", () =>
   withApp([1, 2, 3], async ({ store }) => {
     const { backend } = store.context;
     assertEquals((await store.verify(at("app"))).problems, []);
@@ -263,7 +263,7 @@ Deno.test("verify() finds what SQLite finds wrong in content that is stored whol
     assertEquals([ok, problems], [false, ["NULL value in t.v"]]);
   }));
 
-Deno.test("what diff() and verify() build to look at is gone afterwards", () =>
+Deno.test("files that diff() and verify() build are removed afterwards", () =>
   withApp([1, 2], async ({ store, directory }) => {
     await store.diff(at("app@main@c1"), at("app"));
     await store.verify(at("app"));

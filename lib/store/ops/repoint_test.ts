@@ -19,7 +19,7 @@ Deno.test("rollback() keeps the old head reachable through the safety fork", () 
     assertEquals((await store.status(at("app@main-pre-rollback"))).ttl_ms, SAFETY_TTL_MS);
   }));
 
-Deno.test("after a rollback every checkpoint resolves, also the later ones, and one can go forward again", () =>
+Deno.test("after a rollback every checkpoint resolves, also later ones, and can be restored", () =>
   withApp([1, 2, 3], async ({ store, edit }) => {
     await store.rollback(at("app@main@c1"));
     assertEquals(await stored(store, "app@main@c2"), "1,2");
@@ -177,7 +177,7 @@ Deno.test("an edit that lands while a checkout is being refreshed is not overwri
     assertEquals(rows(path), "1,2,landed");
   }));
 
-Deno.test("a rollback that fails or is interrupted leaves the branch and the list of branches as they were", () =>
+Deno.test("a failed or interrupted rollback leaves the branch and the list of branches unchanged", () =>
   withApp([], async ({ store, faults }) => {
     const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 100 });
     for (const value of [1, 2]) {
@@ -198,7 +198,7 @@ Deno.test("a rollback that fails or is interrupted leaves the branch and the lis
   }));
 
 // conformance: 2.compact_materializes 2.mode_materialized
-Deno.test("compact() keeps content, checkpoints and the state of the checkout, and shortens the chain to one object", () =>
+Deno.test("compact() leaves one object and keeps content, checkpoints and the checkout's state", () =>
   withApp([1, 2, 3], async ({ store, edit }) => {
     const path = await edit("main");
     const before = await store.status(at("app"));
@@ -262,7 +262,7 @@ Deno.test("a shared branch that is given a full copy is materialized, and says s
     }
   }));
 
-/** Has an application commit right after a checkout was looked at by size and time, or compared whole. */
+/** Has an application commit right after a checkout was inspected by size and time, or compared whole. */
 async function withEditAfter(step: "look" | "comparison", work: () => Promise<void>): Promise<void> {
   const { inspect, open } = Checkouts.prototype;
   const edit = (path: string) => sql(path, "INSERT INTO t VALUES('edit')");

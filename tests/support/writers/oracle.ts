@@ -10,7 +10,7 @@ import { exists } from "@std/fs/exists";
 import { createHash } from "node:crypto";
 import { ACCOUNTS, OPENING_BALANCE } from "./workload.ts";
 
-/** What one look at a database found. */
+/** What one inspection of a database found. */
 export interface Findings {
   /** First line of `PRAGMA integrity_check`: `ok`. */
   integrity: string;
