@@ -66,8 +66,5 @@ export function createLog({ json, clock, write }: LogOptions): BrokerLog {
       // A log that cannot be written keeps no task from its end.
     }
   };
-  return {
-    log,
-    hide: (secret) => void (secret.length >= MIN_SECRET_CHARS && secrets.add(secret)),
-  };
+  return { log, hide: (secret) => void (secret.length >= MIN_SECRET_CHARS && secrets.add(secret)) };
 }

@@ -39,9 +39,7 @@ export async function probeS3(objects: S3Objects, url: string, random: RandomByt
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     return { conditional_delete: outcomes[0].status === "fulfilled" && outcomes[0].value };
   } finally {
-    await Promise.allSettled(
-      Object.values(keys).map((key) => objects.calls.repeated(() => objects.remove(key))),
-    );
+    await Promise.allSettled(Object.values(keys).map((key) => objects.calls.repeated(() => objects.remove(key))));
   }
 }
 
@@ -95,10 +93,7 @@ class Probe {
       this.#refuses(key, "new", "a create-only write (If-None-Match: *) replaced an object"),
       this.#refuses(key, { if_match: this.#wrong }, "a write with a wrong etag (If-Match) replaced an object"),
     ]);
-    const [after, listed] = await Promise.all([
-      this.#inspect(key),
-      objects.calls.repeated(() => objects.page(prefix)),
-    ]);
+    const [after, listed] = await Promise.all([this.#inspect(key), objects.calls.repeated(() => objects.page(prefix))]);
     this.#require(after?.etag === created, "a write that it refused changed the object");
     this.#require(listed.objects.some((object) => object.key === key), "a new object is not in a listing");
     const replaced = await this.#write(key, "two", { if_match: created }, randomHex(this.#random, 16));

@@ -6,14 +6,7 @@
  */
 
 /** Names of environment variables, as `--allow-env` takes them. */
-export const S3_ENV: readonly string[] = [
-  "AWS_*",
-  "_X_AMZN_TRACE_ID",
-  "HOME",
-  "HOMEDRIVE",
-  "HOMEPATH",
-  "USERPROFILE",
-];
+export const S3_ENV: readonly string[] = ["AWS_*", "_X_AMZN_TRACE_ID", "HOME", "HOMEDRIVE", "HOMEPATH", "USERPROFILE"];
 
 /** Facts about the system, as `--allow-sys` takes them: the client's name contains the kernel's version. */
 export const S3_SYS: readonly string[] = ["osRelease"];

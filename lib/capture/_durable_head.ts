@@ -114,13 +114,7 @@ export class DurableHead {
       if (!whole) this.#assertGrowth(changes);
       const object = whole
         ? await writeSnapshot(backend, place, { txid, image, ...(cloned ? { clone_path: this.#checkout } : {}) })
-        : await writeSegment(backend, place, {
-          prev: this.#head,
-          txid,
-          changes,
-          image,
-          checksums: this.#checksums,
-        });
+        : await writeSegment(backend, place, { prev: this.#head, txid, changes, image, checksums: this.#checksums });
       this.#tail.assertNotReset();
       await this.#advance(object.head, mark);
       this.#page_count = changes.page_count;

@@ -38,9 +38,7 @@ export async function prepareCheckout(
   let fileStamp = context.checkouts.fileStamp(path);
   let stamp = stampFile(path);
   let view = context.checkouts.inspect(target);
-  if (
-    view && view.identity !== "current" && !view.stat_clean
-  ) {
+  if (view && view.identity !== "current" && !view.stat_clean) {
     const same = await context.checkouts.unchangedStamp(path, target);
     if (same === undefined) {
       throw new TaskdError(

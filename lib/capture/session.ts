@@ -193,14 +193,7 @@ export class CaptureSession {
       const { pages, bytes } = await this.#flush("manual", true);
       const { head } = this.#durable;
       await this.#lease.write((ref) => withCheckpoint(this.#context, ref, head, name, options.note));
-      return {
-        ...this.address,
-        checkpoint: name,
-        txid: head.txid,
-        kind: head.kind,
-        pages,
-        stored_bytes: bytes,
-      };
+      return { ...this.address, checkpoint: name, txid: head.txid, kind: head.kind, pages, stored_bytes: bytes };
     });
   }
 

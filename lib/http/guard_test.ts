@@ -61,9 +61,7 @@ interface LastAnswer {
 }
 
 /** A guard on a clock that stands still, before a server that answers without the request's body and ends the connection. */
-async function withLastAnswer(
-  test: (at: LastAnswer) => Promise<void>,
-): Promise<void> {
+async function withLastAnswer(test: (at: LastAnswer) => Promise<void>): Promise<void> {
   const clock = new VirtualClock();
   let arrived = 0;
   const answered = Promise.withResolvers<void>();

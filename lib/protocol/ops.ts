@@ -131,10 +131,7 @@ const REPOINT_ERRORS = [
 export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   create: {
     summary: "Makes a database with its branch `main`, empty or from an SQLite file.",
-    fields: {
-      db: ON_BRANCH.db,
-      from: optional(PATH, "an SQLite file whose content it starts with"),
-    },
+    fields: { db: ON_BRANCH.db, from: optional(PATH, "an SQLite file whose content it starts with") },
     answer: {
       ...OF_BRANCH,
       txid: required(COUNT, "its first transaction"),

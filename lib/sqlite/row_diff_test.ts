@@ -122,10 +122,7 @@ Deno.test("diffRows() reads WITHOUT ROWID tables, composite keys and keys that r
   );
   assertEquals(
     nulls,
-    changed("n", {
-      rows_removed: 1,
-      rows: [{ change: "removed", key: { k: null }, before: { k: null, v: 2 } }],
-    }),
+    changed("n", { rows_removed: 1, rows: [{ change: "removed", key: { k: null }, before: { k: null, v: 2 } }] }),
   );
 });
 

@@ -148,9 +148,7 @@ export class Chains {
   async objects(lineage: string): Promise<ChainObject[]> {
     const found: ChainObject[] = [];
     await translated(`Cannot list lineage ${lineage}`, async () => {
-      for await (
-        const { key, size } of this.#backend.list(lineagePrefix(lineage))
-      ) {
+      for await (const { key, size } of this.#backend.list(lineagePrefix(lineage))) {
         const parsed = parseObjectKey(key);
         if (parsed) found.push({ ...parsed, size });
       }
@@ -223,12 +221,7 @@ function outranks(a: ChainObject, b: ChainObject): boolean {
   return a.kind === "snapshot" && b.kind === "segment";
 }
 
-function gap(
-  at: Base,
-  txid: Txid,
-  base: Base | undefined,
-  newest: ReadonlyMap<Txid, ChainObject>,
-): TaskdError {
+function gap(at: Base, txid: Txid, base: Base | undefined, newest: ReadonlyMap<Txid, ChainObject>): TaskdError {
   let below = base?.txid ?? 0;
   for (const known of newest.keys()) if (known < txid && known > below) below = known;
   return new TaskdError(
@@ -236,9 +229,7 @@ function gap(
     `Cannot resolve lineage ${at.lineage} at ${formatTxid(at.txid)}: nothing covers (${formatTxid(below)}..${
       formatTxid(txid)
     }]`,
-    {
-      hint: "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint",
-    },
+    { hint: "An object was deleted or lost: restore it from a backup, or use an earlier checkpoint" },
   );
 }
 

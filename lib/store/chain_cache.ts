@@ -28,24 +28,15 @@ const MAX_EVICTIONS = 5;
 const HASH_BYTES = 1 << 20;
 
 /** SHA-256 of an image in hex, the lock page read as zeros. */
-export async function imageSha256(
-  image: DatabaseImage,
-  options: LongOptions = {},
-): Promise<string> {
+export async function imageSha256(image: DatabaseImage, options: LongOptions = {}): Promise<string> {
   const hash = createHash("sha256");
   const buffer = new Uint8Array(Math.max(HASH_BYTES, image.page_size));
   for (let pgno = 1; pgno <= image.page_count;) {
-    const count = Math.min(
-      Math.floor(buffer.length / image.page_size),
-      image.page_count - pgno + 1,
-    );
+    const count = Math.min(Math.floor(buffer.length / image.page_size), image.page_count - pgno + 1);
     image.readPages(pgno, count, buffer);
     hash.update(buffer.subarray(0, count * image.page_size));
     pgno += count;
-    options.onProgress?.(
-      (pgno - 1) * image.page_size,
-      image.page_count * image.page_size,
-    );
+    options.onProgress?.((pgno - 1) * image.page_size, image.page_count * image.page_size);
     // Other sessions and lease renewals run on the same event loop.
     await nextTurn();
     throwIfInterrupted(options.signal);
@@ -133,12 +124,7 @@ export class ChainCache {
   }
 
   /** The chain's image as a read-only file, from the cache or built for this call. */
-  async image(
-    db: string,
-    chain: Chain,
-    digest: string,
-    options: LongOptions = {},
-  ): Promise<ChainImage> {
+  async image(db: string, chain: Chain, digest: string, options: LongOptions = {}): Promise<ChainImage> {
     const path = this.#workspace.beside(join(this.#workspace.root, "tmp", "image"));
     // A second name, so that the entry may be evicted while it is read.
     const held = await this.#fromEntry(db, chain, digest, (entry) => Deno.linkSync(entry, path), options);
@@ -185,12 +171,7 @@ export class ChainCache {
       entries.push({ path, used_ms: lastUsed(path) });
     }
     entries.sort((a, b) => a.used_ms - b.used_ms);
-    for (
-      const { path } of entries.slice(
-        0,
-        Math.max(0, entries.length - MAX_ENTRIES),
-      )
-    ) {
+    for (const { path } of entries.slice(0, Math.max(0, entries.length - MAX_ENTRIES))) {
       if (path !== keep) removeEntry(path);
     }
   }

@@ -114,11 +114,7 @@ export class Checkouts {
    */
   async unchangedStamp(path: string, target: CheckoutTarget): Promise<string | undefined> {
     // The store's own errors are not taken for a difference.
-    await this.#context.cache.sha256(
-      target.db,
-      target.chain,
-      target.ref.digest,
-    );
+    await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
     let held: { main: string; all: string };
     try {
       using quiet = this.open(path);
@@ -126,9 +122,7 @@ export class Checkouts {
       held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
     } catch (error) {
       // A writer at work, or bytes that are not a database: in either case not the stored content.
-      if (
-        hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")
-      ) return undefined;
+      if (hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")) return undefined;
       throw error;
     }
     // The last connection to close removes the log, which is folded by then.
@@ -138,10 +132,7 @@ export class Checkouts {
   }
 
   /** The same of a checkout that is held quiet. */
-  async sameContent(
-    quiet: QuietCheckout,
-    { db, ref, chain }: CheckoutTarget,
-  ): Promise<boolean> {
+  async sameContent(quiet: QuietCheckout, { db, ref, chain }: CheckoutTarget): Promise<boolean> {
     return await imageSha256(quiet.image) ===
       await this.#context.cache.sha256(db, chain, ref.digest);
   }
@@ -198,10 +189,7 @@ export class Checkouts {
       discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
-    this.#writeStamp(path, originOf(target), {
-      shadow,
-      change_counter: readChangeCounter(path) ?? 0,
-    });
+    this.#writeStamp(path, originOf(target), { shadow, change_counter: readChangeCounter(path) ?? 0 });
     return { path, source };
   }
 
@@ -244,10 +232,7 @@ export class Checkouts {
     const shadow = quiet.complete && await clonable(this.#context.workspace.root) ? await this.#shadowOf(quiet) : null;
     if (!shadow) removeIfPresent(`${path}.shadow`);
     if (quiet.complete) {
-      this.#writeStamp(path, originOf({ ref, chain }), {
-        shadow,
-        change_counter: quiet.change_counter,
-      });
+      this.#writeStamp(path, originOf({ ref, chain }), { shadow, change_counter: quiet.change_counter });
       removeIfPresent(`${path}.session`);
       return;
     }
@@ -335,11 +320,7 @@ export class Checkouts {
     Deno.renameSync(temporary, path);
   }
 
-  #writeStamp(
-    path: string,
-    origin: Origin,
-    stamp: { shadow: FileStamp | null; change_counter: number },
-  ): void {
+  #writeStamp(path: string, origin: Origin, stamp: { shadow: FileStamp | null; change_counter: number }): void {
     const { shadow, change_counter } = stamp;
     const now_ms = this.#context.clock.now();
     backdate(path, now_ms);

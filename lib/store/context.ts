@@ -45,31 +45,18 @@ export interface Point {
 }
 
 /** Resolves an address: its checkpoint, or else its head. */
-export async function pointAt(
-  context: StoreContext,
-  address: Address,
-): Promise<Point> {
+export async function pointAt(context: StoreContext, address: Address): Promise<Point> {
   const { ref } = await context.refs.read(address.db, address.branch);
   return await pointIn(context, address, ref);
 }
 
 /** The same in a ref that has been read. */
-export async function pointIn(
-  context: StoreContext,
-  address: Address,
-  ref: Ref,
-): Promise<Point> {
+export async function pointIn(context: StoreContext, address: Address, ref: Ref): Promise<Point> {
   const at = address.checkpoint === undefined ? ref : checkpointOf(ref, address);
   const lineage = at.lineage ?? ref.lineage;
   const chain = await context.chains.resolve(lineage, at.txid);
   const { kind } = chain.objects.at(-1)!;
-  return {
-    address,
-    ref,
-    lineage,
-    head: { txid: at.txid, digest: at.digest, kind },
-    chain,
-  };
+  return { address, ref, lineage, head: { txid: at.txid, digest: at.digest, kind }, chain };
 }
 
 function checkpointOf(ref: Ref, address: Address) {

@@ -217,9 +217,7 @@ class Copy {
       throw new TaskdError(
         "corrupt",
         `Cannot copy ${key}: ${this.#target.url} gives back other bytes than were written`,
-        {
-          hint: "Check the disk or the server, then run the copy again",
-        },
+        { hint: "Check the disk or the server, then run the copy again" },
       );
     }
     return true;

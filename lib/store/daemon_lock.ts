@@ -91,9 +91,7 @@ export class DaemonLock implements Disposable {
       throw new TaskdError(
         "too_large",
         `Cannot write ${this.#path}: the socket's path is too long`,
-        {
-          hint: "Use a socket with a shorter path",
-        },
+        { hint: "Use a socket with a shorter path" },
       );
     }
     const bytes = new Uint8Array(FILE_BYTES).fill(0x20);
@@ -114,10 +112,7 @@ export class DaemonLock implements Disposable {
  * @throws {TaskdError} `daemon_running`, naming the other's pid and socket; `not_found` when there is no such directory;
  * `denied`, `no_space` or `unavailable`.
  */
-export async function acquireDaemonLock(
-  directory: string,
-  options: DaemonLockOptions = {},
-): Promise<DaemonLock> {
+export async function acquireDaemonLock(directory: string, options: DaemonLockOptions = {}): Promise<DaemonLock> {
   const { clock = systemClock, random = systemRandom } = options;
   const path = daemonLockPath(directory);
   const deadline = clock.monotonic() + MAX_WAIT_MS;
@@ -126,11 +121,7 @@ export async function acquireDaemonLock(
     try {
       if (file.tryLockSync(true) && isStillAt(file, path)) {
         const started_at = new Date(clock.now()).toISOString();
-        return new DaemonLock(file, path, {
-          pid: Deno.pid,
-          host: hostName(),
-          started_at,
-        });
+        return new DaemonLock(file, path, { pid: Deno.pid, host: hostName(), started_at });
       }
       // A client that checks holds the lock shared, a daemon exclusively: a shared attempt distinguishes them.
       if (!file.tryLockSync(false)) {
@@ -172,9 +163,7 @@ export async function readDaemonInfo(
       throw new TaskdError(
         "unavailable",
         `Cannot read ${path}: a process holds it but does not say who it is`,
-        {
-          hint: "Find it with fuser and end it",
-        },
+        { hint: "Find it with fuser and end it" },
       );
     }
     await clock.sleep(PAUSE_MS);
@@ -203,12 +192,7 @@ function openLock(path: string): Deno.FsFile {
   try {
     const found = isThere(path) ? Deno.lstatSync(path) : undefined;
     if (found?.isFile === false) throw notAFile(path);
-    return Deno.openSync(path, {
-      read: true,
-      write: true,
-      create: true,
-      mode: 0o600,
-    });
+    return Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
   } catch (error) {
     throw fileError(error, `Cannot open ${path}`);
   }
@@ -229,30 +213,17 @@ function parseInfo(text: string): DaemonInfo | undefined {
   }
   if (typeof value !== "object" || value === null) return undefined;
   const { pid, host, socket, started_at } = value as Record<string, unknown>;
-  if (
-    typeof pid !== "number" || typeof host !== "string" ||
-    typeof started_at !== "string"
-  ) return undefined;
-  return {
-    pid,
-    host,
-    started_at,
-    ...(typeof socket === "string" ? { socket } : {}),
-  };
+  if (typeof pid !== "number" || typeof host !== "string" || typeof started_at !== "string") return undefined;
+  return { pid, host, started_at, ...(typeof socket === "string" ? { socket } : {}) };
 }
 
-function alreadyRunning(
-  directory: string,
-  info: DaemonInfo | undefined,
-): TaskdError {
+function alreadyRunning(directory: string, info: DaemonInfo | undefined): TaskdError {
   const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
   const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
   return new TaskdError(
     "daemon_running",
     `Cannot serve ${directory}: another daemon does so already${who}`,
-    {
-      hint: "Use that daemon, or stop it first",
-    },
+    { hint: "Use that daemon, or stop it first" },
   );
 }
 

@@ -21,10 +21,7 @@ interface Daemon extends AsyncDisposable {
   child_pid: number;
 }
 
-async function startDaemon(
-  directory: string,
-  options: { child?: boolean } = {},
-): Promise<Daemon> {
+async function startDaemon(directory: string, options: { child?: boolean } = {}): Promise<Daemon> {
   const script = await Deno.makeTempFile({ suffix: ".ts" });
   await Deno.writeTextFile(script, DAEMON);
   const process = new Deno.Command(Deno.execPath(), {
@@ -60,9 +57,7 @@ async function startDaemon(
   };
 }
 
-async function inDirectory(
-  fn: (directory: string) => Promise<void>,
-): Promise<void> {
+async function inDirectory(fn: (directory: string) => Promise<void>): Promise<void> {
   const directory = await Deno.makeTempDir();
   try {
     await fn(directory);
@@ -74,10 +69,7 @@ async function inDirectory(
 Deno.test("a second daemon is refused by name of the first, in this process and from another", () =>
   inDirectory(async (directory) => {
     await using daemon = await startDaemon(directory);
-    const error = await assertRejects(
-      () => acquireDaemonLock(directory),
-      TaskdError,
-    );
+    const error = await assertRejects(() => acquireDaemonLock(directory), TaskdError);
     assertEquals(error.code, "daemon_running");
     assert(error.message.includes(`pid ${daemon.process.pid}`), error.message);
     assert(error.message.includes("/run/test.sock"), error.message);
@@ -133,22 +125,14 @@ Deno.test("clients that look neither take the lock nor keep a daemon from it", (
     };
     using _lock = await acquireDaemonLock(directory, { clock });
     assert(met);
-    await Promise.all(
-      Array.from({ length: 50 }, () => readDaemonInfo(directory)),
-    );
-    assertEquals(
-      (await assertRejects(() => acquireDaemonLock(directory), TaskdError))
-        .code,
-      "daemon_running",
-    );
+    await Promise.all(Array.from({ length: 50 }, () => readDaemonInfo(directory)));
+    assertEquals((await assertRejects(() => acquireDaemonLock(directory), TaskdError)).code, "daemon_running");
   }));
 
 // conformance: 1.single_daemon
 Deno.test("of many daemons that start at once exactly one serves", () =>
   inDirectory(async (directory) => {
-    const outcomes = await Promise.allSettled(
-      Array.from({ length: 16 }, () => acquireDaemonLock(directory)),
-    );
+    const outcomes = await Promise.allSettled(Array.from({ length: 16 }, () => acquireDaemonLock(directory)));
     const locks = outcomes.flatMap((outcome) => outcome.status === "fulfilled" ? [outcome.value] : []);
     assertEquals(locks.length, 1);
     locks[0]!.release();
@@ -179,23 +163,9 @@ Deno.test("a file that says nothing useful does not hide that the lock is held",
     using holder = await Deno.open(path);
     assert(holder.tryLockSync(true));
     let now = 0;
-    const clock = {
-      now: () => now,
-      monotonic: () => now,
-      sleep: (ms: number) => Promise.resolve(void (now += ms)),
-    };
-    assertEquals(
-      (await assertRejects(
-        () => readDaemonInfo(directory, { clock }),
-        TaskdError,
-      )).code,
-      "unavailable",
-    );
-    assertEquals(
-      (await assertRejects(() => acquireDaemonLock(directory), TaskdError))
-        .code,
-      "daemon_running",
-    );
+    const clock = { now: () => now, monotonic: () => now, sleep: (ms: number) => Promise.resolve(void (now += ms)) };
+    assertEquals((await assertRejects(() => readDaemonInfo(directory, { clock }), TaskdError)).code, "unavailable");
+    assertEquals((await assertRejects(() => acquireDaemonLock(directory), TaskdError)).code, "daemon_running");
   }));
 
 Deno.test("clients that check at the same moment do not take each other for a daemon", () =>

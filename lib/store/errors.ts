@@ -34,10 +34,7 @@ export function storeError(error: unknown, attempted: string): unknown {
 }
 
 /** Runs `work` and translates a backend's error. */
-export async function translated<T>(
-  attempted: string,
-  work: () => Promise<T>,
-): Promise<T> {
+export async function translated<T>(attempted: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

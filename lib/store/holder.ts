@@ -31,11 +31,7 @@ export class Holder {
   #file: Deno.FsFile | undefined;
 
   /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
-  constructor(
-    workspace: string,
-    prefix: string,
-    options: { random: RandomBytes; clock: Clock },
-  ) {
+  constructor(workspace: string, prefix: string, options: { random: RandomBytes; clock: Clock }) {
     const { random, clock } = options;
     this.#clock = clock;
     this.#workspace = workspace;
@@ -101,9 +97,7 @@ export class Holder {
         const { size, mtime } = Deno.statSync(path);
         // The first to find it dead writes into it, so that its age counts from its death.
         if (size === 0) Deno.writeTextFileSync(path, "dead\n");
-        else if (
-          mtime && this.#clock.now() - mtime.getTime() > SWEEP_AFTER_MS
-        ) Deno.removeSync(path);
+        else if (mtime && this.#clock.now() - mtime.getTime() > SWEEP_AFTER_MS) Deno.removeSync(path);
       } catch {
         // Another process sweeps too.
       }

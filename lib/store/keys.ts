@@ -39,9 +39,7 @@ export function refKey(db: string, branch: string): string {
 }
 
 /** The inverse of {@linkcode refKey}; undefined for any other key. */
-export function parseRefKey(
-  key: string,
-): { db: string; branch: string } | undefined {
+export function parseRefKey(key: string): { db: string; branch: string } | undefined {
   const match = /^refs\/([^/]+)\/([^/]+)\.json$/.exec(key);
   return match ? { db: match[1]!, branch: match[2]! } : undefined;
 }
@@ -57,12 +55,7 @@ export function baseKey(lineage: string): string {
 }
 
 /** Key of a snapshot of the whole database at `txid`. */
-export function snapshotKey(
-  lineage: string,
-  epoch: number,
-  txid: Txid,
-  codec: Codec,
-): string {
+export function snapshotKey(lineage: string, epoch: number, txid: Txid, codec: Codec): string {
   return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${formatTxid(txid)}.${codec}`;
 }
 
@@ -72,12 +65,7 @@ export function imageIndexKey(raw_snapshot_key: string): string {
 }
 
 /** Key of the pages changed in (first..last]. */
-export function segmentKey(
-  lineage: string,
-  epoch: number,
-  first: Txid,
-  last: Txid,
-): string {
+export function segmentKey(lineage: string, epoch: number, first: Txid, last: Txid): string {
   return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/segment-${formatTxid(last)}-${formatTxid(first)}.zst`;
 }
 

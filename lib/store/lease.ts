@@ -37,10 +37,7 @@ export interface LeaseContext {
 }
 
 /** Whether the branch is held now. */
-export function isLeased(
-  ref: Ref,
-  context: Pick<LeaseContext, "clock" | "holder">,
-): boolean {
+export function isLeased(ref: Ref, context: Pick<LeaseContext, "clock" | "holder">): boolean {
   return ref.lease !== undefined &&
     Date.parse(ref.lease.expires_at) > context.clock.now() &&
     !context.holder.isDead(ref.lease.holder);
@@ -53,9 +50,7 @@ export function refuseClaimed(ref: Ref): void {
   throw new TaskdError(
     reap ? "branch_reaping" : "branch_deleting",
     `branch is being ${reap ? "reaped" : "deleted"}`,
-    {
-      hint: "Try again shortly",
-    },
+    { hint: "Try again shortly" },
   );
 }
 
@@ -89,10 +84,7 @@ export class Lease {
   }
 
   /** Takes the lease of a branch, or refuses with `lease_held`, `branch_deleting` or `branch_reaping`. */
-  static async acquire(
-    context: LeaseContext,
-    address: Address,
-  ): Promise<Lease> {
+  static async acquire(context: LeaseContext, address: Address): Promise<Lease> {
     const { refs, clock } = context;
     const holder = context.holder.next();
     const asked_ms = clock.monotonic();
@@ -112,18 +104,10 @@ export class Lease {
       return {
         ...ref,
         epoch: ref.epoch + 1,
-        lease: {
-          holder,
-          expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString(),
-        },
+        lease: { holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
       };
     });
-    return new Lease(context, address, {
-      holder,
-      previous_epoch,
-      current,
-      deadline_ms: asked_ms + LEASE_TTL_MS,
-    });
+    return new Lease(context, address, { holder, previous_epoch, current, deadline_ms: asked_ms + LEASE_TTL_MS });
   }
 
   /** The ref as this holder last wrote or read it. */
@@ -171,10 +155,7 @@ export class Lease {
           renewed = next !== undefined;
           return next && {
             ...next,
-            lease: {
-              holder: this.holder,
-              expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString(),
-            },
+            lease: { holder: this.holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
           };
         },
         // A renewal begins with what this holder knows and is no weaker for it: the swap is refused unless the ref is still
@@ -188,9 +169,7 @@ export class Lease {
         throw new TaskdError(
           "fenced",
           `The branch ${this.address.db}@${this.address.branch} is gone`,
-          {
-            cause: error,
-          },
+          { cause: error },
         );
       }
       throw error;

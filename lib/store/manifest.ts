@@ -50,18 +50,14 @@ function parse(bytes: Uint8Array, url: string): Manifest {
     throw new TaskdError(
       "not_a_store",
       `Cannot use ${url} as a store: ${MANIFEST_KEY} is of another kind`,
-      {
-        hint: "Point -store at a branch store, or at an empty or new directory",
-      },
+      { hint: "Point -store at a branch store, or at an empty or new directory" },
     );
   }
   if (result.output.layout_version > LAYOUT_SHARED) {
     throw new TaskdError(
       "unsupported_layout",
       `Cannot use ${url}: its layout version is ${result.output.layout_version}, this program knows ${LAYOUT_SHARED}`,
-      {
-        hint: "Use the newer program that wrote it; there is no way back to an older layout",
-      },
+      { hint: "Use the newer program that wrote it; there is no way back to an older layout" },
     );
   }
   return result.output;
@@ -89,10 +85,7 @@ export async function createManifest(backend: Backend, manifest: Manifest): Prom
 }
 
 /** Reads the manifest, or writes a new one into a store that holds nothing yet. */
-export async function openManifest(
-  backend: Backend,
-  options: { now: number; random: RandomBytes },
-): Promise<Manifest> {
+export async function openManifest(backend: Backend, options: { now: number; random: RandomBytes }): Promise<Manifest> {
   const known = await readManifest(backend);
   if (known) return known;
   if (await isBeingCopied(backend)) {
@@ -122,10 +115,7 @@ export async function openManifest(
     await backend.create(MANIFEST_KEY, encode(manifest));
     return manifest;
   } catch (error) {
-    if (
-      !isBackendError(error, "precondition_failed") &&
-      !isBackendError(error, "ambiguous")
-    ) {
+    if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
       throw storeError(error, `Cannot make a store at ${backend.url}`);
     }
     return await translated(
@@ -146,10 +136,7 @@ async function isBeingCopied(backend: Backend): Promise<boolean> {
 }
 
 /** Raises the layout to at least `layout_version`, durably, before anything that needs it is written. */
-export async function raiseLayout(
-  backend: Backend,
-  layout_version: number,
-): Promise<Manifest> {
+export async function raiseLayout(backend: Backend, layout_version: number): Promise<Manifest> {
   for (let attempt = 0; attempt < 16; attempt++) {
     const { bytes, etag } = await translated(
       `Cannot read the manifest of ${backend.url}`,
@@ -158,17 +145,10 @@ export async function raiseLayout(
     const manifest = parse(bytes, backend.url);
     if (manifest.layout_version >= layout_version) return manifest;
     try {
-      await backend.replace(
-        MANIFEST_KEY,
-        encode({ ...manifest, layout_version }),
-        etag,
-      );
+      await backend.replace(MANIFEST_KEY, encode({ ...manifest, layout_version }), etag);
     } catch (error) {
       // The next read shows which writer won.
-      if (
-        !isBackendError(error, "precondition_failed") &&
-        !isBackendError(error, "ambiguous")
-      ) {
+      if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
         throw storeError(error, `Cannot raise the layout of ${backend.url}`);
       }
     }

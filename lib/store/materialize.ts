@@ -45,23 +45,14 @@ export async function materialize(
   try {
     const image = await build(backend, chain, target, { ...options, onMade: () => made = true });
     if (image.digest !== digest) {
-      throw corrupt(
-        chain.objects.at(-1)!,
-        "it is not the object that the branch was left with",
-      );
+      throw corrupt(chain.objects.at(-1)!, "it is not the object that the branch was left with");
     }
-    return {
-      page_size: image.page_size,
-      page_count: image.page_count,
-      size_bytes: image.page_size * image.page_count,
-    };
+    return { page_size: image.page_size, page_count: image.page_count, size_bytes: image.page_size * image.page_count };
   } catch (error) {
     // Never a file that was there before: it may be another's, at work under the same name.
     if (made) await Deno.remove(target).catch(() => {});
     if (options.signal?.aborted) {
-      throw new TaskdError("interrupted", "The operation was interrupted", {
-        cause: error,
-      });
+      throw new TaskdError("interrupted", "The operation was interrupted", { cause: error });
     }
     if (isBackendError(error, "not_found")) {
       throw new TaskdError("chain_gap", `Cannot use ${error.key}: it is missing`, { cause: error, hint: RESTORE_HINT });
@@ -103,12 +94,7 @@ async function build(
     }
     options.onMade();
   }
-  using file = await Deno.open(target, {
-    read: true,
-    write: true,
-    createNew: !cloned,
-    mode: 0o600,
-  });
+  using file = await Deno.open(target, { read: true, write: true, createNew: !cloned, mode: 0o600 });
   options.onMade();
   if (cloned) await Deno.chmod(target, 0o600);
   let built = snapshot!.codec === "raw"
@@ -130,10 +116,7 @@ async function rawSnapshot(
   cloned: boolean,
   onBytes: (count: number) => void,
 ): Promise<Built> {
-  const index = await reading(
-    { ...object, key: imageIndexKey(object.key) },
-    () => readObjectIndex(backend, object),
-  );
+  const index = await reading({ ...object, key: imageIndexKey(object.key) }, () => readObjectIndex(backend, object));
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
@@ -150,10 +133,7 @@ async function rawSnapshot(
   const buffer = new Uint8Array(Math.max(CHECK_BYTES, page_size));
   file.seekSync(0, Deno.SeekMode.Start);
   for (let pgno = 1; pgno <= page_count;) {
-    const count = Math.min(
-      Math.floor(buffer.length / page_size),
-      page_count - pgno + 1,
-    );
+    const count = Math.min(Math.floor(buffer.length / page_size), page_count - pgno + 1);
     const bytes = buffer.subarray(0, count * page_size);
     for (let filled = 0; filled < bytes.length;) {
       const got = await file.read(bytes.subarray(filled));
@@ -204,11 +184,7 @@ async function applyPages(
           );
         }
       }
-      return {
-        page_size: header.page_size,
-        page_count: header.page_count,
-        digest,
-      };
+      return { page_size: header.page_size, page_count: header.page_count, digest };
     }
     const { pgno, bytes } = next.value;
     page_size ??= object.kind === "snapshot" && pgno === 1 ? pageSizeOf(bytes) : undefined;
@@ -238,10 +214,7 @@ function pagesOf(file: Deno.FsFile, { page_size, page_count }: Built): ReadBefor
 }
 
 /** Pages that a segment must hold because the database grew, the lock page not among them. */
-function pagesIn(
-  previous_count: number,
-  { page_size, page_count }: ObjectHeader,
-): number {
+function pagesIn(previous_count: number, { page_size, page_count }: ObjectHeader): number {
   if (page_count <= previous_count) return 0;
   const lock = lockPage(page_size);
   return page_count - previous_count -
@@ -254,23 +227,13 @@ function pageSizeOf(page: Uint8Array): number {
   return stored === 1 ? 65536 : stored;
 }
 
-function checkHeader(
-  object: ChainObject,
-  header: ObjectHeader,
-  kind: ObjectHeader["kind"],
-): void {
-  if (
-    header.kind !== kind || header.first_txid !== object.first ||
-    header.last_txid !== object.last
-  ) {
+function checkHeader(object: ChainObject, header: ObjectHeader, kind: ObjectHeader["kind"]): void {
+  if (header.kind !== kind || header.first_txid !== object.first || header.last_txid !== object.last) {
     throw corrupt(object, "its header contradicts its key");
   }
 }
 
-async function* counted(
-  chunks: AsyncIterable<Uint8Array>,
-  onBytes: (count: number) => void,
-) {
+async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
   for await (const chunk of chunks) {
     onBytes(chunk.length);
     yield chunk;

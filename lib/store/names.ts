@@ -15,10 +15,7 @@ export const DEFAULT_BRANCH = "main";
 const NAME = /^(?![-.])[a-z0-9_.-]{1,128}$/;
 
 /** Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`. */
-export function parseName(
-  text: string,
-  what: "database" | "branch" | "checkpoint",
-): string {
+export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
   if (!NAME.test(text) || text.includes("..")) {
     throw new TaskdError(
       "invalid_name",
@@ -59,9 +56,7 @@ export function parseAddress(text: string): Address {
     throw new TaskdError(
       "invalid_name",
       `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`,
-      {
-        hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>",
-      },
+      { hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>" },
     );
   }
   const address: Address = {

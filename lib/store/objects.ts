@@ -79,15 +79,7 @@ export async function writeSegment(
     const page = changes.before!.get(pgno);
     return page !== undefined && checksums.of(pgno) === crc32(page) ? page : undefined;
   });
-  return await store(
-    backend,
-    key,
-    header,
-    image,
-    runsOf(changes.pages, image.page_size),
-    "segment",
-    { before },
-  );
+  return await store(backend, key, header, image, runsOf(changes.pages, image.page_size), "segment", { before });
 }
 
 /**
@@ -164,13 +156,7 @@ async function store(
     for (const { first, count } of runs) {
       throwIfInterrupted(options.signal);
       image.readPages(first, count, buffer);
-      for (
-        const chunk of writer.add(
-          first,
-          buffer.subarray(0, count * image.page_size),
-          options.before,
-        )
-      ) {
+      for (const chunk of writer.add(first, buffer.subarray(0, count * image.page_size), options.before)) {
         stored_bytes += chunk.length;
         yield chunk;
       }

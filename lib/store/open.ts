@@ -20,10 +20,7 @@ import { Store, type StoreOptions } from "./store.ts";
  */
 export function storeDirectory(location: string): string {
   if (location === "") {
-    throw new TaskdError(
-      "usage",
-      "Cannot open the store: its location is empty",
-    );
+    throw new TaskdError("usage", "Cannot open the store: its location is empty");
   }
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(location)?.[1]
     ?.toLowerCase();
@@ -32,9 +29,7 @@ export function storeDirectory(location: string): string {
     throw new TaskdError(
       "not_a_store",
       `Cannot open ${location}: ${scheme} stores are not supported`,
-      {
-        hint: "Name a directory, a file:/// URL or s3://bucket/prefix",
-      },
+      { hint: "Name a directory, a file:/// URL or s3://bucket/prefix" },
     );
   }
   try {
@@ -44,10 +39,7 @@ export function storeDirectory(location: string): string {
     throw new TaskdError(
       "not_a_store",
       `Cannot open ${location}: it is not a file URL with an absolute path`,
-      {
-        cause,
-        hint: "Write file:///path/to/store",
-      },
+      { cause, hint: "Write file:///path/to/store" },
     );
   }
 }

@@ -96,11 +96,7 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   touched_at: instant,
   protected: v.exactOptional(v.boolean()),
   claim: v.exactOptional(
-    v.object({
-      kind: v.picklist(["destroy", "reap"]),
-      since: instant,
-      nonce: v.string(),
-    }),
+    v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() }),
   ),
   pending: v.exactOptional(v.object({ holder: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
   base: v.exactOptional(v.object({ lineage, txid: count })),
@@ -125,9 +121,7 @@ export interface RefUpdateOptions extends ReplaceOptions {
 /** A ref's bytes; what is empty is left out, a fork's ref has to be small. */
 export function encodeRef(ref: Ref): Uint8Array {
   const { checkpoints, ...rest } = ref;
-  return new TextEncoder().encode(
-    JSON.stringify(checkpoints.length === 0 ? rest : { ...rest, checkpoints }),
-  );
+  return new TextEncoder().encode(JSON.stringify(checkpoints.length === 0 ? rest : { ...rest, checkpoints }));
 }
 
 /** Reads a ref's bytes; throws `corrupt` or `unsupported_format`. */
@@ -147,9 +141,7 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
     throw new TaskdError(
       "unsupported_format",
       `Cannot read the ref of ${address}: its schema is ${schema}`,
-      {
-        hint: "Use the newer program that wrote it",
-      },
+      { hint: "Use the newer program that wrote it" },
     );
   }
   const result = v.safeParse(RefSchema, json);
@@ -224,11 +216,7 @@ export class Refs {
    * Writes the first ref of a branch. Only `already_exists` proves that the ref was never written; after any
    * other error it may exist, and what it refers to has to stay.
    */
-  async create(
-    db: string,
-    branch: string,
-    ref: Omit<Ref, "nonce" | "schema">,
-  ): Promise<VersionedRef> {
+  async create(db: string, branch: string, ref: Omit<Ref, "nonce" | "schema">): Promise<VersionedRef> {
     const whole: Ref = { schema: REF_SCHEMA, ...ref, nonce: this.nonce() };
     const attempted = `Cannot create the branch ${db}@${branch}`;
     let unsure = false;
@@ -279,20 +267,9 @@ export class Refs {
       if (changed === undefined) return current;
       const next: Ref = { ...changed, nonce: this.nonce() };
       try {
-        return {
-          ref: next,
-          etag: await this.#backend.replace(
-            refKey(db, branch),
-            encodeRef(next),
-            current.etag,
-            how,
-          ),
-        };
+        return { ref: next, etag: await this.#backend.replace(refKey(db, branch), encodeRef(next), current.etag, how) };
       } catch (error) {
-        if (
-          !isBackendError(error, "precondition_failed") &&
-          !isBackendError(error, "ambiguous")
-        ) {
+        if (!isBackendError(error, "precondition_failed") && !isBackendError(error, "ambiguous")) {
           throw storeError(error, attempted);
         }
       }

@@ -15,14 +15,7 @@ export type StorageMode = "shared" | "materialized";
 export type CopyPath = "fast" | "slow";
 
 /** The six computed states, most to least specific. */
-export const BRANCH_STATES = [
-  "error",
-  "pending",
-  "active",
-  "dirty",
-  "detached",
-  "idle",
-] as const;
+export const BRANCH_STATES = ["error", "pending", "active", "dirty", "detached", "idle"] as const;
 /** A computed branch state; never stored. */
 export type BranchState = typeof BRANCH_STATES[number];
 
@@ -30,10 +23,7 @@ export type BranchState = typeof BRANCH_STATES[number];
 export type ObjectKind = "snapshot" | "segment";
 
 /** Progress of long work, called with the bytes done and, where known, in all. */
-export type OnProgress = (
-  done_bytes: number,
-  total_bytes: number | undefined,
-) => void;
+export type OnProgress = (done_bytes: number, total_bytes: number | undefined) => void;
 
 /** What every long operation accepts. */
 export interface LongOptions {

@@ -111,10 +111,7 @@ export class Store {
       chains: new Chains(backend),
       cache,
       checkouts: new Checkouts({ workspace, backend, cache, clock }),
-      holder: new Holder(options.workspace, options.holder ?? "cli", {
-        random,
-        clock,
-      }),
+      holder: new Holder(options.workspace, options.holder ?? "cli", { random, clock }),
       clock,
       random,
       depth_floor: options.depth_floor ?? DEFAULT_DEPTH_FLOOR,
@@ -124,18 +121,12 @@ export class Store {
   }
 
   /** Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`. */
-  create(
-    db: string,
-    options: { from?: string } & LongOptions = {},
-  ): Promise<CreateResult> {
+  create(db: string, options: { from?: string } & LongOptions = {}): Promise<CreateResult> {
     return create(this.context, db, options);
   }
 
   /** Makes or refreshes a branch's checkout; an address with a checkpoint gives a read-only one. */
-  checkout(
-    address: Address,
-    options: { force?: boolean } & LongOptions = {},
-  ): Promise<CheckoutResult> {
+  checkout(address: Address, options: { force?: boolean } & LongOptions = {}): Promise<CheckoutResult> {
     return checkout(this.context, address, options);
   }
 
@@ -145,37 +136,22 @@ export class Store {
   }
 
   /** Stores the checkout's edits and names the state. */
-  checkpoint(
-    address: Address,
-    name: string,
-    options: { note?: string } & LongOptions = {},
-  ): Promise<CheckpointResult> {
+  checkpoint(address: Address, name: string, options: { note?: string } & LongOptions = {}): Promise<CheckpointResult> {
     return checkpoint(this.context, address, name, options);
   }
 
   /** Makes the branch `branch` from an address of the same database. */
-  fork(
-    address: Address,
-    branch: string,
-    options: ForkOptions = {},
-  ): Promise<ForkResult> {
+  fork(address: Address, branch: string, options: ForkOptions = {}): Promise<ForkResult> {
     return fork(this.context, address, branch, options);
   }
 
   /** Moves a branch back to the checkpoint that the address names. */
-  rollback(
-    address: Address,
-    options: RepointOptions = {},
-  ): Promise<RepointResult> {
+  rollback(address: Address, options: RepointOptions = {}): Promise<RepointResult> {
     return rollback(this.context, address, options);
   }
 
   /** Makes the head of `onto` that of `from`. */
-  promote(
-    from: Address,
-    onto: Address,
-    options: RepointOptions = {},
-  ): Promise<RepointResult> {
+  promote(from: Address, onto: Address, options: RepointOptions = {}): Promise<RepointResult> {
     return promote(this.context, from, onto, options);
   }
 
@@ -185,44 +161,27 @@ export class Store {
   }
 
   /** Destroys a branch; a protected one only with `force`. */
-  destroy(
-    address: Address,
-    options: { force?: boolean } = {},
-  ): Promise<{ db: string; branch: string }> {
+  destroy(address: Address, options: { force?: boolean } = {}): Promise<{ db: string; branch: string }> {
     return destroy(this.context, address, options);
   }
 
   /** Counts a branch as used now and may set or (null) take away its life. */
-  touch(
-    address: Address,
-    options: TouchOptions = {},
-  ): Promise<TouchResult> {
+  touch(address: Address, options: TouchOptions = {}): Promise<TouchResult> {
     return touch(this.context, address, options);
   }
 
   /** Guards a branch against destroy, or ends that. */
-  protect(
-    address: Address,
-    on: boolean,
-  ): Promise<{ db: string; branch: string; protected: boolean }> {
+  protect(address: Address, on: boolean): Promise<{ db: string; branch: string; protected: boolean }> {
     return protect(this.context, address, on);
   }
 
   /** Writes an address's stored content to a file. */
-  export(
-    address: Address,
-    file: string,
-    options: { force?: boolean } & LongOptions = {},
-  ): Promise<ExportResult> {
+  export(address: Address, file: string, options: { force?: boolean } & LongOptions = {}): Promise<ExportResult> {
     return exportTo(this.context, address, file, options);
   }
 
   /** Compares two addresses, by page and by row. */
-  diff(
-    a: Address,
-    b: Address,
-    options: { tables?: string[]; rows?: number } & LongOptions = {},
-  ): Promise<DiffResult> {
+  diff(a: Address, b: Address, options: { tables?: string[]; rows?: number } & LongOptions = {}): Promise<DiffResult> {
     return diff(this.context, a, b, options);
   }
 

@@ -297,15 +297,7 @@ export function* filesBelow(directory: string, depth: number): Generator<string>
 
 /** Everything that lies beside a database file and goes with it. */
 export function companions(path: string): string[] {
-  return [
-    "-wal",
-    "-shm",
-    "-journal",
-    ".sum",
-    ".session",
-    ".shadow",
-    ".last-used",
-  ].map((suffix) => path + suffix);
+  return ["-wal", "-shm", "-journal", ".sum", ".session", ".shadow", ".last-used"].map((suffix) => path + suffix);
 }
 
 /** Makes a directory (0700) and its parents below `root`, refusing symlinks and other things in their place. */
@@ -326,10 +318,7 @@ function notADirectory(path: string): TaskdError {
   return new TaskdError("denied", `Cannot use ${path}: it is not a directory`, { hint: "Move it away" });
 }
 
-function readJson<S extends v.GenericSchema>(
-  path: string,
-  schema: S,
-): v.InferOutput<S> | undefined {
+function readJson<S extends v.GenericSchema>(path: string, schema: S): v.InferOutput<S> | undefined {
   try {
     const { isFile, size } = Deno.lstatSync(path);
     if (!isFile || size > MAX_JSON_BYTES) return undefined;

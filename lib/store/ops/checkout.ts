@@ -73,11 +73,7 @@ async function refreshCheckout(
 }
 
 /** Whether the file holds just what the branch does; it is stamped so. */
-async function keepIfSame(
-  context: StoreContext,
-  point: Point,
-  path: string,
-): Promise<boolean> {
+async function keepIfSame(context: StoreContext, point: Point, path: string): Promise<boolean> {
   const target = targetOf(point);
   // Asked of the store first, so that its own failures are not taken for a difference.
   await context.cache.sha256(target.db, target.chain, target.ref.digest);
@@ -107,10 +103,7 @@ function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
 }
 
 /** Path of the writable checkout, which must exist. */
-export async function checkoutPath(
-  context: StoreContext,
-  address: Address,
-): Promise<string> {
+export async function checkoutPath(context: StoreContext, address: Address): Promise<string> {
   const { db, branch, checkpoint } = address;
   await context.refs.read(db, branch);
   const { workspace } = context;
@@ -131,22 +124,11 @@ export async function checkoutPath(
   return path;
 }
 
-async function readOnly(
-  context: StoreContext,
-  point: Point,
-  options: LongOptions,
-): Promise<CheckoutResult> {
+async function readOnly(context: StoreContext, point: Point, options: LongOptions): Promise<CheckoutResult> {
   const { workspace } = context;
   const { db, branch, checkpoint } = point.address;
   const path = workspace.readOnly(db, branch, checkpoint!);
-  const answer = {
-    db,
-    branch,
-    checkpoint: checkpoint!,
-    path,
-    txid: point.head.txid,
-    read_only: true,
-  };
+  const answer = { db, branch, checkpoint: checkpoint!, path, txid: point.head.txid, read_only: true };
   workspace.requireInside(path);
   const { chain, head } = point;
   const origin = { chain_id: chain.id, digest: head.digest };

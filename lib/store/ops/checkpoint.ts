@@ -72,12 +72,7 @@ export async function checkpoint(
 }
 
 /** Refuses a checkpoint that the branch cannot take. */
-export function refuseCheckpoint(
-  ref: Ref,
-  address: Address,
-  name: string,
-  note?: string,
-): void {
+export function refuseCheckpoint(ref: Ref, address: Address, name: string, note?: string): void {
   const attempted = `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
   if (ref.checkpoints.some((known) => known.name === name)) {
     throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint: "Choose another name" });
@@ -86,9 +81,7 @@ export function refuseCheckpoint(
     throw new TaskdError(
       "too_large",
       `${attempted}: the branch has as many as it can, ${ref.checkpoints.length}`,
-      {
-        hint: "Fork the branch and go on in the fork",
-      },
+      { hint: "Fork the branch and go on in the fork" },
     );
   }
   if (note !== undefined && note.length > MAX_NOTE) {
@@ -108,24 +101,10 @@ export function withCheckpoint(
   note?: string,
 ): Ref | undefined {
   const known = ref.checkpoints.find((entry) => entry.name === name);
-  if (
-    known?.txid === head.txid && known.digest === head.digest &&
-    ref.txid === head.txid
-  ) return undefined;
+  if (known?.txid === head.txid && known.digest === head.digest && ref.txid === head.txid) return undefined;
   const now = new Date(context.clock.now()).toISOString();
-  const entry: RefCheckpoint = {
-    name,
-    ...head,
-    created_at: now,
-    ...(note === undefined ? {} : { note }),
-  };
-  return {
-    ...ref,
-    txid: head.txid,
-    digest: head.digest,
-    touched_at: now,
-    checkpoints: [...ref.checkpoints, entry],
-  };
+  const entry: RefCheckpoint = { name, ...head, created_at: now, ...(note === undefined ? {} : { note }) };
+  return { ...ref, txid: head.txid, digest: head.digest, touched_at: now, checkpoints: [...ref.checkpoints, entry] };
 }
 
 /** Stores what the checkout has and the head has not; undefined when that is nothing. The checkout stays quiet. */
@@ -146,9 +125,7 @@ async function storeEdits(
     throw new TaskdError(
       "dirty",
       `Cannot store the edits in ${view.path}: it does not belong to the branch's present history`,
-      {
-        hint: "Save them with sqlite3 .backup, then check the branch out again with --force",
-      },
+      { hint: "Save them with sqlite3 .backup, then check the branch out again with --force" },
     );
   }
   const place = { lineage: before.ref.lineage, epoch: lease.epoch };
@@ -157,10 +134,7 @@ async function storeEdits(
   try {
     const shadow = checkouts.shadow(view.path, target);
     const changed = shadow === undefined ? undefined : await changedPages(shadow, quiet, options);
-    if (
-      changed?.length === 0 ||
-      (!changed && await checkouts.sameContent(quiet, target))
-    ) {
+    if (changed?.length === 0 || (!changed && await checkouts.sameContent(quiet, target))) {
       await stampBestEffort(context, quiet, lease);
       quiet[Symbol.dispose]();
       return undefined;
@@ -172,12 +146,7 @@ async function storeEdits(
       ? await writeSegment(backend, place, {
         prev: before.head,
         txid,
-        changes: {
-          pages: changed,
-          page_count: image.page_count,
-          low_page_count: image.page_count,
-          commits: 1,
-        },
+        changes: { pages: changed, page_count: image.page_count, low_page_count: image.page_count, commits: 1 },
         image,
       })
       : await writeSnapshot(backend, place, {
@@ -213,10 +182,7 @@ async function changedPages(
     const { page_size } = image;
     const lock = lockPage(page_size);
     const most = Math.max(1, Math.floor(COMPARE_BYTES / page_size));
-    const [old_bytes, new_bytes] = [
-      new Uint8Array(most * page_size),
-      new Uint8Array(most * page_size),
-    ];
+    const [old_bytes, new_bytes] = [new Uint8Array(most * page_size), new Uint8Array(most * page_size)];
     const changed: number[] = [];
     for (let first = 1; first <= image.page_count; first += most) {
       const count = Math.min(most, image.page_count - first + 1);
@@ -232,10 +198,7 @@ async function changedPages(
             ) === 0;
         if (!same && first + i !== lock) changed.push(first + i);
       }
-      options.onProgress?.(
-        (first + count - 1) * page_size,
-        image.page_count * page_size,
-      );
+      options.onProgress?.((first + count - 1) * page_size, image.page_count * page_size);
       await nextTurn();
       throwIfInterrupted(options.signal);
     }
@@ -246,11 +209,7 @@ async function changedPages(
   }
 }
 
-async function stampBestEffort(
-  context: StoreContext,
-  quiet: QuietCheckout,
-  lease: Lease,
-): Promise<void> {
+async function stampBestEffort(context: StoreContext, quiet: QuietCheckout, lease: Lease): Promise<void> {
   try {
     await context.checkouts.stamp(quiet, targetOf(await pointIn(context, lease.address, lease.ref)));
   } catch (error) {

@@ -51,15 +51,11 @@ export async function create(
     throw new TaskdError(
       "already_exists",
       `Cannot create the database ${db}: it exists already`,
-      {
-        hint: "Choose another name, or destroy its branches first",
-      },
+      { hint: "Choose another name, or destroy its branches first" },
     );
   }
   const since = momentOf(context.clock);
-  const path = context.workspace.beside(
-    join(context.workspace.root, "tmp", "create"),
-  );
+  const path = context.workspace.beside(join(context.workspace.root, "tmp", "create"));
   createEmptyFile(path);
   try {
     if (options.from !== undefined) await copyLive(options.from, path);
@@ -67,10 +63,7 @@ export async function create(
     const image = ImageFile.open(path);
     try {
       const lineage = newLineage(context);
-      const written = await writeSnapshot(context.backend, {
-        lineage,
-        epoch: 1,
-      }, {
+      const written = await writeSnapshot(context.backend, { lineage, epoch: 1 }, {
         txid: FIRST_TXID,
         image,
         clone_path: path,
@@ -137,10 +130,7 @@ function plainSource(from: string): Deno.FileInfo {
 /** Opens the source; `still` is the name for a copy of one that cannot be opened where it lies. */
 async function openSource(from: string, still: string, attempted: string): Promise<DatabaseSync> {
   const open = (path: string) => {
-    const source = new DatabaseSync(path, {
-      readOnly: true,
-      timeout: SOURCE_BUSY_TIMEOUT_MS,
-    });
+    const source = new DatabaseSync(path, { readOnly: true, timeout: SOURCE_BUSY_TIMEOUT_MS });
     try {
       source.prepare("SELECT rootpage FROM sqlite_schema LIMIT 1").get();
       return source;

@@ -50,11 +50,5 @@ export async function fork(
     if (hasCode(error, "already_exists")) await abandonLineage(context.backend, begun.lineage);
     throw error;
   }
-  return {
-    db,
-    branch,
-    txid: begun.head.txid,
-    mode: begun.mode,
-    path: begun.path,
-  };
+  return { db, branch, txid: begun.head.txid, mode: begun.mode, path: begun.path };
 }

@@ -12,13 +12,7 @@ Deno.test("a fork writes two small objects and reads no data", () =>
     await store.fork(at("app"), "warm");
     const { txid } = await store.status(at("app"));
     faults.calls.length = 0;
-    assertEquals(await store.fork(at("app"), "b"), {
-      db: "app",
-      branch: "b",
-      txid,
-      mode: "shared",
-      path: "fast",
-    });
+    assertEquals(await store.fork(at("app"), "b"), { db: "app", branch: "b", txid, mode: "shared", path: "fast" });
     const keys = written(faults.calls);
     assertEquals(keys.length, 2);
     assert(keys[0]!.endsWith("/base.json") && keys[1] === "refs/app/b.json", String(keys));

@@ -38,10 +38,7 @@ export async function status(
     lineage: ref.lineage,
     depth: chain.depth,
     chain_bytes: chain.bytes,
-    own_bytes: chain.objects.reduce(
-      (sum, { lineage, size }) => lineage === ref.lineage ? sum + size : sum,
-      0,
-    ),
+    own_bytes: chain.objects.reduce((sum, { lineage, size }) => lineage === ref.lineage ? sum + size : sum, 0),
   };
 }
 
@@ -95,9 +92,7 @@ const NOT_SEEN = [
 ] as const;
 
 /** All databases. */
-export async function databases(
-  context: StoreContext,
-): Promise<DatabaseInfo[]> {
+export async function databases(context: StoreContext): Promise<DatabaseInfo[]> {
   const counts = new Map<string, number>();
   for (const { db } of await context.refs.list()) {
     counts.set(db, (counts.get(db) ?? 0) + 1);
@@ -118,18 +113,9 @@ export interface LeaseInfo extends BranchName {
 }
 
 /** Who holds a branch, dead holders included. */
-export async function leaseInfo(
-  context: StoreContext,
-  { db, branch }: Address,
-): Promise<LeaseInfo> {
+export async function leaseInfo(context: StoreContext, { db, branch }: Address): Promise<LeaseInfo> {
   const { ref } = await context.refs.read(db, branch);
-  return {
-    db,
-    branch,
-    epoch: ref.epoch,
-    ...ref.lease,
-    live: isLeased(ref, context),
-  };
+  return { db, branch, epoch: ref.epoch, ...ref.lease, live: isLeased(ref, context) };
 }
 
 async function branchInfo(
@@ -146,9 +132,7 @@ async function branchInfo(
     shared: ref.base !== undefined,
     txid: ref.txid,
     epoch: ref.epoch,
-    checkpoints: ref.checkpoints.map((
-      { name, txid, kind, created_at, note },
-    ) => ({
+    checkpoints: ref.checkpoints.map(({ name, txid, kind, created_at, note }) => ({
       name,
       txid,
       kind,
@@ -178,11 +162,7 @@ async function branchInfo(
 }
 
 /** The state of an unleased branch with a checkout. Never by size and time alone: the contract asks for the full hash. */
-async function stateAtRest(
-  context: StoreContext,
-  address: BranchName,
-  ref: Ref,
-): Promise<BranchState> {
+async function stateAtRest(context: StoreContext, address: BranchName, ref: Ref): Promise<BranchState> {
   const target = targetOf(await pointIn(context, address, ref));
   const view = context.checkouts.inspect(target);
   if (!view || await context.checkouts.hasContentOf(view.path, target)) {

@@ -50,15 +50,10 @@ export async function destroy(
       throw new TaskdError(
         "lease_held",
         `${attempted}: ${ref.lease!.holder} holds it`,
-        {
-          hint: "Close the session first",
-        },
+        { hint: "Close the session first" },
       );
     }
-    return {
-      ...ref,
-      claim: { kind: options.kind ?? "destroy", since: isoNow(context), nonce },
-    };
+    return { ...ref, claim: { kind: options.kind ?? "destroy", since: isoNow(context), nonce } };
   });
   try {
     context.checkouts.remove(db, branch);
@@ -80,20 +75,12 @@ export async function destroy(
 }
 
 /** Whether the process that made a claim is dead, or had enough time. */
-export function isStaleClaim(
-  context: StoreContext,
-  claim: NonNullable<Ref["claim"]>,
-): boolean {
+export function isStaleClaim(context: StoreContext, claim: NonNullable<Ref["claim"]>): boolean {
   return context.holder.isDead(claim.nonce) ||
     context.clock.now() - Date.parse(claim.since) > STALE_CLAIM_MS;
 }
 
-async function dropClaim(
-  context: StoreContext,
-  db: string,
-  branch: string,
-  nonce: string,
-): Promise<void> {
+async function dropClaim(context: StoreContext, db: string, branch: string, nonce: string): Promise<void> {
   await context.refs.update(db, branch, (ref) => {
     if (ref.claim?.nonce !== nonce) return undefined;
     const { claim: _, ...rest } = ref;
@@ -101,11 +88,7 @@ async function dropClaim(
   });
 }
 
-function removeReadOnly(
-  { workspace }: StoreContext,
-  db: string,
-  branch: string,
-): void {
+function removeReadOnly({ workspace }: StoreContext, db: string, branch: string): void {
   const directory = join(workspace.root, "checkouts-ro", db);
   workspace.requireInside(join(directory, branch));
   let entries: Deno.DirEntry[];
@@ -123,11 +106,7 @@ function removeReadOnly(
 }
 
 /** Counts a branch as used now, and sets or ends its time to live. */
-export async function touch(
-  context: StoreContext,
-  address: Address,
-  options: TouchOptions = {},
-): Promise<TouchResult> {
+export async function touch(context: StoreContext, address: Address, options: TouchOptions = {}): Promise<TouchResult> {
   requireBranch(address, "touch");
   const { db, branch } = address;
   const { ref } = await context.refs.update(db, branch, (ref) => {

@@ -54,18 +54,8 @@ export async function beginLineage(
   // The lineage that holds the last object: a fork of an unchanged fork points past it, so hops never pile up.
   const base = baseOf(point);
   const bytes = encodeBase(base);
-  await translated(
-    "Cannot write a base pointer",
-    () => context.backend.create(baseKey(lineage), bytes),
-  );
-  return {
-    lineage,
-    head: point.head,
-    base,
-    mode: "shared",
-    path: "fast",
-    stored_bytes: bytes.length,
-  };
+  await translated("Cannot write a base pointer", () => context.backend.create(baseKey(lineage), bytes));
+  return { lineage, head: point.head, base, mode: "shared", path: "fast", stored_bytes: bytes.length };
 }
 
 /** The point as a base pointer. */
@@ -148,19 +138,8 @@ export async function materializeLineage(
     await materialize(backend, point.chain, point.head.digest, path, options);
     const image = ImageFile.open(path);
     try {
-      const written = await writeSnapshot(backend, place, {
-        txid,
-        image,
-        clone_path: path,
-        ...options,
-      });
-      return {
-        lineage,
-        head: written.head,
-        mode: "materialized",
-        path: "slow",
-        stored_bytes: written.stored_bytes,
-      };
+      const written = await writeSnapshot(backend, place, { txid, image, clone_path: path, ...options });
+      return { lineage, head: written.head, mode: "materialized", path: "slow", stored_bytes: written.stored_bytes };
     } finally {
       image.close();
     }
@@ -170,10 +149,7 @@ export async function materializeLineage(
 }
 
 /** Removes a lineage that no ref names. What cannot be removed is left to garbage collection. */
-export async function abandonLineage(
-  backend: Backend,
-  lineage: string,
-): Promise<void> {
+export async function abandonLineage(backend: Backend, lineage: string): Promise<void> {
   try {
     const keys: string[] = [];
     for await (const { key } of backend.list(lineagePrefix(lineage))) {

@@ -57,13 +57,7 @@ export async function exportTo(
   });
   if (options.force) removeIfPresent(temporary);
   else for (const suffix of ["-wal", "-journal"]) refuseLeftLog(file + suffix, attempted);
-  const built = await materialize(
-    context.backend,
-    point.chain,
-    point.head.digest,
-    temporary,
-    options,
-  );
+  const built = await materialize(context.backend, point.chain, point.head.digest, temporary, options);
   try {
     if (options.force) {
       // A -wal that was left beside the old file must never meet the new one.
@@ -139,22 +133,9 @@ export async function diff(
   if (left.chain.id === right.chain.id) {
     return { ...answer, identical: true, pages_changed: 0, tables: [] };
   }
-  using left_image = await context.cache.image(
-    a.db,
-    left.chain,
-    left.head.digest,
-    options,
-  );
-  using right_image = await context.cache.image(
-    b.db,
-    right.chain,
-    right.head.digest,
-    options,
-  );
-  const pages_changed = await countChangedPages(
-    left_image.path,
-    right_image.path,
-  );
+  using left_image = await context.cache.image(a.db, left.chain, left.head.digest, options);
+  using right_image = await context.cache.image(b.db, right.chain, right.head.digest, options);
+  const pages_changed = await countChangedPages(left_image.path, right_image.path);
   if (pages_changed === 0) {
     return { ...answer, identical: true, pages_changed, tables: [] };
   }
@@ -174,10 +155,7 @@ async function countChangedPages(left: string, right: string): Promise<number> {
     }
     const shared = Math.min(a.page_count, b.page_count);
     const most = Math.max(1, Math.floor(COMPARE_BYTES / a.page_size));
-    const [a_bytes, b_bytes] = [
-      new Uint8Array(most * a.page_size),
-      new Uint8Array(most * a.page_size),
-    ];
+    const [a_bytes, b_bytes] = [new Uint8Array(most * a.page_size), new Uint8Array(most * a.page_size)];
     let changed = Math.abs(a.page_count - b.page_count);
     for (let first = 1; first <= shared; first += most) {
       const count = Math.min(most, shared - first + 1);
@@ -185,12 +163,7 @@ async function countChangedPages(left: string, right: string): Promise<number> {
       b.readPages(first, count, b_bytes);
       for (let at = 0; at < count * a.page_size; at += a.page_size) {
         const end = at + a.page_size;
-        if (
-          Buffer.compare(
-            a_bytes.subarray(at, end),
-            b_bytes.subarray(at, end),
-          ) !== 0
-        ) changed++;
+        if (Buffer.compare(a_bytes.subarray(at, end), b_bytes.subarray(at, end)) !== 0) changed++;
       }
       await nextTurn();
     }
@@ -208,18 +181,8 @@ export async function verify(
   options: LongOptions = {},
 ): Promise<VerifyResult> {
   const { db, branch } = address;
-  const answer: VerifyResult = {
-    db,
-    branch,
-    txid: 0,
-    ok: false,
-    objects: 0,
-    pages: 0,
-    problems: [],
-  };
-  const path = context.workspace.beside(
-    join(context.workspace.root, "tmp", "verify"),
-  );
+  const answer: VerifyResult = { db, branch, txid: 0, ok: false, objects: 0, pages: 0, problems: [] };
+  const path = context.workspace.beside(join(context.workspace.root, "tmp", "verify"));
   try {
     // What was remembered of the chain is not evidence.
     context.chains.forget();
@@ -228,20 +191,11 @@ export async function verify(
     const point = await pointIn(context, address, ref);
     answer.txid = point.head.txid;
     answer.objects = point.chain.objects.length;
-    const built = await materialize(
-      context.backend,
-      point.chain,
-      point.head.digest,
-      path,
-      options,
-    );
+    const built = await materialize(context.backend, point.chain, point.head.digest, path, options);
     answer.pages = built.page_count;
     answer.problems = integrityCheck(path);
   } catch (error) {
-    if (
-      !hasCode(error, "corrupt", "chain_gap", "unsupported_format") &&
-      !isMissingObject(error)
-    ) {
+    if (!hasCode(error, "corrupt", "chain_gap", "unsupported_format") && !isMissingObject(error)) {
       throw error;
     }
     answer.problems = [(error as Error).message];

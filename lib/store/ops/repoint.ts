@@ -26,9 +26,7 @@ export async function rollback(
     throw new TaskdError(
       "usage",
       `Cannot roll ${formatAddress(address)} back: no checkpoint is named`,
-      {
-        hint: "Name one: <db>@<branch>@<checkpoint>",
-      },
+      { hint: "Name one: <db>@<branch>@<checkpoint>" },
     );
   }
   const since = momentOf(context.clock);
@@ -45,16 +43,11 @@ export async function promote(
   onto: Address,
   options: RepointOptions = {},
 ): Promise<RepointResult> {
-  if (
-    from.db !== onto.db || from.branch === onto.branch ||
-    onto.checkpoint !== undefined
-  ) {
+  if (from.db !== onto.db || from.branch === onto.branch || onto.checkpoint !== undefined) {
     throw new TaskdError(
       "usage",
       `Cannot promote ${formatAddress(from)} onto ${formatAddress(onto)}`,
-      {
-        hint: "Name two different branches of one database",
-      },
+      { hint: "Name two different branches of one database" },
     );
   }
   return await withLease(context, onto, async (lease) => {

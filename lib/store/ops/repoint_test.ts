@@ -45,12 +45,7 @@ Deno.test("safety forks are numbered, take their own life, and are left out when
       await store.checkpoint(at("app"), `x${i}`);
     }
     await store.rollback(at("app@main@c1"), { safety: false });
-    assertEquals(await branchNames(store), [
-      "main",
-      "main-pre-rollback",
-      "main-pre-rollback-2",
-      "main-pre-rollback-3",
-    ]);
+    assertEquals(await branchNames(store), ["main", "main-pre-rollback", "main-pre-rollback-2", "main-pre-rollback-3"]);
     assertEquals(await stored(store, "app@main-pre-rollback-2"), "1,2,x1");
     assertEquals((await store.status(at("app@main-pre-rollback-3"))).ttl_ms, 3000);
   }));
