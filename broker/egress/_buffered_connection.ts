@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Bulk } from "./_shared_buffers.ts";
+import type { SharedBuffers } from "./_shared_buffers.ts";
 
 export interface Stream {
   /** Fills `into` from its front; null at the end. */
@@ -18,7 +18,7 @@ export interface Stream {
   close(): void;
 }
 
-/** Read sizes: small for what is idle, large once a peer fills it; then what {@linkcode Bulk} lends. */
+/** Read sizes: small for what is idle, large once a peer fills it; then what {@linkcode SharedBuffers} lends. */
 const SMALL_BYTES = 4 << 10;
 const LARGE_BYTES = 128 << 10;
 
@@ -31,10 +31,10 @@ export class TooLong extends Error {
   override name = "TooLong";
 }
 
-export class Wire {
+export class BufferedConnection {
   readonly #stream: Stream;
   readonly #onProgress: () => void;
-  readonly #bulk: Bulk;
+  readonly #buffers: SharedBuffers;
   #buffer = new Uint8Array(SMALL_BYTES);
   #start = 0;
   #end = 0;
@@ -42,10 +42,10 @@ export class Wire {
   #sent = 0;
 
   /** Reads and writes `stream`; `onProgress` is called for all bytes that moved. */
-  constructor(stream: Stream, onProgress: () => void, bulk: Bulk) {
+  constructor(stream: Stream, onProgress: () => void, buffers: SharedBuffers) {
     this.#stream = stream;
     this.#onProgress = onProgress;
-    this.#bulk = bulk;
+    this.#buffers = buffers;
   }
 
   get sent_bytes(): number {
@@ -112,7 +112,7 @@ export class Wire {
   }
 
   /** Passes `count` bytes on to `to`, waiting while that does not take them. Throws {@linkcode EndedEarly}. */
-  async pass(to: Wire, count: number): Promise<void> {
+  async pass(to: BufferedConnection, count: number): Promise<void> {
     for (let left = count; left > 0;) {
       if (this.#start === this.#end) {
         if (left >= LARGE_BYTES) return await this.#passOn(to, left);
@@ -125,7 +125,7 @@ export class Wire {
   }
 
   /** Passes everything on to `to` until the end. */
-  async passAll(to: Wire): Promise<void> {
+  async passAll(to: BufferedConnection): Promise<void> {
     const early = this.take(this.#end - this.#start);
     if (early.length > 0) await to.write(early);
     // A tunnel may idle for long: the memory of a large head is released.
@@ -138,7 +138,7 @@ export class Wire {
    * Passes on what has not been read yet: `left` bytes, or everything until the end when that is Infinity. The reads
    * grow with what comes, and other connections get their turn.
    */
-  async #passOn(to: Wire, left: number): Promise<void> {
+  async #passOn(to: BufferedConnection, left: number): Promise<void> {
     let own = new Uint8Array(SMALL_BYTES);
     let lent: Uint8Array | undefined;
     try {
@@ -154,17 +154,17 @@ export class Wire {
         await to.write(buffer.subarray(0, count));
         if (lent === undefined && count === own.length) {
           if (count < LARGE_BYTES) own = new Uint8Array(LARGE_BYTES);
-          else lent = this.#bulk.lend();
+          else lent = this.#buffers.lend();
         } else if (lent !== undefined && count < LARGE_BYTES) {
           // Others have more use for it.
-          this.#bulk.giveBack(lent);
+          this.#buffers.giveBack(lent);
           lent = undefined;
         }
-        const turn = this.#bulk.moved(count);
+        const turn = this.#buffers.moved(count);
         if (turn !== undefined) await turn;
       }
     } finally {
-      if (lent !== undefined) this.#bulk.giveBack(lent);
+      if (lent !== undefined) this.#buffers.giveBack(lent);
     }
   }
 

@@ -10,7 +10,7 @@
 
 import { checkHost, servePlain } from "./_plain_http.ts";
 import type { Attempt, Session } from "./_session.ts";
-import type { Wire } from "./_buffered_connection.ts";
+import type { BufferedConnection } from "./_buffered_connection.ts";
 import { readClientHello } from "./client_hello.ts";
 import { canonicalHost, type EgressTarget, parseAuthority } from "./host_name.ts";
 import { requestFraming, type RequestHead } from "./http_head.ts";
@@ -115,7 +115,12 @@ async function checkHello(session: Session, target: EgressTarget, required: bool
  *
  * @param check Runs before the client's bytes pass, while the host's pass already.
  */
-async function tunnel(session: Session, attempt: Attempt, upstream: Wire, check?: () => Promise<void>): Promise<void> {
+async function tunnel(
+  session: Session,
+  attempt: Attempt,
+  upstream: BufferedConnection,
+  check?: () => Promise<void>,
+): Promise<void> {
   const { client, deadline, deps } = session;
   let decision = session.record(attempt, 200);
   const wait = () => deadline.setIdle(deps.timeouts.tunnel_ms, () => session.close());

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { EndedEarly, TooLong, type Wire } from "./_buffered_connection.ts";
+import { type BufferedConnection, EndedEarly, TooLong } from "./_buffered_connection.ts";
 import type { Framing } from "./http_head.ts";
 import { Refused } from "./reasons.ts";
 
@@ -16,13 +16,18 @@ const MAX_TRAILER_BYTES = 16 << 10;
 const LAST_CHUNK = new TextEncoder().encode("0\r\n\r\n");
 
 /** Passes a body on. `rechunk` is false when the receiver does not know chunks: it then gets the bare content. */
-export async function passBody(from: Wire, to: Wire, framing: Framing, rechunk = true): Promise<void> {
+export async function passBody(
+  from: BufferedConnection,
+  to: BufferedConnection,
+  framing: Framing,
+  rechunk = true,
+): Promise<void> {
   if (framing.by === "length") await from.pass(to, framing.bytes);
   else if (framing.by === "close") await from.passAll(to);
   else if (framing.by === "chunks") await passChunks(from, to, rechunk);
 }
 
-async function passChunks(from: Wire, to: Wire, rechunk: boolean): Promise<void> {
+async function passChunks(from: BufferedConnection, to: BufferedConnection, rechunk: boolean): Promise<void> {
   for (;;) {
     const size = /^([0-9a-f]{1,12})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/i.exec(await line(from));
     if (size === null) throw new Refused("malformed");
@@ -41,7 +46,7 @@ async function passChunks(from: Wire, to: Wire, rechunk: boolean): Promise<void>
   if (rechunk) await to.write(LAST_CHUNK);
 }
 
-async function line(from: Wire): Promise<string> {
+async function line(from: BufferedConnection): Promise<string> {
   try {
     const bytes = await from.takeUntil(CRLF, MAX_LINE_BYTES);
     if (bytes === undefined) throw new EndedEarly();

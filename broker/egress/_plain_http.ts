@@ -10,7 +10,7 @@
 
 import { passBody } from "./_http_body.ts";
 import type { Attempt, Session } from "./_session.ts";
-import { EndedEarly, TooLong, type Wire } from "./_buffered_connection.ts";
+import { type BufferedConnection, EndedEarly, TooLong } from "./_buffered_connection.ts";
 import { type EgressTarget, formatTarget, parseAuthority } from "./host_name.ts";
 import {
   encodeHead,
@@ -112,7 +112,12 @@ interface Request {
   framing: Framing;
 }
 
-async function exchange(session: Session, attempt: Attempt, request: Request, upstream: Wire): Promise<boolean> {
+async function exchange(
+  session: Session,
+  attempt: Attempt,
+  request: Request,
+  upstream: BufferedConnection,
+): Promise<boolean> {
   const { client, deadline, deps } = session;
   const { head, framing } = request;
   deadline.setIdle(deps.timeouts.exchange_ms, () => session.close());
@@ -155,7 +160,12 @@ async function exchange(session: Session, attempt: Attempt, request: Request, up
   }
 }
 
-async function sendBody(client: Wire, upstream: Wire, head: RequestHead, framing: Framing): Promise<void> {
+async function sendBody(
+  client: BufferedConnection,
+  upstream: BufferedConnection,
+  head: RequestHead,
+  framing: Framing,
+): Promise<void> {
   // Answered here: asking the host whether it wants the body would hold two connections.
   const expects = valuesOf(head.fields, "expect").some((value) => value.toLowerCase() === "100-continue");
   if (expects && head.minor === 1 && framing.by !== "none") await client.write(CONTINUE);
@@ -181,7 +191,7 @@ function responseHead(response: ResponseHead, body: Framing, rechunk: boolean, k
 }
 
 /** The final response's head. Throws {@linkcode Refused}. */
-async function readResponse(upstream: Wire): Promise<ResponseHead> {
+async function readResponse(upstream: BufferedConnection): Promise<ResponseHead> {
   for (let interim = 0; interim <= MAX_INTERIM; interim++) {
     let bytes: Uint8Array | undefined;
     try {

@@ -7,8 +7,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import type { MovingDeadline, MovingDeadlines } from "../../lib/moving_deadlines.ts";
-import type { Bulk } from "./_shared_buffers.ts";
-import { type Stream, Wire } from "./_buffered_connection.ts";
+import type { SharedBuffers } from "./_shared_buffers.ts";
+import { BufferedConnection, type Stream } from "./_buffered_connection.ts";
 import type { AccessLog } from "./access_log.ts";
 import type { EgressAdmission, EgressAdmissions } from "./admissions.ts";
 import type { EgressDecision } from "./decision.ts";
@@ -55,7 +55,7 @@ export interface SessionDeps {
   admissions: EgressAdmissions;
   dialer: Dialer;
   log: AccessLog;
-  bulk: Bulk;
+  buffers: SharedBuffers;
   deadlines: MovingDeadlines;
   timeouts: EgressTimeouts;
   limits: EgressLimits;
@@ -78,12 +78,12 @@ export interface Attempt {
 }
 
 export class Session {
-  readonly client: Wire;
+  readonly client: BufferedConnection;
   readonly deadline: MovingDeadline;
   readonly deps: SessionDeps;
   readonly peer: string;
   #admission: EgressAdmission | undefined;
-  #upstream: Wire | undefined;
+  #upstream: BufferedConnection | undefined;
   /** What is waited for before there is an upstream. */
   #waiting: AbortController | undefined;
 
@@ -92,7 +92,7 @@ export class Session {
     this.deps = deps;
     this.peer = peer;
     this.deadline = deps.deadlines.create();
-    this.client = new Wire(stream, () => this.deadline.progress(), deps.bulk);
+    this.client = new BufferedConnection(stream, () => this.deadline.progress(), deps.buffers);
   }
 
   /** The task whose connection it is, once that is proved. */
@@ -142,11 +142,11 @@ export class Session {
   }
 
   /** Connects to one of `addresses`, which {@linkcode resolve} gave. Throws {@linkcode Refused}. */
-  async dial(attempt: Attempt, target: EgressTarget, addresses: string[]): Promise<Wire> {
+  async dial(attempt: Attempt, target: EgressTarget, addresses: string[]): Promise<BufferedConnection> {
     const bounded = () => this.#bounded("connect_timeout", "connect_ms");
     const { stream, address } = await this.deps.dialer.dial(addresses, target.port, bounded);
     attempt.address = address;
-    this.#upstream = new Wire(stream, () => this.deadline.progress(), this.deps.bulk);
+    this.#upstream = new BufferedConnection(stream, () => this.deadline.progress(), this.deps.buffers);
     // The client, or the task, may have gone in the meantime, and nothing else would close it.
     if (this.client.closed) this.#upstream.close();
     return this.#upstream;

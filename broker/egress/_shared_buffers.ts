@@ -8,14 +8,14 @@
 import { nextTurn } from "../../lib/clock.ts";
 
 /** Calls and wake-ups are most of what passing costs; beyond this size a core's cache no longer holds what was read. */
-export const BULK_BYTES = 512 << 10;
+export const LARGE_BUFFER_BYTES = 512 << 10;
 /** 16 MiB in all; tunnels that get none pass in smaller pieces. */
 const MAX_BUFFERS = 32;
 /** Passed by all connections together before timers and other sockets have their turn: about a millisecond's worth. */
 const TURN_BYTES = 2 << 20;
 
 /** Large read buffers and turns; one for a proxy. */
-export class Bulk {
+export class SharedBuffers {
   readonly #max_buffers: number;
   readonly #spare: Uint8Array[] = [];
   #made = 0;
@@ -27,12 +27,12 @@ export class Bulk {
     this.#max_buffers = max_buffers;
   }
 
-  /** A buffer of {@linkcode BULK_BYTES}, to be returned with {@linkcode giveBack}; undefined when all are lent. Its content is undefined. */
+  /** A buffer of {@linkcode LARGE_BUFFER_BYTES}, to be returned with {@linkcode giveBack}; undefined when all are lent. Its content is undefined. */
   lend(): Uint8Array | undefined {
     const spare = this.#spare.pop();
     if (spare !== undefined || this.#made === this.#max_buffers) return spare;
     this.#made++;
-    return new Uint8Array(BULK_BYTES);
+    return new Uint8Array(LARGE_BUFFER_BYTES);
   }
 
   /** Takes a buffer back that nothing reads into any more. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import { nextTurn } from "../../lib/clock.ts";
-import { Bulk, BULK_BYTES } from "./_shared_buffers.ts";
-import { EndedEarly, type Stream, Wire } from "./_buffered_connection.ts";
+import { LARGE_BUFFER_BYTES, SharedBuffers } from "./_shared_buffers.ts";
+import { BufferedConnection, EndedEarly, type Stream } from "./_buffered_connection.ts";
 
 const SMALL_BYTES = 4 << 10;
 const LARGE_BYTES = 128 << 10;
@@ -43,82 +43,93 @@ class Scripted implements Stream {
   close(): void {}
 }
 
-function pass(from: Stream, to: Stream, bulk: Bulk): Promise<void> {
-  return new Wire(from, silence, bulk).passAll(new Wire(to, silence, bulk));
+function pass(from: Stream, to: Stream, buffers: SharedBuffers): Promise<void> {
+  return new BufferedConnection(from, silence, buffers).passAll(new BufferedConnection(to, silence, buffers));
 }
 
 Deno.test("a bounded number of large buffers is lent, and one that came back is lent again", () => {
-  const bulk = new Bulk(2);
-  const [one, two] = [bulk.lend(), bulk.lend()];
+  const buffers = new SharedBuffers(2);
+  const [one, two] = [buffers.lend(), buffers.lend()];
   assert(one !== undefined && two !== undefined && one !== two);
-  assertEquals([one.length, two.length], [BULK_BYTES, BULK_BYTES]);
-  assertEquals(bulk.lend(), undefined);
-  bulk.giveBack(one);
-  assert(bulk.lend() === one);
-  assertEquals(bulk.lend(), undefined);
+  assertEquals([one.length, two.length], [LARGE_BUFFER_BYTES, LARGE_BUFFER_BYTES]);
+  assertEquals(buffers.lend(), undefined);
+  buffers.giveBack(one);
+  assert(buffers.lend() === one);
+  assertEquals(buffers.lend(), undefined);
 });
 
 Deno.test("reads grow with what comes, a slow peer's large buffer goes back, and every byte arrives in order", async () => {
-  const sizes = [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, 100, LARGE_BYTES, 7];
+  const sizes = [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES, 100, LARGE_BYTES, 7];
   const [from, to] = [new Scripted([...sizes]), new Scripted([])];
-  await pass(from, to, new Bulk(1));
-  assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, BULK_BYTES, LARGE_BYTES, BULK_BYTES, LARGE_BYTES]);
+  await pass(from, to, new SharedBuffers(1));
+  assertEquals(from.offered, [
+    SMALL_BYTES,
+    LARGE_BYTES,
+    LARGE_BUFFER_BYTES,
+    LARGE_BUFFER_BYTES,
+    LARGE_BYTES,
+    LARGE_BUFFER_BYTES,
+    LARGE_BYTES,
+  ]);
   assertEquals(to.written.length, sizes.reduce((sum, size) => sum + size));
   assert(to.written.every((byte, at) => byte === (at & 0xff)));
 });
 
 Deno.test("a long body is read in large pieces too, and not a byte beyond its end", async () => {
-  const sizes = [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, 10];
+  const sizes = [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES, 10];
   const length = sizes.reduce((sum, size) => sum + size);
   const [from, to] = [new Scripted([...sizes, 1]), new Scripted([])];
-  const bulk = new Bulk(1);
-  const wire = new Wire(from, silence, bulk);
-  await wire.pass(new Wire(to, silence, bulk), length);
-  assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, BULK_BYTES, 10]);
+  const buffers = new SharedBuffers(1);
+  const wire = new BufferedConnection(from, silence, buffers);
+  await wire.pass(new BufferedConnection(to, silence, buffers), length);
+  assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES, 10]);
   assertEquals(to.written.length, length);
   assert(to.written.every((byte, at) => byte === (at & 0xff)));
-  const cut = new Wire(new Scripted([...sizes]), silence, bulk);
-  await assertRejects(() => cut.pass(new Wire(new Scripted([]), silence, bulk), length + 1), EndedEarly);
-  assert(bulk.lend() !== undefined);
+  const cut = new BufferedConnection(new Scripted([...sizes]), silence, buffers);
+  await assertRejects(
+    () => cut.pass(new BufferedConnection(new Scripted([]), silence, buffers), length + 1),
+    EndedEarly,
+  );
+  assert(buffers.lend() !== undefined);
 });
 
 Deno.test("a connection that gets no large buffer goes on in smaller pieces", async () => {
   const [from, to] = [new Scripted([SMALL_BYTES, LARGE_BYTES, LARGE_BYTES]), new Scripted([])];
-  await pass(from, to, new Bulk(0));
+  await pass(from, to, new SharedBuffers(0));
   assertEquals(from.offered, [SMALL_BYTES, LARGE_BYTES, LARGE_BYTES, LARGE_BYTES]);
   assertEquals(to.written.length, SMALL_BYTES + 2 * LARGE_BYTES);
 });
 
 Deno.test("a large buffer comes back when its connection ends, and when it fails", async () => {
-  const bulk = new Bulk(1);
-  const busy = [SMALL_BYTES, LARGE_BYTES, BULK_BYTES];
-  await pass(new Scripted([...busy]), new Scripted([]), bulk);
-  const lent = bulk.lend();
+  const buffers = new SharedBuffers(1);
+  const busy = [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES];
+  await pass(new Scripted([...busy]), new Scripted([]), buffers);
+  const lent = buffers.lend();
   assert(lent !== undefined);
-  bulk.giveBack(lent);
+  buffers.giveBack(lent);
   const gone = new Scripted([], SMALL_BYTES + LARGE_BYTES);
-  await assertRejects(() => pass(new Scripted([...busy]), gone, bulk), Deno.errors.BrokenPipe);
+  await assertRejects(() => pass(new Scripted([...busy]), gone, buffers), Deno.errors.BrokenPipe);
   assertEquals(gone.written.length, SMALL_BYTES + LARGE_BYTES);
-  assert(bulk.lend() === lent);
+  assert(buffers.lend() === lent);
 });
 
 Deno.test("what waits for a slow peer in a large buffer is not touched by another connection", async () => {
-  const bulk = new Bulk(1);
+  const buffers = new SharedBuffers(1);
   const gate = Promise.withResolvers<void>();
   const stalled = Promise.withResolvers<void>();
   const slow = new class extends Scripted {
     override async write(bytes: Uint8Array): Promise<number> {
-      if (bytes.length === BULK_BYTES) {
+      if (bytes.length === LARGE_BUFFER_BYTES) {
         stalled.resolve();
         await gate.promise;
       }
       return await super.write(bytes);
     }
   }([]);
-  const sizes = [SMALL_BYTES, LARGE_BYTES, BULK_BYTES];
-  const passing = pass(new Scripted([...sizes]), slow, bulk);
+  const sizes = [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES];
+  const passing = pass(new Scripted([...sizes]), slow, buffers);
   await stalled.promise;
-  await pass(new Scripted([1, SMALL_BYTES, LARGE_BYTES, LARGE_BYTES]), new Scripted([]), bulk);
+  await pass(new Scripted([1, SMALL_BYTES, LARGE_BYTES, LARGE_BYTES]), new Scripted([]), buffers);
   gate.resolve();
   await passing;
   assertEquals(slow.written.length, sizes.reduce((sum, size) => sum + size));
@@ -134,8 +145,8 @@ Deno.test("connections that always have more leave others their turn", async () 
     closeWrite: () => Promise.resolve(),
     close: silence,
   };
-  const bulk = new Bulk();
-  const passing = Promise.all([pass(endless, endless, bulk), pass(endless, endless, bulk)]);
+  const buffers = new SharedBuffers();
+  const passing = Promise.all([pass(endless, endless, buffers), pass(endless, endless, buffers)]);
   for (let turns = 0; turns < 3; turns++) await nextTurn();
   over = true;
   await passing;

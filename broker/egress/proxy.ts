@@ -13,7 +13,7 @@ import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { isClientGone } from "../../lib/http/accept.ts";
-import { Bulk } from "./_shared_buffers.ts";
+import { SharedBuffers } from "./_shared_buffers.ts";
 import { serveClient } from "./_client_requests.ts";
 import {
   EGRESS_LIMITS,
@@ -84,7 +84,7 @@ export class EgressProxy {
       admissions: new EgressAdmissions(options.random),
       dialer: new Dialer(options),
       log,
-      bulk: new Bulk(),
+      buffers: new SharedBuffers(),
       deadlines: new MovingDeadlines(options.clock),
       timeouts: { ...EGRESS_TIMEOUTS, ...options.timeouts },
       limits: { ...EGRESS_LIMITS, ...options.limits },

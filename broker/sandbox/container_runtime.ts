@@ -28,7 +28,7 @@ import {
   ROLE_LABEL,
   TASK_LABEL,
 } from "./container_arguments.ts";
-import type { CommandWorkload, ListenPlace, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
+import type { CommandWorkload, ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
 /** Most files that a sandbox may have open. */
@@ -87,7 +87,7 @@ export class ContainerRuntime implements SandboxRuntime {
   }
 
   /** Makes the network and starts the anchor, whose presence keeps the gateway's address on the host. */
-  async prepare(): Promise<{ listen: ListenPlace }> {
+  async prepare(): Promise<{ listen: ListenAddresses }> {
     await this.#shared.prepare(await this.#host());
     return {
       listen: { hostname: this.#options.gateway_ip, gateway_port: GATEWAY_PORT, proxy_port: PROXY_PORT },

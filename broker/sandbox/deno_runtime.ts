@@ -23,7 +23,7 @@ import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
 import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
-  ListenPlace,
+  ListenAddresses,
   Sandbox,
   SandboxEnd,
   SandboxRuntime,
@@ -71,7 +71,7 @@ export class DenoRuntime implements SandboxRuntime {
   }
 
   /** Nothing is shared: its sandboxes are processes of this host. */
-  prepare(): Promise<{ listen: ListenPlace }> {
+  prepare(): Promise<{ listen: ListenAddresses }> {
     return Promise.resolve({ listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } });
   }
 

@@ -101,7 +101,7 @@ export interface Sandbox {
 }
 
 /** Where the gateway and the proxy have to listen so that sandboxes reach them. */
-export interface ListenPlace {
+export interface ListenAddresses {
   hostname: string;
   /** 0: any free one, since no image has to agree. */
   gateway_port: number;
@@ -115,7 +115,7 @@ export interface SandboxRuntime {
    * Puts in place what sandboxes share, before anything listens: the network and whatever holds its address. Can be
    * called again. Throws `sandbox_failed` when an image is missing or the network cannot be had.
    */
-  prepare(): Promise<{ listen: ListenPlace }>;
+  prepare(): Promise<{ listen: ListenAddresses }>;
   /** The digest of the image that a name leads to at present; undefined when that is not known. Absent where there are no images. */
   imageDigest?(image: string): Promise<string | undefined>;
   /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */

@@ -5,8 +5,8 @@
  */
 
 import { byGroup, GROUP_TITLES, PROMISES } from "../redteam/catalogue.ts";
-import { type ContainerPlace, containerPlace } from "../redteam/container_room.ts";
-import { type InstalledPlace, RedteamContext } from "../redteam/context.ts";
+import { type SandboxNetworks, sandboxNetworks } from "../redteam/sandbox_network.ts";
+import { type InstalledFiles, RedteamContext } from "../redteam/context.ts";
 import type { SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
 import { denoCache } from "../../lib/helper_process.ts";
@@ -87,7 +87,7 @@ async function containers(
   args: Args,
   io: Io,
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
-): Promise<{ place: ContainerPlace | { why: string }; runtime?: string }> {
+): Promise<{ place: SandboxNetworks | { why: string }; runtime?: string }> {
   const wanted = args.text("runtime") ?? settings.runtime;
   if (!isRuntime(wanted)) {
     throw new TaskdError("usage", `Cannot use ${JSON.stringify(wanted)}: runtimes are ${RUNTIME_NAMES.join(", ")}`);
@@ -108,7 +108,7 @@ async function containers(
     );
   }
   if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor shows why" } };
-  const place = containerPlace({
+  const place = sandboxNetworks({
     runtime,
     settings,
     env: environment(args),
@@ -125,7 +125,7 @@ function isRuntime(name: string): name is RuntimeName {
 }
 
 /** Where the installed broker keeps its things; nothing without a `~/.taskd`. */
-async function installed(args: Args, settings: Settings): Promise<{ installed?: InstalledPlace }> {
+async function installed(args: Args, settings: Settings): Promise<{ installed?: InstalledFiles }> {
   const { directory } = hostOf(args);
   try {
     await Deno.lstat(directory);

@@ -6,7 +6,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
-import type { ContainerRoom, ContainerRun, StartedRun } from "./container_room.ts";
+import type { ContainerRun, SandboxNetwork, StartedRun } from "./sandbox_network.ts";
 import type { RedteamContext } from "./context.ts";
 import {
   ATTEMPTS_PRELUDE,
@@ -22,12 +22,12 @@ import { latin1, Server } from "./raw_connections.ts";
 /** Processes that the fork bomb may have. */
 const BOMB_PIDS = 40;
 
-/** The room, or the end of the trial where there can be none. */
-async function room(trial: Trial, context: RedteamContext): Promise<ContainerRoom> {
+/** The network; skips the trial where there can be none. */
+async function networkFor(trial: Trial, context: RedteamContext): Promise<SandboxNetwork> {
   const { containers } = context.options;
   if ("why" in containers) return trial.skip(containers.why);
   try {
-    return await context.once("room", async () => {
+    return await context.once("network", async () => {
       const opened = await containers.open();
       context.defer(() => opened.close());
       return opened;
@@ -43,13 +43,13 @@ async function room(trial: Trial, context: RedteamContext): Promise<ContainerRoo
 /** Runs attempts in a sandbox; returns the result of each. */
 async function attempts(
   context: RedteamContext,
-  it: ContainerRoom,
+  network: SandboxNetwork,
   { script, ...run }: { script: string } & Partial<ContainerRun>,
 ): Promise<Map<string, string>> {
   const work_dir = await context.folder();
   await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
   const { code, out, err } =
-    await (await it.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run }))
+    await (await network.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run }))
       .wait();
   if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
   return new Map(
@@ -95,15 +95,15 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       "Other ports of the gateway's address, the host by its own, a neighbour, the internet, metadata services, " +
       "DNS in every form, raw and packet sockets, vsock",
     async run(trial, context) {
-      const it = await room(trial, context);
-      const { gateway_ip: gateway } = it;
+      const network = await networkFor(trial, context);
+      const { gateway_ip: gateway } = network;
       const host = lanAddress(gateway);
       await using _gateway = greeter(gateway, GATEWAY_PORT, "the gateway");
       await using _proxy = greeter(gateway, PROXY_PORT, "the proxy");
       await using other = greeter(gateway, 0, "another port");
       await using own = greeter(host, 0, "the host");
       const ready = Promise.withResolvers<void>();
-      const sibling = await it.start({
+      const sibling = await network.start({
         work_dir: await context.folder(),
         command: ["python3", "-c", SIBLING_SCRIPT],
         onLine: (line) => line === "ready" && ready.resolve(),
@@ -113,7 +113,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       try {
         await ready.promise;
         const places = { gateway, other_port: other.port, host, host_port: own.port, sibling: await sibling.address() };
-        got = await attempts(context, it, { script: networkAttacks(places) });
+        got = await attempts(context, network, { script: networkAttacks(places) });
       } finally {
         await sibling.stop();
       }
@@ -130,10 +130,10 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     promise: "Nothing in a sandbox can change its firewall, and nothing in it has a capability",
     attacks: "nft, namespaces of its own, the entrypoint again, set-uid, capabilities taken back, forwarding",
     async run(trial, context) {
-      const it = await room(trial, context);
-      await using other = greeter(it.gateway_ip, 0, "another port");
-      const got = await attempts(context, it, {
-        script: firewallAttacks({ gateway: it.gateway_ip, other_port: other.port }),
+      const network = await networkFor(trial, context);
+      await using other = greeter(network.gateway_ip, 0, "another port");
+      const got = await attempts(context, network, {
+        script: firewallAttacks({ gateway: network.gateway_ip, other_port: other.port }),
       });
       for (const [name, what] of got) {
         if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
@@ -196,13 +196,13 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     promise: "A setup command reaches the proxy and not the gateway: it has no business with a model",
     attacks: "The gateway's port from a sandbox of a setup phase",
     async run(trial, context) {
-      const it = await room(trial, context);
-      await using gateway = greeter(it.gateway_ip, GATEWAY_PORT, "the gateway");
-      await using _proxy = greeter(it.gateway_ip, PROXY_PORT, "the proxy");
+      const network = await networkFor(trial, context);
+      await using gateway = greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
+      await using _proxy = greeter(network.gateway_ip, PROXY_PORT, "the proxy");
       const reach = (name: string, port: number) =>
-        `attempt("${name}", lambda: connect("${it.gateway_ip}", ${port}))\n`;
+        `attempt("${name}", lambda: connect("${network.gateway_ip}", ${port}))\n`;
       const script = reach("gateway", GATEWAY_PORT) + reach("proxy", PROXY_PORT);
-      const got = await attempts(context, it, { script, reach: "proxy" });
+      const got = await attempts(context, network, { script, reach: "proxy" });
       trial.expect("the gateway", got.get("gateway") ?? "-", /^refused /);
       trial.attempt("connections at the gateway", gateway.accepted === 0, "there were some");
       trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
@@ -213,9 +213,9 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     promise: "A fork bomb meets its bound, and the sandbox still ends when it is stopped",
     attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
     async run(trial, context) {
-      const it = await room(trial, context);
+      const network = await networkFor(trial, context);
       const made = Promise.withResolvers<number>();
-      const bomb = await it.start({
+      const bomb = await network.start({
         work_dir: await context.folder(),
         command: ["python3", "-c", FORK_BOMB],
         max_pids: BOMB_PIDS,
@@ -235,9 +235,9 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
 
 /** Attempts at the walls, made once for the promises that are about them. */
 async function walls(trial: Trial, context: RedteamContext): Promise<Map<string, string>> {
-  const it = await room(trial, context);
+  const network = await networkFor(trial, context);
   return await context.once("walls", async () => {
     const home = { source: await context.folder(), target: "/home/agent", writable: true };
-    return await attempts(context, it, { script: WALL_ATTACKS, mounts: [home], env: { HOME: "/home/agent" } });
+    return await attempts(context, network, { script: WALL_ATTACKS, mounts: [home], env: { HOME: "/home/agent" } });
   });
 }

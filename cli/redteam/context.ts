@@ -25,7 +25,7 @@ import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
 import { readKeys } from "../../broker/settings/keys.ts";
 import { verifyTrace } from "../../broker/task/trace.ts";
 import { webResponse } from "../../broker/web/web.ts";
-import type { ContainerPlace } from "./container_room.ts";
+import type { SandboxNetworks } from "./sandbox_network.ts";
 import type { ReadTimeout } from "./raw_connections.ts";
 import { type BrokerUnderAttack, StagedBroker } from "./staged_broker.ts";
 
@@ -73,7 +73,7 @@ const INSTALLED_SURFACES: Surfaces = {
 };
 
 /** Where the installed broker keeps its things; only their modes are inspected. */
-export interface InstalledPlace {
+export interface InstalledFiles {
   /** `~/.taskd`. */
   directory: string;
   audit_root: string;
@@ -92,9 +92,9 @@ export interface RedteamOptions {
   /** Deno's cache, absolute. */
   deno_cache_dir: string;
   /** The installed broker; absent when nothing is set up. */
-  installed?: InstalledPlace;
+  installed?: InstalledFiles;
   /** Containers of this host, or why there are none. */
-  containers: ContainerPlace | { why: string };
+  containers: SandboxNetworks | { why: string };
   surfaces?: Partial<Surfaces>;
   clock?: Clock;
   random?: RandomBytes;

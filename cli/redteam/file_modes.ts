@@ -6,7 +6,7 @@
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
-import type { InstalledPlace, RedteamContext } from "./context.ts";
+import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
 /** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
@@ -45,7 +45,7 @@ async function holdAll(trial: Trial, directory: string): Promise<void> {
 }
 
 /** The folders and files of one broker. */
-async function holdBroker(trial: Trial, place: InstalledPlace): Promise<void> {
+async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
   trial.control(directory, await hold(trial, { path: directory, mode: 0o700 }), "it is not there");
   // Others may read what is configured where the directory lets them in; they may never write it.

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { walk } from "@std/fs/walk";
 import { stringify } from "@std/yaml/stringify";
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
@@ -13,9 +14,7 @@ import { Git } from "../../broker/git/git.ts";
 import type { ServeBrokerOptions } from "../../broker/serve.ts";
 import type { Stage } from "../../broker/task/stages.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
-import { parsedJson } from "./_json.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
-import { textsBelow } from "./texts.ts";
 
 /** Milliseconds between polls of a running task. */
 const POLL_MS = 25;
@@ -138,9 +137,11 @@ export class StagedBroker {
 
   /** The tree that was collected of a task, as its trace has it. */
   async collectedTree(id: string): Promise<string> {
-    const rows = (await Deno.readTextFile(`${this.audit}/${id}.jsonl`)).trimEnd().split("\n").map(parsedJson);
+    const rows = (await Deno.readTextFile(`${this.audit}/${id}.jsonl`)).trimEnd().split("\n").map((row) =>
+      JSON.parse(row)
+    );
     const change = rows.find(({ type, name }) => type === "evidence" && name === "change")?.value;
-    return typeof change === "object" && change !== null && "tree" in change ? String(change.tree) : "unknown";
+    return String(change?.tree ?? "unknown");
   }
 
   /** One request over a connection of its own, to the socket or to a port; `fields` may have a Host. */
@@ -175,7 +176,12 @@ export class StagedBroker {
 
   /** Every file below the home, and the log, as text. */
   async written(): Promise<string> {
-    return [...this.lines, ...await textsBelow(this.home)].join("\n");
+    const texts = [...this.lines];
+    for await (const { path, isFile } of walk(this.home, { includeDirs: false })) {
+      // A character for each byte.
+      if (isFile) texts.push(new TextDecoder("latin1").decode(await Deno.readFile(path)));
+    }
+    return texts.join("\n");
   }
 
   stop(): Promise<void> {

@@ -8,7 +8,7 @@
 import { join } from "@std/path/join";
 import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";
 import { stagedTasks } from "../../../broker/engine/task_paths.ts";
-import { textsBelow } from "../../../cli/redteam/texts.ts";
+import { textsBelow } from "../../support/texts_below.ts";
 import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type Clock, systemClock } from "../../../lib/clock.ts";

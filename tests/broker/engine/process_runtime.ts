@@ -5,7 +5,13 @@
  * @module
  */
 
-import type { ListenPlace, Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
+import type {
+  ListenAddresses,
+  Sandbox,
+  SandboxEnd,
+  SandboxRuntime,
+  SandboxSpec,
+} from "../../../broker/sandbox/runtime.ts";
 
 /** Runs commands here. */
 export class ProcessRuntime implements SandboxRuntime {
@@ -21,7 +27,7 @@ export class ProcessRuntime implements SandboxRuntime {
     this.#programs = programs;
   }
 
-  prepare(): Promise<{ listen: ListenPlace }> {
+  prepare(): Promise<{ listen: ListenAddresses }> {
     return Promise.resolve({ listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } });
   }
 

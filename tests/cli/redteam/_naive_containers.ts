@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ContainerEnd, ContainerPlace, ContainerRun } from "../../../cli/redteam/container_room.ts";
+import type { ContainerEnd, ContainerRun, SandboxNetworks } from "../../../cli/redteam/sandbox_network.ts";
 
 /** What the programs ask about rather than try. */
 const ANSWERS: Readonly<Record<string, string>> = {
@@ -25,7 +25,7 @@ const ANSWERS: Readonly<Record<string, string>> = {
 };
 
 /** Opens them. */
-export const naiveContainers: ContainerPlace = {
+export const naiveContainers: SandboxNetworks = {
   open: () =>
     Promise.resolve({
       gateway_ip: "127.0.0.1",

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { containerPlace } from "../../../cli/redteam/container_room.ts";
+import { sandboxNetworks } from "../../../cli/redteam/sandbox_network.ts";
 import { CONTAINER_PROMISES } from "../../../cli/redteam/container_sandboxes.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
@@ -13,7 +13,7 @@ podmanTest("containers of podman hold every promise, and nothing of them is left
   try {
     const images = await testImages();
     const { settings } = await loadSettings({ home, env: () => undefined });
-    const containers = containerPlace({
+    const containers = sandboxNetworks({
       runtime: { name: "podman", path: PODMAN, works: true, rootless: false, notes: [] },
       settings: { ...settings, sandbox_image: images.sandbox, anchor_image: images.anchor },
       ...OPTIONS,

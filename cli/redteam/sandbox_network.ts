@@ -18,9 +18,9 @@ const NETWORK_TRIES = 5;
 const RUN_MS = 45_000;
 
 /** Container sandboxes of this host. */
-export interface ContainerPlace {
-  /** Makes the network; nothing of it stays after {@linkcode ContainerRoom.close}. */
-  open(): Promise<ContainerRoom>;
+export interface SandboxNetworks {
+  /** Makes the network; nothing of it stays after {@linkcode SandboxNetwork.close}. */
+  open(): Promise<SandboxNetwork>;
 }
 
 /** What a program in a sandbox is started with. */
@@ -36,7 +36,7 @@ export interface ContainerRun {
 }
 
 /** A network with sandboxes on it. */
-export interface ContainerRoom {
+export interface SandboxNetwork {
   /** Address of the gateway and the proxy. */
   gateway_ip: string;
   /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
@@ -60,8 +60,8 @@ export interface ContainerEnd extends SandboxEnd {
   err: string[];
 }
 
-/** What {@linkcode containerPlace} needs. */
-export interface ContainerPlaceOptions {
+/** What {@linkcode sandboxNetworks} needs. */
+export interface SandboxNetworksOptions {
   /** A runtime that works and is not the embedded one. */
   runtime: FoundRuntime;
   settings: Settings;
@@ -73,11 +73,11 @@ export interface ContainerPlaceOptions {
 }
 
 /** Containers of the installed runtime and images. */
-export function containerPlace(options: ContainerPlaceOptions): ContainerPlace {
-  return { open: () => openRoom(options) };
+export function sandboxNetworks(options: SandboxNetworksOptions): SandboxNetworks {
+  return { open: () => openNetwork(options) };
 }
 
-async function openRoom(options: ContainerPlaceOptions): Promise<ContainerRoom> {
+async function openNetwork(options: SandboxNetworksOptions): Promise<SandboxNetwork> {
   const { runtime: found, settings, env, clock, random } = options;
   const owner = randomHex(random, 16);
   const network = `taskd-redteam-${owner.slice(0, 8)}`;
@@ -94,7 +94,7 @@ async function openRoom(options: ContainerPlaceOptions): Promise<ContainerRoom> 
     });
     try {
       await runtime.prepare();
-      return new Room({ ...options, runtime, network, gateway_ip, program, owner, removeNetwork });
+      return new TestNetwork({ ...options, runtime, network, gateway_ip, program, owner, removeNetwork });
     } catch (error) {
       failure = error;
       await runtime.close().catch(() => {});
@@ -104,7 +104,7 @@ async function openRoom(options: ContainerPlaceOptions): Promise<ContainerRoom> 
   throw failure;
 }
 
-interface RoomParts extends Omit<ContainerPlaceOptions, "runtime"> {
+interface NetworkParts extends Omit<SandboxNetworksOptions, "runtime"> {
   runtime: SandboxRuntime;
   network: string;
   gateway_ip: string;
@@ -113,11 +113,11 @@ interface RoomParts extends Omit<ContainerPlaceOptions, "runtime"> {
   removeNetwork(): Promise<unknown>;
 }
 
-class Room implements ContainerRoom {
+class TestNetwork implements SandboxNetwork {
   readonly gateway_ip: string;
-  readonly #parts: RoomParts;
+  readonly #parts: NetworkParts;
 
-  constructor(parts: RoomParts) {
+  constructor(parts: NetworkParts) {
     this.gateway_ip = parts.gateway_ip;
     this.#parts = parts;
   }
