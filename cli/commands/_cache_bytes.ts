@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Bytes of the files under `directory`; 0 when it is not there. Files that go away meanwhile do not count. */
+/** Bytes of the files under `directory`; 0 when it is not there. Files that are removed meanwhile do not count. */
 export async function cacheBytes(directory: string): Promise<number> {
   let bytes = 0;
   try {

@@ -29,6 +29,6 @@ export function render(result: CheckpointResult): string {
     : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
   const doubt = result.overwrite_detected === undefined
     ? ""
-    : "\nThe store's head may not be what was written: somebody else writes to the store; see `taskd verify`";
+    : "\nThe store's head may not be what was written: another program writes to the store; see `taskd verify`";
   return `Checkpointed ${name} (txid ${result.txid}, ${changed})${doubt}`;
 }

@@ -47,13 +47,13 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   const ended = Promise.withResolvers<void>();
   server.onclose = () => ended.resolve();
   io.signal.addEventListener("abort", () => ended.resolve(), { once: true });
-  // The transport does not notice by itself that its client is gone.
+  // The transport itself does not notice that its client is gone.
   process.stdin.once("end", () => ended.resolve());
   await server.connect(new StdioServerTransport());
   io.note(`taskd: serving ${TOOLS.length} tools on stdin and stdout`);
   await ended.promise;
-  // Who ends its input still wants the answers to what it asked: what was read is handed on, and an answer is
-  // written, a turn after the transport knows of it.
+  // A client that has ended its input still reads the answers: a request is handed on, and an answer written, a turn
+  // after the transport received it.
   do {
     await nextTurn();
     await Promise.all(running);
@@ -72,8 +72,8 @@ async function call({ name, arguments: given = {} }: CallParams, io: Io, ops: Op
     return { ...text(answer), structuredContent: answer };
   } catch (error) {
     if (!(error instanceof TaskdError)) io.note(`taskd: defect: ${(error as Error).stack ?? String(error)}`);
-    const { ok: _ok, ...told } = failure(undefined, error);
-    return { ...text(told), isError: true };
+    const { ok: _ok, ...details } = failure(undefined, error);
+    return { ...text(details), isError: true };
   }
 }
 

@@ -9,7 +9,8 @@ import type { RepointResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, repointFlags, repointWords } from "./_result_text.ts";
+import { repointFlags, repointText } from "./_repoint.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Repoints the other branch. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
@@ -24,5 +25,5 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<RepointR
 
 /** What was done, and what to do next. */
 export function render(result: RepointResult, _io: Io, args: Args): string {
-  return repointWords(`Promoted ${args.positional("branch")} onto ${branchName(result)}`, result);
+  return repointText(`Promoted ${args.positional("branch")} onto ${branchName(result)}`, result);
 }

@@ -9,7 +9,8 @@ import type { RepointResult } from "../../lib/store/results.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { branchName, repointFlags, repointWords } from "./_result_text.ts";
+import { repointFlags, repointText } from "./_repoint.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Takes the branch back. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<RepointResult> {
@@ -23,5 +24,5 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<RepointR
 
 /** What was done, and what to do next. */
 export function render(result: RepointResult, _io: Io, args: Args): string {
-  return repointWords(`Rolled ${branchName(result)} back to ${args.text("to")}`, result);
+  return repointText(`Rolled ${branchName(result)} back to ${args.text("to")}`, result);
 }

@@ -45,7 +45,7 @@ export async function run(args: Args, io: Io): Promise<undefined> {
 
 function http(args: Args): { http?: HttpListenOptions } {
   const [address, token] = [args.text("http"), args.text("token")];
-  // Also without a listener: a token that is too short is a mistake wherever it is told of.
+  // Also without a listener: a token that is too short is always a mistake.
   if (token !== undefined) checkToken(token);
   if (address === undefined) return {};
   const allow_non_loopback = args.on("http-allow-non-loopback");

@@ -11,7 +11,7 @@ import type { Operations } from "../plan/operations.ts";
 import { changedLifetime, lifetimeText } from "./_lifetime.ts";
 import { branchName } from "./_result_text.ts";
 
-/** Starts the time to live anew; a time of 0 removes it. */
+/** Restarts the time to live; a time of 0 ends it. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<TouchResult> {
   return await ops.call("touch", { ...args.address("branch"), ...changedLifetime(args) });
 }

@@ -14,7 +14,7 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { branchName, count } from "./_result_text.ts";
 
-/** Every branch that was looked at. */
+/** Every branch that was verified. */
 export interface VerifyAllResult {
   intact: boolean;
   branches: VerifyAnswer[];
