@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../tests/packages/fast_check.ts";
 import { KeyedMutex } from "./locks.ts";
 
 Deno.test("no key is ever held twice, every call finishes, and nothing is left behind", async () => {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../tests/packages/fast_check.ts";
 import type { Clock } from "../lib/clock.ts";
 import { WRITE_DEADLINE_MS } from "./deadline.ts";
 import { type EventSink, Publisher, SUBSCRIBER_BUFFER_EVENTS } from "./publisher.ts";

@@ -8,7 +8,7 @@ import config from "../deno.json" with { type: "json" };
 
 /** Whether these modules are a release: packed into a program of their own, or served by the registry. */
 function isRelease(): boolean {
-  return Deno.build.standalone || import.meta.url.startsWith("https://jsr.io/");
+  return Deno.build.standalone || /^https?:\/\/[^/]+\/@taskd\/taskd\//.test(import.meta.url);
 }
 
 /** The version of a release, `dev` for everything else. */

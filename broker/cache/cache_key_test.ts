@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { type CacheInputs, cacheKey } from "./cache_key.ts";
 
 const INPUTS: CacheInputs = {

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { assertThrows } from "@std/assert";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { type AddressClass, canonicalAddress, classifyAddress, parseAddress } from "./address_class.ts";
 
 /** Every range by its first, its last and a middle address, and the public neighbours on both sides. */

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { MAX_HELLO_BYTES, readClientHello } from "./client_hello.ts";
 
 const u8 = (value: number) => [value & 0xff];

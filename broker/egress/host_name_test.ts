@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { canonicalHost, formatTarget, parseAuthority } from "./host_name.ts";
 
 Deno.test("one host has one form, however it is written", () => {

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { systemRandom } from "../../lib/clock.ts";
 import { type Claim, type LeaseOptions, type Settlement, TaskLease } from "./lease.ts";
 import { Refusal } from "./refusal.ts";

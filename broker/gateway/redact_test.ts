@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { Redactor } from "./redact.ts";
 
 const SECRET = "sk-aab-aab";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { Refusal } from "./refusal.ts";
 import { MAX_JSON_DEPTH, parseStrictJson } from "./strict_json.ts";
 

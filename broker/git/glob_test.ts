@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { compileGlob } from "./glob.ts";
 

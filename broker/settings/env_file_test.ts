@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import * as fc from "fast-check";
+import * as fc from "../../tests/packages/fast_check.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { changeEnvFile, parseEnvFile } from "./env_file.ts";
 import { InvalidConfig } from "./invalid_config.ts";

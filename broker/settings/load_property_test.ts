@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import * as v from "valibot";
-import * as fc from "fast-check";
+import * as fc from "../../tests/packages/fast_check.ts";
 import { CONFIG, load } from "../../tests/broker/settings/harness.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { parseEgress } from "./egress_file.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { anyLife, APPROVED, encodeAll, SHA, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../../lib/errors.ts";

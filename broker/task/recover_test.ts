@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { anyLife, encodeAll, fileOf, plantTrace, someOrder, staged } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";

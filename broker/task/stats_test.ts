@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { GROUPINGS, type TaskSummary } from "./schema.ts";
 import { computeStats, MAX_DAYS } from "./stats.ts";
 

@@ -227,7 +227,7 @@ class CodeStory implements AsyncDisposable {
   /** What the agent could reach at all, as its process ran. */
   #confinement(id: string): string {
     if (this.#runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
-    const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-\w+=\S+/g) ?? [];
+    const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-(?!import)\w+=\S+/g) ?? [];
     const [files, writes, net, ...more] = granted;
     const folders = ".,../databases";
     claim(

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "../table/commands.ts";
 import { parseCall, type ParsedCall } from "./parse.ts";

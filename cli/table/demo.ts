@@ -15,8 +15,8 @@ export const DEMO_RUNTIMES = ["deno", "podman"] as const;
 /** Sizes of the demo's database, MB of 1,000,000 bytes. */
 export const DEMO_SIZES_MB = { smallest: 12, usual: 30, largest: 9_999 } as const;
 
-/** Where programs are, and other images than the usual ones. */
-export const DEMO_VARIABLES: readonly string[] = ["PATH", "SANDBOX_IMAGE", "TASKD_ANCHOR_IMAGE"];
+/** Where programs and packages are, and other images than the usual ones. */
+export const DEMO_VARIABLES: readonly string[] = ["JSR_URL", "PATH", "SANDBOX_IMAGE", "TASKD_ANCHOR_IMAGE"];
 
 /**
  * What the demo works with: the temporary directory. The network has no list, because its sockets lie in a directory

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http/server-sent-event-parse-stream";
 import { ServerSentEventStream } from "@std/http/server-sent-event-stream";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { encodeEvent, EventParser, PING, type ServerSentEvent } from "./server_sent_events.ts";
 
 function parse(bytes: Uint8Array, chunk_bytes = 7, max_chars?: number): { seen: ServerSentEvent[]; dropped: number } {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { decodeLine, encodeLine, LineSplitter } from "./lines.ts";
 
 function texts(splitter: LineSplitter, chunks: Uint8Array[]): string[] {

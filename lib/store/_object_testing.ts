@@ -4,7 +4,7 @@
  * @module
  */
 
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import {
   decodePages,
   NO_PREV,

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { chainId, Chains, encodeBase, isShareable } from "./chain.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { TaskdError } from "../errors.ts";
 import { parseObjectKey, parseRefKey, refKey, segmentKey, snapshotKey } from "./keys.ts";
 import { formatAddress, formatTxid, parseAddress, parseName, parseTxid } from "./names.ts";

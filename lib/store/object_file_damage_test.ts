@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { crc32, zstdCompressSync } from "node:zlib";
 import { type ErrorCode, TaskdError } from "../errors.ts";
 import {

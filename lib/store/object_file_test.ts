@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { DatabaseSync } from "node:sqlite";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/packages/fast_check.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import type { Backend } from "../backend/backend.ts";
 import { type Fault, type FaultPlan, FaultyBackend } from "../../tests/support/faulty_backend.ts";

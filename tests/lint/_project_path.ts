@@ -14,7 +14,7 @@ export function projectPath(filename: string): string {
 
 /** Whether a file is test code: beside its source, or under `tests/`. */
 export function isTestCode(path: string): boolean {
-  return path.startsWith("tests/") || path.endsWith("_test.ts");
+  return path.startsWith("tests/") || /_test(?:ing)?\.ts$/.test(path);
 }
 
 /**

@@ -16,11 +16,14 @@ const TYPES: Readonly<Record<string, string>> = {
   md: "text/markdown",
 };
 
-/** Serves what `read` answers for a path, which begins with a slash; undefined is not found. */
+/** Serves what `read` answers for a path, which begins with a slash; undefined is not found. `api` is asked first. */
 export function serveFiles(
   read: (path: string) => Promise<Uint8Array<ArrayBuffer> | undefined>,
+  api?: (request: Request) => Promise<Response | undefined>,
 ): Deno.HttpServer<Deno.NetAddr> {
   return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+    const answer = await api?.(request);
+    if (answer !== undefined) return answer;
     const path = decodeURIComponent(new URL(request.url).pathname);
     const body = await read(path);
     if (body === undefined) return new Response(null, { status: 404 });

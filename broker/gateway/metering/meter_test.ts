@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/packages/fast_check.ts";
 import { Meter, type UsageForm } from "./meter.ts";
 import type { Metered } from "./usage.ts";
 import { JsonStreamParser } from "./json_stream.ts";

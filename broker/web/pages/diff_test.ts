@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/packages/fast_check.ts";
 import { parseDiff, unquote } from "./diff.ts";
 
 const HEAD = "diff --git a/x.ts b/x.ts\nindex 1..2 100644\n--- a/x.ts\n+++ b/x.ts\n";

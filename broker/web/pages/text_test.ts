@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/packages/fast_check.ts";
 import { pieces } from "./code.ts";
 import { EventReader } from "./events.ts";
 import { ago, cost, dollars, duration, opening, repoName } from "./format.ts";

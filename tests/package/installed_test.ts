@@ -1,0 +1,144 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
+import { rehearse } from "../tools/publish.ts";
+import { cacheWithNpm, type Ran, ROOT, run } from "./_places.ts";
+import { Registry } from "./_registry.ts";
+
+/** The program as it is after `deno install`, with a home directory of its own. */
+interface Installed {
+  program: string;
+  env: Record<string, string>;
+  base: string;
+  taskd(...words: string[]): Promise<Ran>;
+}
+
+/** Publishes to a registry on loopback what a plain `deno publish` ships, and installs the program from there. */
+async function install(base: string, registry: Registry): Promise<Installed> {
+  const env = {
+    JSR_URL: registry.url,
+    HOME: `${base}/home`,
+    TMPDIR: `${base}/tmp`,
+    DENO_INSTALL_ROOT: `${base}/root`,
+    DENO_DIR: await cacheWithNpm(base),
+  };
+  await Promise.all([env.HOME, env.TMPDIR].map((path) => Deno.mkdir(path)));
+  const options = { env, cwd: base };
+  const words = ["publish", "--token", "none", "--no-provenance", "--no-check", "--allow-dirty"];
+  const published = await run(Deno.execPath(), words, { env, cwd: ROOT.pathname });
+  assertEquals(published.code, 0, published.stderr);
+  const flags = ["--global", "--name", "taskd", ...launchFlags()];
+  const installed = await run(Deno.execPath(), ["install", ...flags, "jsr:@taskd/taskd/cli"], options);
+  assertEquals(installed.code, 0, installed.stderr);
+  const program = `${base}/root/bin/taskd`;
+  return { program, env, base, taskd: (...words) => run(program, words, options) };
+}
+
+/** Starts a daemon, and reads the first line that it prints. */
+async function daemon({ program, env, base }: Installed, words: string[]) {
+  const child = new Deno.Command(program, {
+    args: words,
+    env,
+    cwd: base,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const log = new Response(child.stderr).text();
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const { value = "" } = await reader.read();
+  return {
+    first: value,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGTERM");
+      await reader.cancel();
+      assertEquals((await child.status).code, 0, await log);
+    },
+  };
+}
+
+Deno.test("the published package installs, and every part of the program runs from it", async (t) => {
+  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "installed-" }));
+  try {
+    await using registry = await Registry.start(base);
+    const installed = await install(base, registry);
+    const { taskd } = installed;
+
+    await t.step("a plain publish ships what the rehearsal lists, and nothing else", async () => {
+      assertEquals(registry.files("@taskd/taskd"), (await rehearse(undefined, ["--no-check"])).files.sort());
+    });
+
+    await t.step("version is the package's own", async () => {
+      const { version } = JSON.parse(await Deno.readTextFile(new URL("deno.json", ROOT)));
+      assertMatch((await taskd("version")).stdout, new RegExp(`^taskd ${version} `));
+    });
+
+    await t.step("demo runs the built-in agent and looks at its databases", async () => {
+      const { code, stdout, stderr } = await taskd("demo", "--quick", "--json");
+      assertEquals(code, 0, stdout + stderr);
+      const { code: story } = JSON.parse(stdout).facts;
+      assertEquals(story.cents.after, story.cents.right);
+    });
+
+    await t.step("redteam finds the embedded sandbox closed", async () => {
+      assertEquals((await taskd("init")).code, 0);
+      await Deno.writeTextFile(`${base}/home/.taskd/config.yaml`, "runtime: deno\n", { mode: 0o600 });
+      const { code, stdout, stderr } = await taskd(
+        "redteam",
+        "--runtime",
+        "deno",
+        "--only",
+        "sandbox",
+        "--only",
+        "gateway",
+        "--json",
+      );
+      assertEquals(code, 0, stdout + stderr);
+    });
+
+    await t.step("start serves the pages with everything that they load", async () => {
+      await using broker = await daemon(installed, ["start", "--json"]);
+      const { ui_url } = JSON.parse(broker.first);
+      const page = await fetch(ui_url);
+      const shell = await page.text();
+      assertStringIncludes(shell, "<!DOCTYPE html>");
+      const assets = [...shell.matchAll(/(?:src|href)="(\/ui\/[^"]+\.(?:ts|css))"/g)].map((match) => match[1]!);
+      assert(assets.length >= 2, shell);
+      for (const asset of assets) {
+        const { status, body } = await fetch(new URL(asset, ui_url));
+        await body?.cancel();
+        assertEquals(status, 200, asset);
+      }
+    });
+
+    await t.step("serve opens a session", async () => {
+      assertEquals((await taskd("create", "shop")).code, 0);
+      await using serving = await daemon(installed, ["serve", "--json"]);
+      assertMatch(serving.first, /^\{"ok":true/);
+      const opened = await taskd("session", "open", "shop");
+      assertEquals(opened.code, 0, opened.stderr);
+    });
+
+    await t.step("mcp answers an agent", async () => {
+      const child = new Deno.Command(installed.program, {
+        args: ["mcp"],
+        env: installed.env,
+        stdin: "piped",
+        stdout: "piped",
+        stderr: "piped",
+      }).spawn();
+      const writer = child.stdin.getWriter();
+      const clientInfo = { name: "test", version: "1" };
+      const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
+      await writer.write(
+        new TextEncoder().encode(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params }) + "\n"),
+      );
+      await writer.close();
+      const { code, stdout, stderr } = await child.output();
+      const text = new TextDecoder().decode(stdout);
+      assertEquals(code, 0, new TextDecoder().decode(stderr));
+      assertEquals(JSON.parse(text).result.serverInfo.name, "taskd");
+    });
+  } finally {
+    await Deno.remove(base, { recursive: true });
+  }
+});
