@@ -96,9 +96,16 @@ export class GatewayBench implements AsyncDisposable {
     return { status: response.status, code, text: seen, retry_after: response.headers.get("retry-after") };
   }
 
-  /** A connection in raw bytes. */
-  client(): Promise<RawClient> {
-    return RawClient.connect(this.#gateway.address.port, this.#context.timeout);
+  /** Status of the answer to {@linkcode post}. */
+  async status(...request: Parameters<GatewayBench["post"]>): Promise<number> {
+    return (await this.post(...request)).status;
+  }
+
+  /** The first 12 characters of the answer to a request in raw bytes: its version and status. */
+  async rawStatus(request: string): Promise<string> {
+    await using client = await RawClient.connect(this.#gateway.address.port, this.#context.timeout);
+    await client.send(request);
+    return (await client.rest()).slice(0, 12);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

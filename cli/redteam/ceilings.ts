@@ -94,16 +94,10 @@ export const LEDGER_PROMISES: readonly SecurityPromise[] = [
     attacks: "A start beyond the budget, a start beyond the number, each by another broker on the same records",
     async run(trial, context) {
       const audit_root = await site(context);
-      trial.attempt(
-        "beyond the budget",
-        !await admits(context, audit_root, { global_budget_usd: 0.5 }),
-        "it was admitted",
-      );
-      trial.attempt(
-        "beyond the number",
-        !await admits(context, audit_root, { global_max_tasks: 1 }),
-        "it was admitted",
-      );
+      const spent = { "beyond the budget": { global_budget_usd: 0.5 }, "beyond the number": { global_max_tasks: 1 } };
+      for (const [what, changes] of Object.entries(spent)) {
+        trial.attempt(what, !await admits(context, audit_root, changes), "it was admitted");
+      }
       trial.control("a start below both", await admits(context, audit_root));
     },
   },

@@ -6,7 +6,7 @@
 
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
 import type { SecurityPromise } from "./security_promise.ts";
-import { codeOf, type StagedBroker } from "./staged_broker.ts";
+import type { StagedBroker } from "./staged_broker.ts";
 
 /** Some routes of each kind. */
 const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere", "POST /tasks"];
@@ -37,18 +37,18 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
         for (const host of strangeHosts(port)) {
           for (const line of LINES) {
             const fields = [`Host: ${host}`, `Authorization: Bearer ${token}`];
-            const { status } = await broker.ask(line, fields, {
-              port,
-              ...(line.startsWith("POST") ? { body: order(broker) } : {}),
-            });
-            trial.expect(`${line} for ${JSON.stringify(host)}`, String(status), "403");
+            const body = line.startsWith("POST") ? { body: order(broker) } : {};
+            trial.expect(
+              `${line} for ${JSON.stringify(host)}`,
+              await broker.status(line, fields, { port, ...body }),
+              403,
+            );
           }
         }
-        const own = await broker.ask("GET /healthz", [`Authorization: Bearer ${token}`], { port });
-        trial.control("the listener's own name", own.status === 200, String(own.status));
+        const own = await broker.status("GET /healthz", [`Authorization: Bearer ${token}`], { port });
+        trial.controlEquals("the listener's own name", own, 200);
       }
-      const rebound = await broker.ask("GET /admin/ui", ["Host: evil.example"]);
-      trial.expect("the socket for evil.example", String(rebound.status), "403");
+      trial.expect("the socket for evil.example", await broker.status("GET /admin/ui", ["Host: evil.example"]), 403);
       trial.attempt("tasks that were begun", await tasksOf(broker) === before);
     },
   },
@@ -64,30 +64,23 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
         for (const origin of strangeOrigins(port)) {
           const fields = [authorization, `Origin: ${origin}`];
           for (const type of ["application/json", "text/plain", "application/x-www-form-urlencoded"]) {
-            const answer = await broker.ask("POST /tasks", [...fields, `Content-Type: ${type}`], {
-              port,
-              body: order(broker),
-            });
-            trial.expect(`POST of ${JSON.stringify(origin)} as ${type}`, codeOf(answer), "403 denied");
+            const options = { port, body: order(broker) };
+            const verdict = await broker.verdict("POST /tasks", [...fields, `Content-Type: ${type}`], options);
+            trial.expect(`POST of ${JSON.stringify(origin)} as ${type}`, verdict, "403 denied");
           }
           for (const line of ["GET /tasks", "OPTIONS /tasks"]) {
-            trial.expect(
-              `${line} of ${JSON.stringify(origin)}`,
-              String((await broker.ask(line, fields, { port })).status),
-              "403",
-            );
+            trial.expect(`${line} of ${JSON.stringify(origin)}`, await broker.status(line, fields, { port }), 403);
           }
         }
         for (const site of ["cross-site", "same-site"]) {
-          const { status } = await broker.ask("GET /tasks", [authorization, `Sec-Fetch-Site: ${site}`], { port });
-          trial.expect(`Sec-Fetch-Site: ${site}`, String(status), "403");
+          const field = `Sec-Fetch-Site: ${site}`;
+          trial.expect(field, await broker.status("GET /tasks", [authorization, field], { port }), 403);
         }
         const own = [authorization, `Origin: http://127.0.0.1:${port}`, "Sec-Fetch-Site: same-origin"];
-        const { status } = await broker.ask("GET /tasks", own, { port });
-        trial.control("the listener's own origin", status === 200, String(status));
+        trial.controlEquals("the listener's own origin", await broker.status("GET /tasks", own, { port }), 200);
       }
       for (const field of ["Origin: http://localhost", "Sec-Fetch-Site: same-origin"]) {
-        trial.expect(`the socket with ${field}`, String((await broker.ask("GET /tasks", [field])).status), "403");
+        trial.expect(`the socket with ${field}`, await broker.status("GET /tasks", [field]), 403);
       }
       trial.attempt("tasks that were begun", await tasksOf(broker) === before);
     },
@@ -104,21 +97,18 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
         const fields = bearer === undefined ? [] : [`Authorization: ${bearer}`];
         for (const line of ["GET /tasks", "GET /admin/pending"]) {
           const what = bearer === undefined ? "nothing" : bearer.replaceAll(/[0-9a-f]{16,}/gi, "...");
-          trial.expect(`${line} with ${what}`, codeOf(await broker.ask(line, fields, { port })), "401 denied");
+          trial.expect(`${line} with ${what}`, await broker.verdict(line, fields, { port }), "401 denied");
         }
       }
-      trial.expect(
-        "a token in the query",
-        codeOf(await broker.ask(`GET /tasks?token=${token}`, [], { port })),
-        "401 denied",
-      );
+      const in_query = await broker.verdict(`GET /tasks?token=${token}`, [], { port });
+      trial.expect("a token in the query", in_query, "401 denied");
       for (const [asked, more] of [[addr, []], [port, [`Authorization: Bearer ${token}`]]] as const) {
         const answer = await broker.ask("GET /admin/ui", more, { port: asked });
         trial.attempt("the token over TCP", !answer.body.includes(token), "the answer has it");
       }
       trial.attempt("the token in the log", !broker.lines.join("\n").includes(token));
-      const { status } = await broker.ask("GET /tasks", [`Authorization: Bearer ${token}`], { port });
-      trial.control("the token itself", status === 200, String(status));
+      const own = await broker.status("GET /tasks", [`Authorization: Bearer ${token}`], { port });
+      trial.controlEquals("the token itself", own, 200);
     },
   },
   {
@@ -140,8 +130,9 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
       const broker = await context.broker();
       for (const name of FORWARDING_FIELDS) {
         trial.attempt(`a local peer with ${name}`, !lets("127.0.0.1", { [name]: "127.0.0.1" }), "it was let in");
-        const answer = await broker.ask("GET /admin/pending", [`${name}: 127.0.0.1`], { port: broker.ports.addr });
-        trial.expect(`${name} to broker.addr`, String(answer.status), "403");
+        const fields = [`${name}: 127.0.0.1`];
+        const status = await broker.status("GET /admin/pending", fields, { port: broker.ports.addr });
+        trial.expect(`${name} to broker.addr`, status, 403);
       }
       trial.control("a local peer", lets("127.0.0.1") && lets("::1"));
     },
@@ -169,24 +160,17 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
         "",
       ];
       for (const body of bodies) {
-        trial.expect(
-          JSON.stringify(body.slice(0, 100)),
-          codeOf(await broker.ask("POST /tasks", [], { body })),
-          "400 invalid_request",
-        );
+        const verdict = await broker.verdict("POST /tasks", [], { body });
+        trial.expect(JSON.stringify(body.slice(0, 100)), verdict, "400 invalid_request");
       }
       for (const field of ["Content-Type: text/plain", "Content-Type: ", "Content-Encoding: gzip"]) {
-        const { status } = await broker.ask("POST /tasks", [field], { body: order(broker) });
-        trial.expect(field, String(status), "415");
+        trial.expect(field, await broker.status("POST /tasks", [field], { body: order(broker) }), 415);
       }
-      const long = JSON.stringify({
-        ...good,
-        model: "x".repeat((1 << 20) + 1 - JSON.stringify({ ...good, model: "" }).length),
-      });
-      trial.expect("1 MiB + 1", codeOf(await broker.ask("POST /tasks", [], { body: long })), "413 too_large");
+      const rest = (1 << 20) + 1 - JSON.stringify({ ...good, model: "" }).length;
+      const long = JSON.stringify({ ...good, model: "x".repeat(rest) });
+      trial.expect("1 MiB + 1", await broker.verdict("POST /tasks", [], { body: long }), "413 too_large");
       trial.attempt("tasks that were begun", await tasksOf(broker) === before);
-      const { status } = await broker.ask("GET /tasks");
-      trial.control("the socket", status === 200, String(status));
+      trial.controlEquals("the socket", await broker.status("GET /tasks"), 200);
     },
   },
   {

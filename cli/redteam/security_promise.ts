@@ -56,8 +56,13 @@ export class Trial {
   }
 
   /** An attack whose answer has to be the expected one. */
-  expect(attack: string, got: string, expected: string | RegExp): void {
-    this.attempt(attack, typeof expected === "string" ? got === expected : expected.test(got), got);
+  expect(attack: string, got: Observed, expected: Expected): void {
+    this.attempt(attack, isExpected(got, expected), String(got));
+  }
+
+  /** An attack that must leave nothing behind. */
+  none(attack: string, found: readonly string[]): void {
+    this.attempt(attack, found.length === 0, found.join(", "));
   }
 
   /** Something that is allowed and has to work; throws {@linkcode ControlFailed} when it does not. */
@@ -65,7 +70,21 @@ export class Trial {
     if (!works) throw new ControlFailed(`${what} has to work and does not: ${got}`);
   }
 
+  /** Like {@linkcode control}, with the answer that has to come. */
+  controlEquals(what: string, got: Observed, expected: Expected): void {
+    this.control(what, isExpected(got, expected), String(got));
+  }
+
   skip(why: string): never {
     throw new Skipped(why);
   }
+}
+
+/** What came back; undefined for nothing. */
+type Observed = string | number | undefined;
+/** What has to come back: the same text or number, or a text of this form. */
+type Expected = string | number | RegExp;
+
+function isExpected(got: Observed, expected: Expected): boolean {
+  return expected instanceof RegExp ? expected.test(String(got)) : String(got) === String(expected);
 }

@@ -174,6 +174,17 @@ export class StagedBroker {
     }
   }
 
+  /** Status of the answer to {@linkcode ask}. */
+  async status(...request: Parameters<StagedBroker["ask"]>): Promise<number> {
+    return (await this.ask(...request)).status;
+  }
+
+  /** Status of the answer to {@linkcode ask} and the code of its problem; `-` where there is none. */
+  async verdict(...request: Parameters<StagedBroker["ask"]>): Promise<string> {
+    const { status, body } = await this.ask(...request);
+    return `${status} ${/"code": ?"([a-z_]+)"/.exec(body)?.[1] ?? "-"}`;
+  }
+
   /** Every file below the home, and the log, as text. */
   async written(): Promise<string> {
     const texts = [...this.lines];
@@ -187,11 +198,6 @@ export class StagedBroker {
   stop(): Promise<void> {
     return this.#end();
   }
-}
-
-/** The stable code in a problem's body; `-` where there is none. */
-export function codeOf({ status, body }: RawResponse): string {
-  return `${status} ${/"code": ?"([a-z_]+)"/.exec(body)?.[1] ?? "-"}`;
 }
 
 async function configure(home: string, { socket, model_url }: { socket: string; model_url: string }): Promise<void> {
