@@ -8,7 +8,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
@@ -39,6 +38,7 @@ import { startWarnings } from "./settings/warnings.ts";
 import { claimHome } from "./client/lifecycle.ts";
 import { TaskStore } from "./task/task_store.ts";
 import { webResponse } from "./web/web.ts";
+import { sha256Hex } from "../lib/sha256.ts";
 
 /** Options of {@linkcode serveBroker}. */
 export interface ServeBrokerOptions {
@@ -315,7 +315,7 @@ async function openTheRuntime(
 
 /** The same after every start: by it a broker knows the sandboxes of its predecessor. */
 export function ownerOf(home: string): string {
-  return createHash("sha256").update(`taskd ${Deno.realPathSync(taskdHome(home))}`).digest("hex").slice(0, 32);
+  return sha256Hex(`taskd ${Deno.realPathSync(taskdHome(home))}`).slice(0, 32);
 }
 
 async function openPrices(home: string, { settings }: ResolvedSettings, clock: Clock): Promise<PriceBook> {

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { TaskdError } from "../lib/errors.ts";
+import { stackOf, TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
 import type { CallableOp, OpAnswer, OpArgs } from "../lib/protocol/messages.ts";
 import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
@@ -71,8 +71,4 @@ export class Dispatcher {
     }
     return (this.#handlers[op] as (args: object) => Promise<object>)(args);
   }
-}
-
-function stackOf(error: unknown): string {
-  return error instanceof Error ? error.stack ?? error.message : String(error);
 }

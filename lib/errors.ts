@@ -100,6 +100,11 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** The stack of anything that was thrown, for a log: it begins with the message. */
+export function stackOf(error: unknown): string {
+  return error instanceof Error ? error.stack ?? error.message : String(error);
+}
+
 /** The message of anything that was thrown, with its hint in parentheses. */
 export function messageWithHint(error: unknown): string {
   const hint = error instanceof TaskdError ? error.hint : undefined;

@@ -13,6 +13,7 @@
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { LANES } from "../agents.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** The most bytes of a line but the first. */
 const MAX_LINE_BYTES = 4_096;
@@ -84,12 +85,7 @@ export function encodeLine(line: LedgerLine): Uint8Array {
 
 /** Parses a line without its newline; undefined when it is damaged. Only the first may be an `opened` one. */
 export function parseLedgerLine(text: string, first: boolean): LedgerLine | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
   const kind = typeof value === "object" && value !== null && "kind" in value ? value.kind : undefined;
   if (kind !== "start" && kind !== "damaged" && kind !== "opened") return undefined;
   if ((kind === "opened") !== (first && kind === "opened")) return undefined;

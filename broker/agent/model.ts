@@ -10,6 +10,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { type ChatMessage, type Completion, parseCompletion } from "./chat.ts";
 import type { AgentOutcome, AgentProgress } from "./progress.ts";
 import { parseJson } from "../../lib/text/json.ts";
+import { readText } from "../../lib/http/response_text.ts";
 
 /** The largest answer that is read. */
 const MAX_ANSWER_BYTES = 8 << 20;
@@ -97,7 +98,7 @@ export class ModelClient {
         redirect: "error",
         signal,
       });
-      text = await readBounded(response);
+      text = await readText(response, MAX_ANSWER_BYTES);
     } catch (error) {
       return { why: `the gateway cannot be reached (${error instanceof Error ? error.name : "unknown"})` };
     }
@@ -126,20 +127,6 @@ function retryAfter(header: string | null, clock: Clock): number | undefined {
   if (/^\d{1,9}(\.\d+)?$/.test(header)) return Number(header) * 1_000;
   const at = Date.parse(header);
   return Number.isNaN(at) ? undefined : Math.max(0, at - clock.now());
-}
-
-/** The answer's text; undefined when it is too large. */
-async function readBounded(response: Response): Promise<string | undefined> {
-  const decoder = new TextDecoder();
-  let text = "";
-  let length = 0;
-  for await (const chunk of response.body ?? []) {
-    length += chunk.length;
-    // Leaving the loop cancels the body.
-    if (length > MAX_ANSWER_BYTES) return undefined;
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 /** The problem type of RFC 9457; empty when the body has none. */

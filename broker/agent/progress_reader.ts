@@ -7,6 +7,7 @@
 
 import * as v from "valibot";
 import { type AgentProgress, MAX_PROGRESS_TEXT, OUTCOMES, shortLine } from "./progress.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const text = v.pipe(v.string(), v.transform((value) => shortLine(value, MAX_PROGRESS_TEXT)));
@@ -28,12 +29,7 @@ const ProgressSchema: v.GenericSchema<unknown, AgentProgress> = v.variant("type"
 /** The row that `line` is; undefined for anything else, which is then only text. */
 export function parseProgress(line: string): AgentProgress | undefined {
   if (!line.startsWith("{")) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(line);
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(line);
   const result = v.safeParse(ProgressSchema, value);
   return result.success ? result.output : undefined;
 }

@@ -15,6 +15,7 @@
 
 import { hasCode } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, fsyncDirectory, isStillAt, isThere, writeFileAtomic } from "../../lib/fs.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** An entry, complete and never changed. */
 export interface CacheEntry {
@@ -206,12 +207,7 @@ function openLock(path: string): Deno.FsFile {
 }
 
 function parseEntry(text: string): CacheEntry | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
   if (typeof value !== "object" || value === null) return undefined;
   const { version, key, repo, bytes, created_at } = value as Record<string, unknown>;
   const isEntry = version === 1 && typeof key === "string" && typeof repo === "string" && typeof bytes === "number" &&

@@ -5,8 +5,8 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import type { Lockfile } from "./lockfiles.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** What decides what is in an entry. */
 export interface CacheInputs {
@@ -33,5 +33,5 @@ export function cacheKey({ repo, lockfiles, toolchain, arch, setup_commands, ima
   const files = lockfiles.map(({ path, digest }) => [path, digest]).sort(([a], [b]) => a! < b! ? -1 : a! > b! ? 1 : 0);
   // JSON of lists of strings: no two inputs have one text.
   const text = JSON.stringify([FORMAT, repo, files, toolchain, arch, setup_commands, image]);
-  return createHash("sha256").update(text, "utf8").digest("hex");
+  return sha256Hex(text);
 }

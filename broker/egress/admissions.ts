@@ -5,13 +5,13 @@
  */
 
 import { timingSafeEqual } from "@std/crypto/timing-safe-equal";
-import { createHash } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { DecisionRing, type EgressDecision } from "./decision.ts";
 import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
 import { type EgressList, EgressRules } from "./egress_rules.ts";
+import { sha256 } from "../../lib/sha256.ts";
 
 /** Different names below wildcards that a task may have looked up: each is a message to the zone's name server. */
 export const MAX_WILDCARD_NAMES = 512;
@@ -135,11 +135,6 @@ export class EgressAdmissions {
     if (!admission.matches(sha256(text.slice(colon + 1)))) throw new Refused("credentials_wrong");
     return admission;
   }
-}
-
-/** Digests have one length, whatever was sent. */
-function sha256(text: string): Uint8Array {
-  return createHash("sha256").update(text).digest();
 }
 
 function decodeBase64(text: string): string | undefined {

@@ -5,7 +5,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASE } from "../task/brief.ts";
@@ -21,6 +20,7 @@ import type { Change } from "./trace_evidence.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** The second-look category of a task that was submitted as sensitive. */
 const SENSITIVE = "sensitive";
@@ -60,7 +60,7 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
   known.verdict = verdict;
   await writeBrief(deps, task.record, url, known);
   const { tree, base_tree, diff_sha256, files_changed, lines_changed } = facts;
-  const shown_sha256 = createHash("sha256").update(diff.bytes).digest("hex");
+  const shown_sha256 = sha256Hex(diff.bytes);
   const change: Change = { tree, base_tree, diff_sha256, shown_sha256, files_changed, lines_changed };
   await task.append({ type: "evidence", name: "change", value: { ...change } });
   signal.throwIfAborted();

@@ -10,7 +10,7 @@
  */
 
 import { withDeadline } from "../../lib/deadline.ts";
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode, stackOf, TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import type { BrokerEngine } from "../api/engine.ts";
@@ -55,7 +55,7 @@ export class Engine implements BrokerEngine {
   private constructor(deps: EngineDeps) {
     this.#deps = deps;
     this.#background = new Background((error) => {
-      const text = error instanceof TaskdError ? error.message : error instanceof Error ? error.stack : String(error);
+      const text = error instanceof TaskdError ? error.message : stackOf(error);
       deps.log("error", "background_failed", `work in the background failed: ${text}`);
     });
     this.#started_at = new Date(deps.clock.now()).toISOString();

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { messageWithHint, TaskdError } from "../../lib/errors.ts";
+import { messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
 import type { DatabaseResult } from "../databases/evidence.ts";
 import { resultsText } from "../databases/promote_branches.ts";
 import { commitTree } from "../git/commit.ts";
@@ -49,7 +49,7 @@ export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> 
     };
   } catch (error) {
     if (!(error instanceof TaskdError) || error.code === "internal") {
-      const stack = error instanceof Error ? error.stack ?? error.message : String(error);
+      const stack = stackOf(error);
       deps.log("error", "defect", `pushing met a defect: ${stack}`, { task_id: task.id });
       return failed("a defect in taskd; the broker's log has its place");
     }

@@ -5,7 +5,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { operatorCredentials } from "../git/credentials.ts";
@@ -22,6 +21,7 @@ import { changeOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { openPullRequest } from "./pull_request.ts";
 import { auditPaths, stagedTasks, stagePaths } from "./task_paths.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** How often one looks whether an ended push is gone, and the time in between. */
 const POLLS = 100;
@@ -88,7 +88,7 @@ export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Pr
       if (code !== 0) return `the staged ${type} ${oid} is gone`;
     }
     const shown = await readBytes(auditPaths(settings.audit_root, task.id).diff);
-    const digest = createHash("sha256").update(shown).digest("hex");
+    const digest = sha256Hex(shown);
     return digest === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
   } catch (error) {
     return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the staged change").message;

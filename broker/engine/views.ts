@@ -8,12 +8,12 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { PendingTask, TaskView } from "../api/wire.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
-import { sha256Hex } from "../task/rows.ts";
 import type { SpendFigures, TaskRecord } from "../task/schema.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
 import { changeOf, type RefusedEgress, refusedOf } from "./trace_evidence.ts";
 import { auditPaths } from "./task_paths.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** What only the running broker knows of a task that is under way. */
 export interface LiveTask {

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { hasCode, messageOf, messageWithHint, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
@@ -324,7 +324,7 @@ export class TaskWork {
     const cause = asked instanceof TaskEnding ? asked : error;
     if (cause instanceof TaskEnding) return ended(stage, cause.outcome, cause.message);
     if (!(cause instanceof TaskdError) || cause.code === "internal") {
-      const stack = cause instanceof Error ? cause.stack ?? cause.message : String(cause);
+      const stack = stackOf(cause);
       this.#deps.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
       return ended(stage, failureIn(stage), "a defect in taskd; the broker's log has its place");
     }

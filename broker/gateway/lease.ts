@@ -9,13 +9,13 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Lane } from "../agents.ts";
 import { isBeyond, isSpent } from "./usd_limit.ts";
 import { type Metered, totalInput } from "./metering/usage.ts";
 import type { RouteRow } from "./routes.ts";
 import { Refusal } from "./refusal.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** Requests of a task when `task_max_requests` is 0; the contract's number. */
 export const DEFAULT_MAX_REQUESTS = 1000;
@@ -249,7 +249,7 @@ export class TaskLease {
 
 /** The digest under which a token is looked up: the time of a lookup reveals nothing about the token. */
 export function tokenDigest(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
+  return sha256Hex(token);
 }
 
 function dollars(usd: number): string {

@@ -51,7 +51,7 @@ export async function readBody<S extends BodySchema>(
   if (encoding !== "identity") {
     throw new RequestRefused(415, "invalid_request", "Cannot take the body: it is packed", { hint: "Send it plain" });
   }
-  return parsed(parseJson(bytes), schema);
+  return parsed(parseStrict(bytes), schema);
 }
 
 async function readBytes(request: Request, { guarded, clock, deadline_ms }: ReadOptions): Promise<Uint8Array> {
@@ -76,7 +76,7 @@ async function readBytes(request: Request, { guarded, clock, deadline_ms }: Read
   throw new TaskdError("too_large", `Cannot take the body: it has more than ${MAX_BODY_BYTES} bytes`);
 }
 
-function parseJson(bytes: Uint8Array): unknown {
+function parseStrict(bytes: Uint8Array): unknown {
   try {
     return parseStrictJson(bytes);
   } catch (error) {

@@ -11,7 +11,7 @@
 
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
 import { drain } from "../../lib/http/body.ts";
@@ -247,7 +247,7 @@ class Listeners implements RunningHttp {
   readonly #failed = (error: unknown): Response => {
     const response = problem(error);
     if (response.status === 500) {
-      const cause = error instanceof Error ? error.stack ?? error.message : String(error);
+      const cause = stackOf(error);
       this.#options.log(`defect: http ${cause}`);
     }
     return response;

@@ -18,6 +18,7 @@ import { taskdHome } from "./load.ts";
 import { isSecureUrl } from "./path_and_url_schemas.ts";
 import { readPrivateFile } from "./private_file.ts";
 import { parseJson } from "../../lib/text/json.ts";
+import { readText } from "../../lib/http/response_text.ts";
 
 /** Lanes whose vendor can be paid by subscription; vendor_c has none. */
 export type SubscriptionLane = "vendor_a" | "vendor_b";
@@ -210,7 +211,11 @@ export class VendorSubscription {
         redirect: "error",
         signal: AbortSignal.timeout(RENEWAL_MS),
       });
-      text = await readBounded(response);
+      const answer = await readText(response, MAX_ANSWER_BYTES);
+      if (answer === undefined) {
+        throw new TaskdError("too_large", "Cannot renew a subscription: the vendor's answer is too large");
+      }
+      text = answer;
       if (!response.ok) throw this.#failure(`the vendor answered ${response.status}`);
     } catch (error) {
       // The cause is left out: it may quote what was sent.
@@ -276,17 +281,4 @@ function checkTokenUrl(text: string, path: string): string {
   const url = URL.parse(text);
   if (url && isSecureUrl(url) && url.username === "") return url.href;
   throw new TaskdError("invalid_config", `Cannot use the subscription of ${path}: token_url is not an https URL`);
-}
-
-async function readBounded(response: Response): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    if ((size += chunk.length) > MAX_ANSWER_BYTES) {
-      throw new TaskdError("too_large", "Cannot renew a subscription: the vendor's answer is too large");
-    }
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
 }

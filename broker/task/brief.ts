@@ -7,7 +7,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
@@ -15,6 +14,7 @@ import type { RowDiff } from "../../lib/sqlite/diff_result.ts";
 import type { DiffFacts } from "../git/diff_facts.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { BriefDatabase, BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** What is known of a task; what is absent was not established. */
 export interface BriefInput {
@@ -97,7 +97,7 @@ export function buildBrief(input: BriefInput): TrustBrief {
   return {
     version: 1,
     task_id: input.task_id,
-    instruction_sha256: createHash("sha256").update(input.instruction, "utf8").digest("hex"),
+    instruction_sha256: sha256Hex(input.instruction),
     repo: input.repo,
     base_commit: input.base_commit ?? null,
     runtime: input.runtime ?? null,

@@ -11,13 +11,13 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { escapeJson } from "../../lib/text/sanitize.ts";
 import { MAX_OUTPUT_CHARS, ROW_EVENTS } from "./schema.ts";
 import type { Move } from "./stages.ts";
 import { COUNT, SHA256, TIME } from "./values.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** The most bytes of a line: text of the greatest length, every character escaped, and room for the rest. */
 export const MAX_LINE_BYTES = 1_048_576;
@@ -82,11 +82,6 @@ export interface EncodedRow {
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
-
-/** SHA-256 in hex. */
-export function sha256Hex(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("hex");
-}
 
 /** Output is bounded by cutting: losing a task over what its agent prints would let the agent decide. */
 function bounded(event: TaskEvent): TaskEvent {

@@ -17,7 +17,6 @@ import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
 import { foldRow } from "./record.ts";
 import type { TaskRecord, TaskSummary } from "./schema.ts";
-import { sha256Hex } from "./rows.ts";
 import { isStage } from "./stages.ts";
 import { summarize } from "./summary.ts";
 import {
@@ -31,6 +30,7 @@ import {
   type TraceStamp,
 } from "./trace.ts";
 import { concat } from "../../lib/concat.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** The most bytes of an index that are read: a million tasks. */
 const MAX_INDEX_BYTES = 1_073_741_824;

@@ -10,8 +10,9 @@
 import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
-import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row, sha256Hex } from "./rows.ts";
+import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row } from "./rows.ts";
 import { concat } from "../../lib/concat.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 
 /** The most bytes of a trace: 1,000 requests and a long output take a tenth of it. */
 export const MAX_TRACE_BYTES = 67_108_864;

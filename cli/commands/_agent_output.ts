@@ -7,6 +7,7 @@
  */
 
 import { parseProgress } from "../../broker/agent/progress_reader.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** A longer line is no row of an agent's that anybody would read. */
 const MAX_ROW_CHARS = 65_536;
@@ -47,7 +48,7 @@ function ownRow(line: string): string[] | undefined {
 
 /** A row of Claude Code's `stream-json`, or of `codex exec --json`. */
 function vendorRow(line: string): string[] | undefined {
-  const row = parseRow(line);
+  const row = record(parseJson(line));
   switch (row?.type) {
     case "assistant":
       return list(record(row.message)?.content)?.flatMap(contentLines);
@@ -87,14 +88,6 @@ function itemLines(item: Row | undefined): string[] | undefined {
       return [];
     default:
       return undefined;
-  }
-}
-
-function parseRow(line: string): Row | undefined {
-  try {
-    return record(JSON.parse(line));
-  } catch {
-    return undefined;
   }
 }
 

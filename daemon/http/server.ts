@@ -8,7 +8,7 @@
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { stackOf, TaskdError } from "../../lib/errors.ts";
 import type { HttpAddress } from "../../lib/http/address.ts";
 import { drain, readBounded } from "../../lib/http/body.ts";
 import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "../../lib/http/guard.ts";
@@ -127,7 +127,7 @@ export class HttpServer {
   };
 
   readonly #failed = (error: unknown): Response => {
-    this.#options.log(`defect: http ${error instanceof Error ? error.stack ?? error.message : String(error)}`);
+    this.#options.log(`defect: http ${stackOf(error)}`);
     return problem(500, "internal", "The daemon has a defect; its log has the details");
   };
 

@@ -11,12 +11,12 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { dirname } from "node:path/posix";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { fileErrorCode, isStillAt } from "../fs.ts";
 import { BackendError } from "./backend.ts";
 import { requireDirectories, statOf } from "./_local_files.ts";
+import { sha256 } from "../sha256.ts";
 
 const STRIPES = 64;
 /** A holder works for well under a millisecond; one that takes this long was stopped. */
@@ -43,7 +43,7 @@ export class StripeLocks {
    * @throws {BackendError} `unavailable` when the lock stays taken; else what `body` or the file system throws.
    */
   async run<T>(key: string, body: () => T): Promise<T> {
-    const stripe = createHash("sha256").update(key).digest()[0]! % STRIPES;
+    const stripe = sha256(key)[0]! % STRIPES;
     const path = `${this.#directory}/${stripe.toString(16).padStart(2, "0")}`;
     const deadline = this.#clock.monotonic() + MAX_WAIT_MS;
     for (let round = 0;; round++) {

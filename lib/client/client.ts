@@ -11,6 +11,7 @@
 import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
 import type { CallableOp, DaemonEvent, FailureMessage, OpAnswer, OpArgs } from "../protocol/messages.ts";
+import { parseJson } from "../text/json.ts";
 
 /** The longest answer a client takes, in bytes: a listing of some hundred thousand branches. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
@@ -191,12 +192,8 @@ class AnswerLines {
 }
 
 function readMessage(text: string | undefined): object {
-  try {
-    const value = JSON.parse(text ?? "");
-    if (typeof value === "object" && value !== null) return value;
-  } catch {
-    // Reported below.
-  }
+  const value = parseJson(text ?? "");
+  if (typeof value === "object" && value !== null) return value;
   throw new TaskdError("daemon_unreachable", "The daemon sent an invalid answer", {
     hint: "Check that the socket is taskd's",
   });

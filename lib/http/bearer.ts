@@ -5,7 +5,8 @@
  * @module
  */
 
-import { createHash, timingSafeEqual } from "node:crypto";
+import { timingSafeEqual } from "node:crypto";
+import { sha256, sha256Hex } from "../sha256.ts";
 
 /** Characters of a fingerprint; the contract's number. */
 export const FINGERPRINT_CHARS = 8;
@@ -19,7 +20,7 @@ export class BearerCheck {
   /** Takes the token's digest; the token itself is not kept. */
   constructor(token: string) {
     this.#digest = sha256(token);
-    this.fingerprint = createHash("sha256").update(token).digest("hex").slice(0, FINGERPRINT_CHARS);
+    this.fingerprint = sha256Hex(token).slice(0, FINGERPRINT_CHARS);
   }
 
   /** Whether an Authorization header presents the token. */
@@ -28,8 +29,4 @@ export class BearerCheck {
     // Digests have one length, so neither the length nor the place of a difference shows in the time.
     return timingSafeEqual(sha256(presented ?? ""), this.#digest) && presented !== undefined;
   }
-}
-
-function sha256(text: string): Uint8Array {
-  return createHash("sha256").update(text).digest();
 }

@@ -15,7 +15,7 @@ const SMALL_BYTES = 64 * 1024;
  *
  * @throws {SyntaxError | TypeError} When they are no JSON, no UTF-8, or nested too deeply.
  */
-export function parseJson(bytes: Uint8Array): unknown {
+export function parseStoredJson(bytes: Uint8Array): unknown {
   if (bytes.length > SMALL_BYTES) refuseDeep(bytes);
   return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
 }

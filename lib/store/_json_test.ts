@@ -1,23 +1,23 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { parseJson } from "./_json.ts";
+import { parseStoredJson } from "./_json.ts";
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("parseJson() refuses brackets nested without end, closed or not, in small time", () => {
+Deno.test("parseStoredJson() refuses brackets nested without end, closed or not, in small time", () => {
   const deep = "[".repeat(2_000_000);
   for (const text of [deep, deep + "]".repeat(2_000_000), `{"a":`.repeat(1_000_000), `{"ref":${deep}}`]) {
-    assertThrows(() => parseJson(bytesOf(text)), SyntaxError, "deep");
+    assertThrows(() => parseStoredJson(bytesOf(text)), SyntaxError, "deep");
   }
 });
 
-Deno.test("parseJson() takes long texts, brackets in strings and escaped quotes as they are", () => {
+Deno.test("parseStoredJson() takes long texts, brackets in strings and escaped quotes as they are", () => {
   const value = {
     list: Array.from({ length: 20_000 }, (_, n) => ({ n, of: [{}] })),
     brackets: "[{".repeat(50_000),
     escaped: `"\\"[[${"[".repeat(200)}\\\\`,
     after: { a: [[[[1]]]] },
   };
-  assertEquals(parseJson(bytesOf(JSON.stringify(value))), value);
-  assertThrows(() => parseJson(bytesOf(" ".repeat(70_000) + "[")), SyntaxError);
-  assertThrows(() => parseJson(new Uint8Array([0x22, 0xff, 0x22])), TypeError);
+  assertEquals(parseStoredJson(bytesOf(JSON.stringify(value))), value);
+  assertThrows(() => parseStoredJson(bytesOf(" ".repeat(70_000) + "[")), SyntaxError);
+  assertThrows(() => parseStoredJson(new Uint8Array([0x22, 0xff, 0x22])), TypeError);
 });

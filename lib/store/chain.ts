@@ -12,14 +12,14 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { parseJson } from "./_json.ts";
+import { parseStoredJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
 import { formatTxid, type Txid } from "./names.ts";
+import { sha256Hex } from "../sha256.ts";
 
 /** One object of a chain. */
 export interface ChainObject extends ObjectKey {
@@ -71,7 +71,7 @@ export function encodeBase(base: Base): Uint8Array {
 export function decodeBase(bytes: Uint8Array, key: string): Base {
   let json: unknown;
   try {
-    json = parseJson(bytes);
+    json = parseStoredJson(bytes);
   } catch (cause) {
     throw new TaskdError("corrupt", `Cannot read ${key}: it is not JSON`, { cause });
   }
@@ -82,7 +82,7 @@ export function decodeBase(bytes: Uint8Array, key: string): Base {
 
 /** SHA-256, in hex, of object keys joined by newlines. */
 export function chainId(keys: Iterable<string>): string {
-  return createHash("sha256").update([...keys].join("\n")).digest("hex");
+  return sha256Hex([...keys].join("\n"));
 }
 
 /** Resolves chains of one store. */

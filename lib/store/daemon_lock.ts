@@ -10,6 +10,7 @@
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, fileErrorCode, isStillAt, isThere, unlockAndClose, writeAllSync } from "../fs.ts";
+import { parseJson } from "../text/json.ts";
 
 /** Who serves a store. */
 export interface DaemonInfo {
@@ -205,12 +206,7 @@ function readSlot(file: Deno.FsFile): string {
 }
 
 function parseInfo(text: string): DaemonInfo | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
   if (typeof value !== "object" || value === null) return undefined;
   const { pid, host, socket, started_at } = value as Record<string, unknown>;
   if (typeof pid !== "number" || typeof host !== "string" || typeof started_at !== "string") return undefined;

@@ -11,7 +11,7 @@ import { type Backend, isBackendError } from "../backend/backend.ts";
 import type { RandomBytes } from "../clock.ts";
 import { randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { parseJson } from "./_json.ts";
+import { parseStoredJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, REFS_PREFIX } from "./keys.ts";
 
@@ -37,7 +37,7 @@ const encode = (manifest: Manifest) => new TextEncoder().encode(JSON.stringify(m
 function parse(bytes: Uint8Array, url: string): Manifest {
   let json: unknown;
   try {
-    json = parseJson(bytes);
+    json = parseStoredJson(bytes);
   } catch (cause) {
     throw new TaskdError(
       "not_a_store",

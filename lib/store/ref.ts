@@ -11,7 +11,7 @@ import { type Backend, isBackendError, type ReplaceOptions } from "../backend/ba
 import { randomHex } from "../clock.ts";
 import type { RandomBytes } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { parseJson } from "./_json.ts";
+import { parseStoredJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 import type { Lifetime } from "./results.ts";
@@ -128,7 +128,7 @@ export function encodeRef(ref: Ref): Uint8Array {
 export function decodeRef(bytes: Uint8Array, address: string): Ref {
   let json: unknown;
   try {
-    json = parseJson(bytes);
+    json = parseStoredJson(bytes);
   } catch (cause) {
     throw new TaskdError(
       "corrupt",

@@ -5,8 +5,8 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { TaskdError } from "../errors.ts";
+import { sha256Hex } from "../sha256.ts";
 
 /** Whether a location names a bucket. */
 export function isS3Location(location: string): boolean {
@@ -36,6 +36,6 @@ export function parseS3Location(location: string): { bucket: string; prefix: str
  */
 export function defaultWorkspace(location: string, options: { home: string; endpoint?: string }): string {
   const { url } = parseS3Location(location);
-  const hash = createHash("sha256").update(`${options.endpoint ?? ""}\n${url}`).digest("hex");
+  const hash = sha256Hex(`${options.endpoint ?? ""}\n${url}`);
   return `${options.home}/.taskd/workspaces/${hash.slice(0, 16)}`;
 }

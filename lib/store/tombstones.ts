@@ -15,7 +15,7 @@ import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { parseJson } from "./_json.ts";
+import { parseStoredJson } from "./_json.ts";
 import { type Base, type Chain, Chains } from "./chain.ts";
 import { storeError, translated } from "./errors.ts";
 import { baseKey, DATA_PREFIX, imageIndexKey } from "./keys.ts";
@@ -111,7 +111,7 @@ function decode(bytes: Uint8Array): v.InferOutput<typeof ListSchema> {
   let json: unknown;
   let problem = "it is not JSON";
   try {
-    json = parseJson(bytes);
+    json = parseStoredJson(bytes);
     const parsed = v.safeParse(ListSchema, json);
     if (parsed.success) return parsed.output;
     problem = `${v.getDotPath(parsed.issues[0]) ?? "it"}: ${parsed.issues[0].message}`;

@@ -7,7 +7,6 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path/posix";
 import * as v from "../packages/valibot.ts";
 import { type RandomBytes, randomHex } from "../clock.ts";
@@ -15,6 +14,7 @@ import { TaskdError } from "../errors.ts";
 import { discard, exists, fileError, fileErrorCode, writeAllSync } from "../fs.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { MANIFEST_KEY } from "./keys.ts";
+import { sha256Hex } from "../sha256.ts";
 
 /** What {@linkcode Workspace.beside} names, and what lies beside such a file. */
 const TEMPORARY = /^\.[0-9a-f]{16}\.tmp/;
@@ -168,7 +168,7 @@ export class Workspace {
   readOnly(db: string, branch: string, checkpoint: string): string {
     const fits = branch.length + 1 + checkpoint.length + LONGEST_ENDING.length <= MAX_FILE_NAME_BYTES;
     // Both names may have 128 characters; the `~` keeps the digest apart from any checkpoint's name.
-    const named = fits ? checkpoint : `~${createHash("sha256").update(checkpoint).digest("hex").slice(0, 32)}`;
+    const named = fits ? checkpoint : `~${sha256Hex(checkpoint).slice(0, 32)}`;
     return join(this.root, "checkouts-ro", db, `${branch}@${named}.db`);
   }
 

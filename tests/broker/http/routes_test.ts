@@ -2,12 +2,12 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { NotAcknowledged } from "../../../broker/task/not_acknowledged.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
-import { sha256Hex } from "../../../broker/task/rows.ts";
 import { type ErrorCode, TaskdError } from "../../../lib/errors.ts";
 import { APPROVED, SHA } from "../task/lives.ts";
 import { headerOf } from "../../support/raw_http.ts";
 import { verdictOf, withBroker } from "./_broker.ts";
 import { spendOf } from "./small_engine.ts";
+import { sha256Hex } from "../../../lib/sha256.ts";
 
 const ORDER = { repo: "https://example.com/o/r.git", instruction: "Fix the test" };
 
