@@ -112,6 +112,10 @@ const OF_CHECKOUT: Fields<CheckoutResult> = {
     "whether it was there, was copied from the cache, or was built from the store",
   ),
 };
+/** The branch is being destroyed. */
+const CLAIMED = ["branch_deleting", "branch_reaping"] as const;
+/** The live session of the branch cannot be flushed. */
+const UNFLUSHED = ["session_failed", "fenced", "capture_failed"] as const;
 const REPOINT_ERRORS = [
   "not_found",
   "lease_held",
@@ -119,12 +123,9 @@ const REPOINT_ERRORS = [
   "already_exists",
   "dirty",
   "protected",
-  "branch_deleting",
-  "branch_reaping",
-  "session_failed",
-  "fenced",
-  "capture_failed",
   "busy",
+  ...CLAIMED,
+  ...UNFLUSHED,
 ] as const;
 
 /** Every operation. */
@@ -144,16 +145,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary: "Opens a session: checks the branch out and captures every commit an application makes there.",
     fields: ON_BRANCH,
     answer: OPEN_FIELDS,
-    errors: [
-      "not_found",
-      "lease_held",
-      "branch_deleting",
-      "branch_reaping",
-      "conflict",
-      "dirty",
-      "busy",
-      "session_failed",
-    ],
+    errors: ["not_found", "lease_held", "conflict", "dirty", "busy", "session_failed", ...CLAIMED],
   },
   flush: {
     summary: "Makes everything committed so far durable.",
@@ -164,7 +156,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       pages: required(COUNT, "pages written"),
       bytes: required(COUNT, "bytes written"),
     },
-    errors: ["no_session", "session_failed", "fenced", "capture_failed", "busy"],
+    errors: ["no_session", "busy", ...UNFLUSHED],
   },
   close: {
     summary: "Flushes and closes a session and gives its lease back; a failed session is abandoned.",
@@ -225,24 +217,13 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
         "only when the store's head, read after the commit, may be other content",
       ),
     },
-    errors: [
-      "not_found",
-      "already_exists",
-      "lease_held",
-      "conflict",
-      "busy",
-      "session_failed",
-      "fenced",
-      "capture_failed",
-      "branch_deleting",
-      "branch_reaping",
-    ],
+    errors: ["not_found", "already_exists", "lease_held", "conflict", "busy", ...CLAIMED, ...UNFLUSHED],
   },
   checkout: {
     summary: "Puts the branch into its writable checkout; under a live session that is the session's own.",
     fields: { ...ON_BRANCH, force: optional(FLAG, "discard local edits; refused while a session is open") },
     answer: OF_CHECKOUT,
-    errors: ["not_found", "dirty", "lease_held", "conflict", "busy", "branch_deleting", "branch_reaping"],
+    errors: ["not_found", "dirty", "lease_held", "conflict", "busy", ...CLAIMED],
   },
   "checkout-at": {
     summary: "Materializes a checkpoint, read-only, into the cache. The path may be evicted: ask again on ENOENT.",
@@ -265,16 +246,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       mode: required(STORAGE_MODE, "how it keeps its storage"),
       path: required(oneOf("fast", "slow"), "whether objects were shared or copied whole, or encoded anew"),
     },
-    errors: [
-      "not_found",
-      "already_exists",
-      "conflict",
-      "session_failed",
-      "fenced",
-      "capture_failed",
-      "branch_deleting",
-      "branch_reaping",
-    ],
+    errors: ["not_found", "already_exists", "conflict", ...CLAIMED, ...UNFLUSHED],
   },
   rollback: {
     summary: "Makes a checkpoint the head of its branch.",
@@ -297,7 +269,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       objects_before: required(COUNT, "objects its chain had before"),
       stored_bytes: required(COUNT, "bytes written"),
     },
-    errors: ["not_found", "lease_held", "conflict", "branch_deleting", "branch_reaping"],
+    errors: ["not_found", "lease_held", "conflict", ...CLAIMED],
   },
   destroy: {
     summary: "Removes a branch and its checkout.",
@@ -307,7 +279,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       force: optional(FLAG, "also when it is protected"),
     },
     answer: OF_BRANCH,
-    errors: ["not_found", "lease_held", "protected", "conflict", "busy", "branch_deleting", "branch_reaping"],
+    errors: ["not_found", "lease_held", "protected", "conflict", "busy", ...CLAIMED],
   },
   touch: {
     summary: "Restarts a branch's time to live, or changes it.",
@@ -317,13 +289,13 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       touched_at: required(STAMP, "when it was touched"),
       ttl_ms: optional(COUNT, "its time to live in milliseconds; absent: it never expires"),
     },
-    errors: ["not_found", "conflict", "branch_deleting", "branch_reaping"],
+    errors: ["not_found", "conflict", ...CLAIMED],
   },
   protect: {
     summary: "Protects a branch from being destroyed or reaped, or stops protecting it.",
     fields: { ...ON_BRANCH, on: required(FLAG, "whether it is protected from now on") },
     answer: { ...OF_BRANCH, protected: required(FLAG, "whether it is protected") },
-    errors: ["not_found", "conflict", "branch_deleting", "branch_reaping"],
+    errors: ["not_found", "conflict", ...CLAIMED],
   },
   export: {
     summary: "Writes a branch or checkpoint to an SQLite file; a live session is flushed first.",
@@ -338,7 +310,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       txid: required(COUNT, "the transaction it holds"),
       size_bytes: required(COUNT, "its size"),
     },
-    errors: ["not_found", "already_exists", "session_failed", "fenced", "capture_failed"],
+    errors: ["not_found", "already_exists", ...UNFLUSHED],
   },
   diff: {
     summary: "Compares two branches or checkpoints, table by table; live sessions are flushed first.",
@@ -355,7 +327,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       pages_changed: required(COUNT, "pages that differ"),
       tables: required(listOf(TABLE_DIFF), "the tables that differ"),
     },
-    errors: ["not_found", "session_failed", "fenced", "capture_failed"],
+    errors: ["not_found", ...UNFLUSHED],
   },
   verify: {
     summary: "Reads every stored byte of a branch through its checksums and runs SQLite's integrity check.",
@@ -368,7 +340,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       pages: required(COUNT, "pages of the database"),
       problems: required(STRINGS, "what was found"),
     },
-    errors: ["not_found", "session_failed", "fenced", "capture_failed"],
+    errors: ["not_found", ...UNFLUSHED],
   },
   lease: {
     summary: "Names the holder of a branch.",
