@@ -46,9 +46,7 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
     throw new TaskdError(
       "usage",
       `Cannot listen on ${path}: a socket path has at most ${MAX_SOCKET_PATH_BYTES} bytes, this one ${bytes}`,
-      {
-        hint: `It is too long: ${owner.elsewhere}`,
-      },
+      { hint: `It is too long: ${owner.elsewhere}` },
     );
   }
   try {
@@ -150,10 +148,7 @@ function explained(path: string, error: unknown, owner: SocketOwner): unknown {
     return new TaskdError(
       "already_exists",
       `Cannot listen on ${path}: something is at ${socketStagingOf(path).directory}`,
-      {
-        cause: error,
-        hint: `The socket is made there: move it away or ${owner.elsewhere}`,
-      },
+      { cause: error, hint: `The socket is made there: move it away or ${owner.elsewhere}` },
     );
   }
   if (error instanceof Deno.errors.NotFound) {

@@ -105,10 +105,7 @@ export class Chains {
     let at: Base | undefined = { lineage, txid };
     while (at) {
       if (seen.has(at.lineage) || seen.size >= MAX_HOPS) {
-        throw new TaskdError(
-          "corrupt",
-          `Cannot resolve lineage ${lineage}: its base pointers form a cycle`,
-        );
+        throw new TaskdError("corrupt", `Cannot resolve lineage ${lineage}: its base pointers form a cycle`);
       }
       seen.add(at.lineage);
       at = await this.#walk(at, reversed);
@@ -134,10 +131,7 @@ export class Chains {
       bytes = (await this.#backend.get(baseKey(lineage))).bytes;
     } catch (error) {
       if (isBackendError(error, "not_found")) return undefined;
-      throw storeError(
-        error,
-        `Cannot read the base pointer of lineage ${lineage}`,
-      );
+      throw storeError(error, `Cannot read the base pointer of lineage ${lineage}`);
     }
     const base = decodeBase(bytes, baseKey(lineage));
     remember(this.#bases, lineage, base);

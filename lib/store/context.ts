@@ -66,9 +66,7 @@ function checkpointOf(ref: Ref, address: Address) {
   throw new TaskdError(
     "not_found",
     `There is no checkpoint ${formatAddress(address)}`,
-    {
-      hint: names.length === 0 ? "The branch has no checkpoints" : `It has: ${names.slice(-20).join(", ")}`,
-    },
+    { hint: names.length === 0 ? "The branch has no checkpoints" : `It has: ${names.slice(-20).join(", ")}` },
   );
 }
 

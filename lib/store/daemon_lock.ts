@@ -134,11 +134,7 @@ export async function acquireDaemonLock(directory: string, options: DaemonLockOp
     }
     file.close();
     if (clock.monotonic() >= deadline) {
-      throw new TaskdError(
-        "unavailable",
-        `Cannot lock ${path}: other processes keep it busy`,
-        { hint: "Try again" },
-      );
+      throw new TaskdError("unavailable", `Cannot lock ${path}: other processes keep it busy`, { hint: "Try again" });
     }
     await clock.sleep(PAUSE_MS * (1 + random(1)[0]! / 255));
   }

@@ -25,15 +25,7 @@ async function startDaemon(directory: string, options: { child?: boolean } = {})
   const script = await Deno.makeTempFile({ suffix: ".ts" });
   await Deno.writeTextFile(script, DAEMON);
   const process = new Deno.Command(Deno.execPath(), {
-    args: [
-      "run",
-      "-A",
-      "--no-prompt",
-      `--config=${CONFIG}`,
-      script,
-      directory,
-      "/run/test.sock",
-    ]
+    args: ["run", "-A", "--no-prompt", `--config=${CONFIG}`, script, directory, "/run/test.sock"]
       .concat(options.child ? ["child"] : []),
     stdout: "piped",
   }).spawn();
@@ -141,17 +133,8 @@ Deno.test("of many daemons that start at once exactly one serves", () =>
 Deno.test("the lock's file is private, and a directory that is missing is not_found", () =>
   inDirectory(async (directory) => {
     using _lock = await acquireDaemonLock(directory);
-    assertEquals(
-      (await Deno.stat(`${directory}/daemon.lock`)).mode! & 0o777,
-      0o600,
-    );
-    assertEquals(
-      (await assertRejects(
-        () => acquireDaemonLock(`${directory}/none`),
-        TaskdError,
-      )).code,
-      "not_found",
-    );
+    assertEquals((await Deno.stat(`${directory}/daemon.lock`)).mode! & 0o777, 0o600);
+    assertEquals((await assertRejects(() => acquireDaemonLock(`${directory}/none`), TaskdError)).code, "not_found");
     assertEquals(await readDaemonInfo(`${directory}/none`), undefined);
   }));
 

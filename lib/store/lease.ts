@@ -123,10 +123,7 @@ export class Lease {
   /** Throws `fenced` unless the holder can prove that it is well inside its lease. */
   assertHeld(): void {
     if (this.left_ms < LEASE_MARGIN_MS) {
-      throw new TaskdError(
-        "fenced",
-        `The lease of ${this.address.db}@${this.address.branch} ran out`,
-      );
+      throw new TaskdError("fenced", `The lease of ${this.address.db}@${this.address.branch} ran out`);
     }
   }
 

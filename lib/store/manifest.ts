@@ -39,11 +39,7 @@ function parse(bytes: Uint8Array, url: string): Manifest {
   try {
     json = parseStoredJson(bytes);
   } catch (cause) {
-    throw new TaskdError(
-      "not_a_store",
-      `Cannot use ${url} as a store: ${MANIFEST_KEY} is not JSON`,
-      { cause },
-    );
+    throw new TaskdError("not_a_store", `Cannot use ${url} as a store: ${MANIFEST_KEY} is not JSON`, { cause });
   }
   const result = v.safeParse(Manifest, json);
   if (!result.success) {
@@ -99,9 +95,7 @@ export async function openManifest(backend: Backend, options: { now: number; ran
       throw new TaskdError(
         "not_a_store",
         `Cannot use ${backend.url} as a store: it has ${key} but no manifest`,
-        {
-          hint: `Restore ${MANIFEST_KEY} from a backup, or use another location`,
-        },
+        { hint: `Restore ${MANIFEST_KEY} from a backup, or use another location` },
       );
     }
   }
@@ -153,8 +147,5 @@ export async function raiseLayout(backend: Backend, layout_version: number): Pro
       }
     }
   }
-  throw new TaskdError(
-    "conflict",
-    `Cannot raise the layout of ${backend.url}: its manifest keeps changing`,
-  );
+  throw new TaskdError("conflict", `Cannot raise the layout of ${backend.url}: its manifest keeps changing`);
 }

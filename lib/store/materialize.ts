@@ -57,10 +57,7 @@ export async function materialize(
     if (isBackendError(error, "not_found")) {
       throw new TaskdError("chain_gap", `Cannot use ${error.key}: it is missing`, { cause: error, hint: RESTORE_HINT });
     }
-    throw fileError(
-      storeError(error, "Cannot read the store"),
-      `Cannot write ${target}`,
-    );
+    throw fileError(storeError(error, "Cannot read the store"), `Cannot write ${target}`);
   }
 }
 
@@ -120,10 +117,7 @@ async function rawSnapshot(
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
-    throw corrupt(
-      object,
-      `it has ${object.size} bytes instead of ${page_size * page_count}`,
-    );
+    throw corrupt(object, `it has ${object.size} bytes instead of ${page_size * page_count}`);
   }
   if (!cloned) {
     for await (const chunk of (await backend.getStream(object.key)).chunks) {
@@ -178,10 +172,7 @@ async function applyPages(
         }
         const missing = pagesIn(before.page_count, header) - grown;
         if (missing > 0) {
-          throw corrupt(
-            object,
-            `${missing} pages of the grown database are missing`,
-          );
+          throw corrupt(object, `${missing} pages of the grown database are missing`);
         }
       }
       return { page_size: header.page_size, page_count: header.page_count, digest };
@@ -241,20 +232,14 @@ async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: numb
 }
 
 function corrupt(object: ChainObject, problem: string): TaskdError {
-  return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, {
-    hint: RESTORE_HINT,
-  });
+  return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, { hint: RESTORE_HINT });
 }
 
 /** Adds the object's key to an error of its reader. */
 function withKey(object: ChainObject, error: unknown): unknown {
   if (!(error instanceof TaskdError)) return error;
   if (error.code === "corrupt") return corrupt(object, error.message);
-  return new TaskdError(
-    error.code,
-    `Cannot use ${object.key}: ${error.message}`,
-    { cause: error },
-  );
+  return new TaskdError(error.code, `Cannot use ${object.key}: ${error.message}`, { cause: error });
 }
 
 async function reading<T>(object: ChainObject, work: () => Promise<T>): Promise<T> {

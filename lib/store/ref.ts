@@ -95,9 +95,7 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   ttl_ms: v.exactOptional(count),
   touched_at: instant,
   protected: v.exactOptional(v.boolean()),
-  claim: v.exactOptional(
-    v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() }),
-  ),
+  claim: v.exactOptional(v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() })),
   pending: v.exactOptional(v.object({ holder: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
   base: v.exactOptional(v.object({ lineage, txid: count })),
   nonce: v.string(),
@@ -130,11 +128,7 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
   try {
     json = parseStoredJson(bytes);
   } catch (cause) {
-    throw new TaskdError(
-      "corrupt",
-      `Cannot read the ref of ${address}: it is not JSON`,
-      { cause },
-    );
+    throw new TaskdError("corrupt", `Cannot read the ref of ${address}: it is not JSON`, { cause });
   }
   const schema = typeof json === "object" && json !== null ? (json as { schema?: unknown }).schema : undefined;
   if (typeof schema === "number" && schema > REF_SCHEMA) {
@@ -276,9 +270,7 @@ export class Refs {
       current = await this.read(db, branch);
       if (current.ref.nonce === next.nonce) return current;
     }
-    throw new TaskdError("conflict", `${attempted}: it keeps changing`, {
-      hint: "Try again",
-    });
+    throw new TaskdError("conflict", `${attempted}: it keeps changing`, { hint: "Try again" });
   }
 
   /** Deletes a ref that is still as it was read; false when it was changed in between. */
@@ -300,11 +292,7 @@ export class Refs {
   async list(db?: string): Promise<{ db: string; branch: string }[]> {
     const found: { db: string; branch: string }[] = [];
     await translated("Cannot list the branches", async () => {
-      for await (
-        const { key } of this.#backend.list(
-          db === undefined ? REFS_PREFIX : `${REFS_PREFIX}${db}/`,
-        )
-      ) {
+      for await (const { key } of this.#backend.list(db === undefined ? REFS_PREFIX : `${REFS_PREFIX}${db}/`)) {
         const name = parseRefKey(key);
         if (name) found.push(name);
       }

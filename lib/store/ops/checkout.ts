@@ -115,10 +115,7 @@ export async function checkoutPath(context: StoreContext, address: Address): Pro
     throw new TaskdError(
       "not_found",
       `${formatAddress(address)} is not checked out`,
-      {
-        cause,
-        hint: `Run: taskd checkout ${formatAddress(address)}`,
-      },
+      { cause, hint: `Run: taskd checkout ${formatAddress(address)}` },
     );
   }
   return path;

@@ -85,10 +85,7 @@ export function refuseCheckpoint(ref: Ref, address: Address, name: string, note?
     );
   }
   if (note !== undefined && note.length > MAX_NOTE) {
-    throw new TaskdError(
-      "too_large",
-      `${attempted}: the note is longer than ${MAX_NOTE} characters`,
-    );
+    throw new TaskdError("too_large", `${attempted}: the note is longer than ${MAX_NOTE} characters`);
   }
 }
 

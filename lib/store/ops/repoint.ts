@@ -121,9 +121,7 @@ async function repoint(
       await context.checkouts.restore(targetOf(after), { ...options, fileStamp });
       checkout_refreshed = true;
     } catch (error) {
-      context.log(
-        `checkout of ${db}@${branch} not refreshed: ${(error as Error).message}`,
-      );
+      context.log(`checkout of ${db}@${branch} not refreshed: ${(error as Error).message}`);
     }
   }
   return {
@@ -203,8 +201,6 @@ async function keepHead(
   throw new TaskdError(
     "already_exists",
     `Cannot keep the head of ${db}@${branch}: 1000 safety forks exist`,
-    {
-      hint: `Destroy some of the branches ${branch}-${options.suffix}-*`,
-    },
+    { hint: `Destroy some of the branches ${branch}-${options.suffix}-*` },
   );
 }
