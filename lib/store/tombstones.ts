@@ -34,30 +34,27 @@ export const MAX_TOMBSTONES = 10_000;
 /** Names on the list, some 25 bytes each; more wait for the next pass. */
 export const MAX_NAMES = 50_000;
 
-/** One entry of the list. */
-export interface Tombstone {
-  /** The lineage that it is about. */
-  lineage: string;
-  /** The objects meant, by {@linkcode shortName}; absent, the whole lineage, with what may yet appear in it. */
-  names?: string[];
-  /** When they were found unreachable, ISO 8601 UTC. */
-  at: string;
-  /** When their deletion was decided. */
-  doomed?: string;
-}
-
 const instant = v.pipe(v.string(), v.isoTimestamp());
+
+const TombstoneSchema = v.object({
+  /** The lineage that it is about. */
+  lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
+  /** The objects meant, by {@linkcode shortName}; absent, the whole lineage, with what may yet appear in it. */
+  names: v.exactOptional(v.array(v.string())),
+  /** When they were found unreachable, ISO 8601 UTC. */
+  at: instant,
+  /** When their deletion was decided. */
+  doomed: v.exactOptional(instant),
+});
+
+/** One entry of the list. */
+export type Tombstone = v.InferOutput<typeof TombstoneSchema>;
 
 const ListSchema = v.object({
   schema: v.literal(1),
   /** Random, new in every write. */
   nonce: v.string(),
-  tombstones: v.array(v.object({
-    lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
-    names: v.exactOptional(v.array(v.string())),
-    at: instant,
-    doomed: v.exactOptional(instant),
-  })),
+  tombstones: v.array(TombstoneSchema),
 });
 
 /** The list and the etag it was read under. */
