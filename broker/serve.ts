@@ -19,7 +19,7 @@ import { TaskDatabases } from "./databases/task_databases.ts";
 import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
 import { setupRunner } from "./engine/setup.ts";
-import { openLanes } from "./engine/upstreams.ts";
+import { type Lanes, openLanes } from "./engine/upstreams.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 import { parsePriceFile, PriceBook } from "./gateway/prices.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "./git/credentials.ts";
@@ -94,25 +94,71 @@ export interface RunningBroker {
 const CREDENTIAL_VARIABLES = [...HOST_VARIABLES, ...TOKEN_VARIABLES, "SSH_AUTH_SOCK"] as const;
 
 /**
- * Serves until it is told to stop.
+ * Serves until it is stopped.
  *
  * @throws {TaskdError} `broker_running` when another broker serves this home; `invalid_config` with its place; else what
  * is wrong with the step that failed. Nothing is left behind then.
  */
 export async function serveBroker(options: ServeBrokerOptions): Promise<RunningBroker> {
-  const { home, env, signal, clock = systemClock, random = systemRandom, overrides = {} } = options;
+  const { home, signal, clock = systemClock, random = systemRandom, overrides = {} } = options;
   await using cleanup = new AsyncDisposableStack();
   const lock = await claimHome(home, clock);
   cleanup.defer(() => lock.release());
   closeDirectory(taskdHome(home));
 
+  const host = await openHost({ ...options, clock, random, overrides, cleanup });
+  const { resolved, log } = host;
+  const sandboxes = await openSandboxes(host);
+  // Settlements come when there are tasks, and tasks when there is an engine.
+  const late: { engine?: Engine } = {};
+  const network = await openNetwork(host, sandboxes, late);
+  const engine = late.engine = await openEngine(host, {
+    ...sandboxes,
+    ...network,
+    admission: await openAdmission(host),
+  });
+  cleanup.defer(() => engine.stop());
+  const { broker } = resolved.settings;
+  const http = await serveHttp({
+    engine,
+    socket: broker.socket,
+    web: webResponse,
+    ...(broker.addr === "" ? {} : { addr: broker.addr }),
+    log: (line) => log("error", "http", line),
+    clock,
+    random,
+  });
+  cleanup.defer(() => http.close());
+  lock.update({ socket: http.socket });
+  const addresses = { socket: http.socket, addr: http.addr, ui_url: http.ui_url, runtime: sandboxes.runtime.name };
+  log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
+  return new Broker({ engine, resolved, http, log, ...(signal === undefined ? {} : { signal }) }, cleanup.move());
+}
+
+type OpenOptions =
+  & ServeBrokerOptions
+  & Required<Pick<ServeBrokerOptions, "clock" | "random" | "overrides">>
+  & { cleanup: AsyncDisposableStack };
+
+/** What the broker needs of its host: the configuration, the log, credentials, git, and the tasks on the disk. */
+interface Host extends OpenOptions {
+  resolved: ResolvedSettings;
+  log: Log;
+  lanes: Lanes;
+  prices: PriceBook;
+  git: Git;
+  gh_path: string | undefined;
+  /** HOME and working directory of git and gh. */
+  empty_dir: string;
+  tasks: TaskStore;
+}
+
+async function openHost(options: OpenOptions): Promise<Host> {
+  const { home, env, clock, random, overrides, cleanup } = options;
   const resolved = await loadSettings({ home, env });
   const { settings } = resolved;
-  const { log, hide } = createLog({
-    json: settings.log_json || options.terminal !== true,
-    clock,
-    write: options.write,
-  });
+  const json = settings.log_json || options.terminal !== true;
+  const { log, hide } = createLog({ json, clock, write: options.write });
   const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock, log });
   for (const secret of lanes.secrets) hide(secret);
   for (const name of TOKEN_VARIABLES) hide(env(name) ?? "");
@@ -123,16 +169,22 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   await git.version();
   const gh_path = firstFile(overrides.gh_paths ?? GH_PATHS);
   if (settings.ci.watch && gh_path === undefined) {
-    log(
-      "warn",
-      "configuration",
-      "ci.watch is on and gh is not installed: nothing is watched, and no pull request opened",
-    );
+    const warning = "ci.watch is on and gh is not installed: nothing is watched, and no pull request opened";
+    log("warn", "configuration", warning);
   }
   const tasks = await TaskStore.open(settings.audit_root, { clock, random });
   cleanup.defer(() => tasks.close());
+  return { ...options, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
+}
 
-  const runtime = overrides.runtime ?? await openTheRuntime(options, resolved, log);
+/** What tasks run in. */
+type Sandboxes = Awaited<ReturnType<typeof openSandboxes>>;
+
+/** Opens the runtime and ends what an earlier broker left in it. */
+async function openSandboxes(host: Host) {
+  const { resolved, log, clock, random, overrides, cleanup } = host;
+  const { settings } = resolved;
+  const runtime = overrides.runtime ?? await openConfiguredRuntime(host);
   const runtime_version = await runtime.version();
   const swept = await runtime.sweep(new Set());
   if (swept.length > 0) log("warn", "sandboxes_swept", `ended ${swept.length} sandboxes of an earlier broker`);
@@ -145,9 +197,15 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   });
   cleanup.defer(() => cache.close());
   cleanup.defer(() => runtime.close());
+  return { runtime, runtime_version, cache };
+}
+
+/** What sandboxes reach. */
+type Network = Awaited<ReturnType<typeof openNetwork>>;
+
+async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: Engine }) {
+  const { resolved, log, lanes, prices, clock, random, overrides, cleanup } = host;
   const { listen } = await runtime.prepare();
-  // Settlements come when there are tasks, and tasks when there is an engine.
-  let engine: Engine | undefined = undefined as Engine | undefined;
   const gateway = await Gateway.start({
     hostname: listen.hostname,
     port: listen.gateway_port,
@@ -156,7 +214,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     clock,
     random,
     log: (line) => log("error", "gateway", line),
-    onSettled: (lease, settlement) => engine?.settled(lease, settlement),
+    onSettled: (lease, settlement) => late.engine?.settled(lease, settlement),
     ...overrides.gateway,
   });
   cleanup.defer(() => gateway.close());
@@ -164,11 +222,15 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     clock,
     random,
     egress: resolved.egress,
-    log_dir: settings.squid_run_dir,
-    onDecision: (decision) => engine?.decided(decision),
+    log_dir: resolved.settings.squid_run_dir,
+    onDecision: (decision) => late.engine?.decided(decision),
     ...overrides.egress,
   });
   cleanup.defer(() => proxy.close());
+  return { gateway, proxy };
+}
+
+async function openAdmission({ resolved: { settings }, log, clock, cleanup }: Host): Promise<Admission> {
   const admission = await Admission.open({
     audit_root: settings.audit_root,
     settings,
@@ -177,31 +239,33 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   });
   cleanup.defer(() => admission.close());
   for (const warning of admission.warnings) log("warn", "admission", warning);
+  return admission;
+}
+
+/** Opens the engine, which takes over the tasks of an earlier broker. */
+async function openEngine(
+  host: Host,
+  { runtime, runtime_version, cache, gateway, proxy, admission }: Sandboxes & Network & { admission: Admission },
+): Promise<Engine> {
+  const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, overrides, cleanup } = host;
+  const { settings } = resolved;
   const queue_dir = `${taskdHome(home)}/queue`;
-  // What a broker was writing when it was killed; nobody writes there yet.
+  // What a broker was writing when it was killed; nothing is written there yet.
   for (const directory of [settings.audit_root, `${settings.audit_root}/global`, queue_dir]) {
     removeUnfinished(directory);
   }
-
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
-  const gh = gh_path === undefined ? undefined : new Gh({ path: gh_path, cwd: empty_dir, env: operator_env, clock });
+  const gh = gh_path && new Gh({ path: gh_path, cwd: host.empty_dir, env: operator_env, clock });
+  const { notify_programs: programs } = overrides;
   const notifier = new DesktopNotifier({
     enabled: settings.notifications,
     env,
     log,
     clock,
-    ...(overrides.notify_programs === undefined ? {} : { programs: overrides.notify_programs }),
+    ...(programs && { programs }),
   });
   cleanup.defer(() => notifier.idle());
-  const databases = new TaskDatabases({
-    socket: settings.branch_store.socket,
-    deno_path: Deno.execPath(),
-    deno_cache_dir: denoCache(home, env),
-    random,
-    log,
-    clock,
-  });
-  engine = await Engine.open({
+  return await Engine.open({
     resolved,
     tasks,
     git,
@@ -210,47 +274,37 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     gateway_url: httpUrl(gateway.address),
     proxy,
     admission,
-    credentials: { env: operator_env, ...(gh_path === undefined ? {} : { gh_path }) },
-    ...(gh === undefined ? {} : { code_host: gh }),
+    credentials: { env: operator_env, ...(gh_path && { gh_path }) },
+    ...(gh && { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
-    databases,
+    databases: new TaskDatabases({
+      socket: settings.branch_store.socket,
+      deno_path: Deno.execPath(),
+      deno_cache_dir: denoCache(home, env),
+      random,
+      log,
+      clock,
+    }),
     notify: (task) => notifier.notify(task),
-    ...(settings.ci.watch && gh !== undefined
-      ? {
-        ci: (engine) =>
-          new CheckWatch({
-            poll_interval_ms: settings.ci.poll_interval,
-            watch_timeout_ms: settings.ci.watch_timeout,
-            max_attempts: settings.ci.max_attempts,
-            code_host: gh,
-            tasks,
-            engine,
-            log,
-            clock,
-            random,
-          }),
-      }
-      : {}),
+    ...(settings.ci.watch && gh && {
+      ci: (engine) =>
+        new CheckWatch({
+          poll_interval_ms: settings.ci.poll_interval,
+          watch_timeout_ms: settings.ci.watch_timeout,
+          max_attempts: settings.ci.max_attempts,
+          code_host: gh,
+          tasks,
+          engine,
+          log,
+          clock,
+          random,
+        }),
+    }),
     queue: (engine) => new DurableQueue({ directory: queue_dir, tasks, engine, log, clock, random }),
     log,
     clock,
   });
-  cleanup.defer(() => engine?.stop());
-  const http = await serveHttp({
-    engine,
-    socket: settings.broker.socket,
-    web: webResponse,
-    ...(settings.broker.addr === "" ? {} : { addr: settings.broker.addr }),
-    log: (line) => log("error", "http", line),
-    clock,
-    random,
-  });
-  cleanup.defer(() => http.close());
-  lock.update({ socket: http.socket });
-  const addresses = { socket: http.socket, addr: http.addr, ui_url: http.ui_url, runtime: runtime.name };
-  log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
-  return new Broker({ engine, resolved, http, log, ...(signal === undefined ? {} : { signal }) }, cleanup.move());
 }
 
 interface BrokerParts {
@@ -295,10 +349,8 @@ class Broker implements RunningBroker {
 }
 
 /** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */
-async function openTheRuntime(
-  { home, env, clock = systemClock, signal }: ServeBrokerOptions,
-  { settings }: ResolvedSettings,
-  log: Log,
+async function openConfiguredRuntime(
+  { home, env, clock, signal, resolved: { settings }, log }: Host,
 ): Promise<SandboxRuntime> {
   const { openRuntime } = await import("./sandbox/open_runtime.ts");
   return await openRuntime({
