@@ -43,18 +43,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   if (signal.aborted) throw signal.reason;
   const diff = parseDiff(new TextDecoder().decode(bytes));
   const genuine = isShown(task, sha256);
-  const messages = el("div", { class: "messages" }, message ?? "");
-  if (!genuine) {
-    messages.append(
-      notice("bad", el("strong", {}, "This is not the diff at the gate."), " It cannot be approved; reload the page."),
-    );
-  }
-  if (!task.trace.intact) {
-    messages.append(
-      notice("bad", el("strong", {}, "The record of this task was altered: "), ...shownLine(task.trace.fault)),
-    );
-  }
-
+  const messages = el("div", { class: "messages" }, message ?? "", ...warnings(task, genuine));
   const say = (error: unknown) => {
     const box = failure(error);
     messages.replaceChildren(box);
@@ -85,51 +74,13 @@ export async function showGate(context: PageContext, { task, message, reload }: 
     }
   };
 
-  const progress = el("p", { class: "progress", role: "status" });
-  const list = el("ol", { class: "file-list" });
-  const update = () => {
-    const unread = views.filter(({ read }) => !read).length;
-    decision.setUnread(unread, views.length);
-    progress.textContent = `${views.length - unread} of ${counted(views.length, "file")} read`;
-    for (const [index, { read }] of views.entries()) list.children[index]?.classList.toggle("is-read", read);
-  };
-  const views = showDiff(diff, { signal, onRead: () => update() });
-  const walk = new Walk(views);
-  list.append(
-    ...views.map((view, index) =>
-      el(
-        "li",
-        {},
-        el(
-          "button",
-          { type: "button", on: { click: () => walk.to(index) } },
-          el("span", { class: "path" }, el("bdi", {}, ...shownLine(view.file.path))),
-          counts(view.file),
-        ),
-      )
-    ),
-  );
-  update();
-
+  const files = fileList(diff, { decision, signal });
   const { setSpend, element: money } = spendPart(task, brief);
   main.replaceChildren(
     el(
       "div",
       { class: "gate" },
-      el(
-        "div",
-        { class: "gate-head" },
-        messages,
-        el(
-          "p",
-          { class: "eyebrow" },
-          ...shownLine(repoName(task.repo)),
-          task.sensitive === true ? tag("sensitive", "bad") : "",
-          task.draft === true ? tag("draft") : "",
-        ),
-        el("h1", {}, "Approve this change?"),
-        waiting(task, signal),
-      ),
+      gateHead(task, messages, signal),
       el(
         "div",
         { class: "gate-main" },
@@ -143,35 +94,83 @@ export async function showGate(context: PageContext, { task, message, reload }: 
           ...changedRows(brief),
           ...otherEvidence(task),
         ),
-        section(
-          "Changes",
-          { class: "changes" },
-          el(
-            "p",
-            { class: "hint" },
-            `${counted(views.length, "file")}, `,
-            counts(total(diff)),
-            ", change ",
-            el("code", {}, short(task.gate?.diff_sha256 ?? "")),
-          ),
-          ...diff.preamble.length === 0
-            ? []
-            : [el("pre", { class: "file-note" }, ...shownLine(diff.preamble.join("\n")))],
-          ...views.map(({ element }) => element),
-        ),
+        changes(task, diff, files.views),
       ),
       el(
         "aside",
         { class: "gate-side", "aria-label": "Files and decision" },
-        section("Files", { id: "file-list" }, progress, list),
+        files.element,
         money,
         decision.element,
         provenance(task, brief),
       ),
     ),
   );
-  context.setShortcuts(walk.shortcuts(decision));
+  context.setShortcuts(files.walk.shortcuts(decision));
   return { setSpend };
+}
+
+/** What forbids to approve. */
+function warnings(task: TaskView, genuine: boolean): PageElement[] {
+  return [
+    ...genuine ? [] : [
+      notice("bad", el("strong", {}, "This is not the diff at the gate."), " It cannot be approved; reload the page."),
+    ],
+    ...task.trace.intact ? [] : [
+      notice("bad", el("strong", {}, "The record of this task was altered: "), ...shownLine(task.trace.fault)),
+    ],
+  ];
+}
+
+/** The files of the change with what was read of them, which the decision is told. */
+function fileList(
+  diff: Diff,
+  { decision, signal }: { decision: Decision; signal: AbortSignal },
+): { views: readonly FileView[]; walk: Walk; element: PageElement } {
+  const progress = el("p", { class: "progress", role: "status" });
+  const list = el("ol", { class: "file-list" });
+  const update = () => {
+    const unread = views.filter(({ read }) => !read).length;
+    decision.setUnread(unread, views.length);
+    progress.textContent = `${views.length - unread} of ${counted(views.length, "file")} read`;
+    for (const [index, { read }] of views.entries()) list.children[index]?.classList.toggle("is-read", read);
+  };
+  const views = showDiff(diff, { signal, onRead: () => update() });
+  const walk = new Walk(views);
+  list.append(...views.map((view, index) => {
+    const name = el("span", { class: "path" }, el("bdi", {}, ...shownLine(view.file.path)));
+    return el("li", {}, el("button", { type: "button", on: { click: () => walk.to(index) } }, name, counts(view.file)));
+  }));
+  update();
+  return { views, walk, element: section("Files", { id: "file-list" }, progress, list) };
+}
+
+function gateHead(task: TaskView, messages: PageElement, signal: AbortSignal): PageElement {
+  return el(
+    "div",
+    { class: "gate-head" },
+    messages,
+    el(
+      "p",
+      { class: "eyebrow" },
+      ...shownLine(repoName(task.repo)),
+      task.sensitive === true ? tag("sensitive", "bad") : "",
+      task.draft === true ? tag("draft") : "",
+    ),
+    el("h1", {}, "Approve this change?"),
+    waiting(task, signal),
+  );
+}
+
+function changes(task: TaskView, diff: Diff, views: readonly FileView[]): PageElement {
+  const digest = el("code", {}, short(task.gate?.diff_sha256 ?? ""));
+  return section(
+    "Changes",
+    { class: "changes" },
+    el("p", { class: "hint" }, `${counted(views.length, "file")}, `, counts(total(diff)), ", change ", digest),
+    ...diff.preamble.length === 0 ? [] : [el("pre", { class: "file-note" }, ...shownLine(diff.preamble.join("\n")))],
+    ...views.map(({ element }) => element),
+  );
 }
 
 /** Moves through the files. */
@@ -215,7 +214,7 @@ function isShown({ gate, evidence }: TaskView, sha256: string): boolean {
   return change.shown_sha256 === sha256 && change.diff_sha256 === gate?.diff_sha256;
 }
 
-/** What a person has to know that he does not see. */
+/** What a person has to know and does not see. */
 function unseen(diff: Diff, brief: TrustBrief | undefined): string[] {
   const more = (brief?.diff?.files_changed ?? 0) - diff.files.length;
   return [
