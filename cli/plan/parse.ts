@@ -1,9 +1,9 @@
 /**
- * Turns the words of a call into a checked one, read off the command table.
+ * Parses the words of a call against the command table.
  *
  * `-flag` and `--flag` mean the same; a value follows after a space or `=`; `--`
- * ends the flags. Whatever is not understood is a `usage` error that names it
- * and, where one is near, what was probably meant. Nothing is guessed.
+ * ends the flags. A word that the table does not know is a `usage` error that
+ * names it and the nearest known one. Nothing is guessed.
  *
  * @module
  */
@@ -27,10 +27,10 @@ export interface ParseContext {
   absolute(path: string): string;
 }
 
-/** A call that makes sense. */
+/** A valid call. */
 export type ParsedCall =
   | { kind: "command"; spec: CommandSpec; positionals: Record<string, string>; flags: Record<string, FlagValue> }
-  /** Help was asked for: of a command, of a group of commands, or in all. */
+  /** A call for help: on a command, on a group of commands, or on everything. */
   | { kind: "help"; topic: string[] };
 
 /** A word of a call: a flag with its value, or an argument. */
@@ -75,8 +75,8 @@ export async function parseCall(argv: readonly string[], context: ParseContext):
 }
 
 /**
- * The words in their order, each flag with its value. No name is a switch in one command and takes a value in another,
- * so that this needs no command.
+ * The words in order, each flag with its value. No name is a switch in one command and takes a value in another, so the
+ * command need not be known.
  */
 function tokenize(argv: readonly string[], { commands, globals }: ParseContext): Token[] {
   const switches = new Set(["help", "h", "version"]);
@@ -102,20 +102,20 @@ function tokenize(argv: readonly string[], { commands, globals }: ParseContext):
         value: typeof value === "string" ? value : undefined,
       });
     } else if (last?.kind === "flag" && last.value === undefined && (word === "-" || word === "")) {
-      // parseArgs takes neither as a value.
+      // parseArgs accepts neither as a value.
       last.value = word;
     } else {
       tokens.push({ kind: "argument", word });
     }
     return false;
   };
-  // It is told no flag, so that each word comes to `unknown` as it was typed: with its duplicates and its order.
+  // No flag is declared to it, so that `unknown` receives every word, in order and with duplicates.
   const end = words.includes("--") ? words.indexOf("--") : words.length;
   parseArgs(words.slice(0, end), { unknown });
   return [...tokens, ...argv.slice(end + 1).map((word) => ({ kind: "argument", word }) as const)];
 }
 
-/** Where a flag stands. */
+/** What surrounds a flag. */
 interface FlagContext {
   known: readonly FlagSpec[];
   spec: CommandSpec | undefined;
@@ -193,7 +193,7 @@ function atLeast(ms: number, flag: FlagSpec, text: string): number {
   throw new TaskdError("usage", `${quote(text)} is shorter than ${flag.minimum}ms`);
 }
 
-/** Words of the call are checked before; those of the environment come as people write them there. */
+/** Values of flags are checked before; variables of the environment also have 1 and 0. */
 function parseSwitch(text: string): boolean {
   if (text === "true" || text === "1") return true;
   if (text === "false" || text === "0") return false;

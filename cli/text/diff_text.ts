@@ -1,8 +1,8 @@
 /**
- * A unified diff for a person's eyes: every line made safe, and in colour by what it is.
+ * A unified diff for a terminal: every line made safe, and coloured by its kind.
  *
- * What a line is, is told by the lengths in its hunk's head and not by how the line looks:
- * a removed line that reads `-- a/file` is no file's head, and is not shown as one.
+ * The lengths in a hunk's head decide a line's kind, not its first characters: a removed
+ * line that reads `-- a/file` is not shown as the head of a file.
  *
  * @module
  */
@@ -33,7 +33,7 @@ export function diffText(diff: string, colours: boolean): string {
       return CYAN;
     }
     const sign = line.charAt(0);
-    // A line that says that the file has no newline at its end belongs to neither side.
+    // `\ No newline at end of file` belongs to neither side.
     if (sign === "\\") return PLAIN;
     if (sign !== "+") before--;
     if (sign !== "-") after--;

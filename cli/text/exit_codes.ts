@@ -4,10 +4,10 @@
  * @module
  */
 
-/** The command did what it was asked to. */
+/** The command succeeded. */
 export const EXIT_OK = 0;
 
-/** The command failed, or verify found damage: worth telling apart from a call that never made sense. */
+/** The command failed, or verify found damage: distinct from a call that was wrong. */
 export const EXIT_FAILURE = 1;
 
 /** The words or flags are wrong; nothing was touched. 2 as in bash, Go's flag package and clap. */

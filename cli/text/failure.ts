@@ -1,8 +1,7 @@
 /**
- * How a failed call ends: the one place that decides its words, its JSON and its
- * exit status.
+ * How a failed call ends: its message, its JSON and its exit status.
  *
- * For people: `taskd: <message>` on stderr, then what caused it and what to do,
+ * For people: `taskd: <message>` on stderr, then the causes and the hint,
  * indented. For programs (--json): `{"ok":false,"code","error","hint"?}` on stdout
  * and nothing on stderr, so that stdout always holds exactly one JSON object.
  *
@@ -15,32 +14,32 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE } from "./exit_codes.ts";
 import type { Io } from "./io.ts";
 
-/** Tells about `error` and returns the exit status. */
+/** Reports `error` and returns the exit status. */
 export function reportFailure(error: unknown, io: Pick<Io, "json" | "signal" | "error" | "outJson">): number {
-  // The reader of a pipe has gone: it has all it wanted, and there is nobody to tell.
+  // The reader closed the pipe: it has all that it needs.
   if (error instanceof Deno.errors.BrokenPipe) return EXIT_OK;
   const failure = asTaskdError(error, io.signal);
   try {
     if (io.json) {
       const hint = failure.hint === undefined ? {} : { hint: failure.hint };
       io.outJson({ ok: false, code: failure.code, error: failure.message, ...hint });
-    } else tellPeople(failure, io);
+    } else printFailure(failure, io);
   } catch (broken) {
-    if (!(broken instanceof Deno.errors.BrokenPipe)) tellAnybody(failure, io);
+    if (!(broken instanceof Deno.errors.BrokenPipe)) tryToPrint(failure, io);
   }
   return exitCodeOf(failure);
 }
 
-function tellPeople(failure: TaskdError, io: Pick<Io, "error">): void {
+function printFailure(failure: TaskdError, io: Pick<Io, "error">): void {
   io.error(`taskd: ${sanitizeLine(failure.message)}`);
   for (const cause of causes(failure)) io.error(`  cause: ${sanitizeLine(cause)}`);
   if (failure.hint !== undefined) io.error(`  ${sanitizeLine(failure.hint)}`);
 }
 
-/** Where stdout takes nothing, stderr may; where that takes nothing either, the exit status is all there is. */
-function tellAnybody(failure: TaskdError, io: Pick<Io, "error">): void {
+/** Prints to stderr when stdout cannot be written; when stderr cannot either, only the exit status is left. */
+function tryToPrint(failure: TaskdError, io: Pick<Io, "error">): void {
   try {
-    tellPeople(failure, io);
+    printFailure(failure, io);
   } catch {
     return;
   }
@@ -79,15 +78,15 @@ function asTaskdError(error: unknown, signal: AbortSignal): TaskdError {
   });
 }
 
-/** Messages of the causes that say more than what is said already. */
+/** Messages of the causes that add to the messages before them. */
 function causes(failure: TaskdError): string[] {
-  // What was under way when a person ended it is no cause.
+  // The work that an interrupt ended is not its cause.
   if (failure.code === "interrupted") return [];
   const found: string[] = [];
-  let said = failure.message;
+  let printed = failure.message;
   for (let cause = failure.cause; cause instanceof Error && found.length < 4; cause = cause.cause) {
-    if (!said.includes(cause.message)) found.push(cause.message);
-    said += cause.message;
+    if (!printed.includes(cause.message)) found.push(cause.message);
+    printed += cause.message;
   }
   return found;
 }

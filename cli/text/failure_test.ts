@@ -29,7 +29,7 @@ function report(error: unknown, options: { json?: boolean; aborted?: boolean } =
   return { code: reportFailure(error, io), ...texts };
 }
 
-Deno.test("reportFailure() tells people what failed, why, and what to do", () => {
+Deno.test("reportFailure() prints what failed, why, and what to do", () => {
   const cause = new Error("No space left on device");
   const error = new TaskdError("no_space", "Cannot write /s/x", { cause, hint: "Free some space" });
   assertEquals(report(error), {
@@ -51,7 +51,7 @@ Deno.test("reportFailure() lets no escape sequence through", () => {
   assertEquals(report(error).stderr, "taskd: No \\x1b[2Jbranch\\nx\n  \\x9b1m\n");
 });
 
-Deno.test("reportFailure() tells whoever ended a command nothing of what was under way", () => {
+Deno.test("reportFailure() prints no cause of an interrupt", () => {
   const cause = new Error("Cannot read x: it was cut");
   const error = new TaskdError("interrupted", "The operation was interrupted", { cause });
   assertEquals(report(error).stderr, "taskd: The operation was interrupted\n");
@@ -78,6 +78,6 @@ Deno.test("reportFailure() names a defect as one, with its place", () => {
   assertMatch(stderr, /^taskd: Unexpected failure: TypeError: x is not a function \(at .*failure_test\.ts/);
 });
 
-Deno.test("reportFailure() says when a permission stopped the work", () => {
+Deno.test("reportFailure() reports that a permission stopped the work", () => {
   assertMatch(report(new Deno.errors.NotCapable("Requires read access")).stderr, /edge of its permissions/);
 });

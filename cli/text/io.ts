@@ -37,7 +37,7 @@ export interface IoOptions {
 export class Io {
   /** Whether results are for programs. */
   readonly json: boolean;
-  /** Whether only results and errors are wanted. */
+  /** Whether only results and errors are written. */
   readonly quiet: boolean;
   /** Aborted by Ctrl-C. */
   readonly signal: AbortSignal;
@@ -59,7 +59,7 @@ export class Io {
     this.#result(`${sanitizeText(text)}\n`);
   }
 
-  /** As {@linkcode out}, for text that has line ends of its own. */
+  /** Like {@linkcode out}, for text that ends its lines itself. */
   outText(text: string): void {
     this.clearProgress();
     this.#result(sanitizeText(text));
@@ -77,7 +77,7 @@ export class Io {
     write(this.#options.stderr, `${sanitizeText(text)}\n`);
   }
 
-  /** Tells the person what is going on; silent under -quiet. */
+  /** Writes a line about the work to stderr; nothing under -quiet. */
   note(text: string): void {
     if (!this.quiet) this.error(text);
   }
@@ -87,12 +87,12 @@ export class Io {
     return this.colours ? `\x1b[1m${text}\x1b[22m` : text;
   }
 
-  /** Whether a person reads what is said about the work. */
+  /** Whether stderr is a terminal. */
   get errorIsTerminal(): boolean {
     return this.#options.stderr.isTerminal();
   }
 
-  /** Whether results are coloured: on a terminal that can, and not when NO_COLOR is set. */
+  /** Whether results are coloured: on a terminal that has colours, unless NO_COLOR is set. */
   get colours(): boolean {
     return this.#options.stdout.isTerminal() && !this.#options.no_color && this.#options.dumb !== true;
   }
@@ -107,17 +107,17 @@ export class Io {
     try {
       write(this.#options.stdout, text);
     } catch (error) {
-      // Whose reader has gone is no failure; whoever catches it knows.
+      // A reader that closed the pipe is not a failure: the caller distinguishes it.
       throw error instanceof Deno.errors.BrokenPipe ? error : fileError(error, "Cannot write the result to stdout");
     }
   }
 
-  /** Columns of the terminal that stdout is, undefined off one: then nothing is cut. */
+  /** Columns of the terminal on stdout; undefined when it is not one, and then nothing is cut. */
   get columns(): number | undefined {
     return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
   }
 
-  /** A progress bar for long work: drawn on stderr on a terminal that can, nothing anywhere else. */
+  /** A progress bar for long work: drawn on stderr if that is a terminal that redraws, nothing elsewhere. */
   progress(label: string): OnProgress {
     if (this.quiet || !this.#redraws) return () => {};
     const bar = new Progress({
@@ -130,7 +130,7 @@ export class Io {
     return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
   }
 
-  /** A line on stderr that changes in place; undefined where no terminal can do that, or nobody looks at it. */
+  /** A line on stderr that changes in place; undefined without such a terminal, under -quiet and with -json. */
   live(): LiveLine | undefined {
     if (this.quiet || this.json || !this.#redraws) return undefined;
     this.#live ??= new LiveLine({
@@ -161,10 +161,10 @@ function write(sink: Sink, text: string): void {
 
 function consoleColumns(): number {
   try {
-    // A terminal that does not know its size says 0.
+    // A terminal that does not know its size reports 0.
     return Deno.consoleSize().columns || 80;
   } catch {
-    // Only one of the streams is a terminal, and not the one that is asked.
+    // Only one of the streams is a terminal, and consoleSize() asks another.
     return 80;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * One line that shows how far long work is: bytes, share, rate and what is left.
+ * One line that shows the progress of long work: bytes, share, rate and time left.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 /** Redrawn at most this often, in milliseconds: faster is unreadable and costs more than the work it shows. */
 const REDRAW_MS = 100;
 
-/** Nothing is drawn before this, in milliseconds: work that is over at once should not flash. */
+/** Nothing is drawn before this, in milliseconds: short work should not flash. */
 const SHOW_AFTER_MS = 300;
 
 /** Cells of the bar itself. */
@@ -40,7 +40,7 @@ export class Progress {
     this.#started_ms = options.now();
   }
 
-  /** Shows `done_bytes` of `total_bytes`, if it is time to. */
+  /** Shows `done_bytes` of `total_bytes`, unless the line was drawn a moment ago. */
   update(done_bytes: number, total_bytes: number | undefined): void {
     const now_ms = this.#options.now();
     const elapsed_ms = now_ms - this.#started_ms;

@@ -13,7 +13,7 @@ function bar(): { at: (ms: number) => void; written: string[]; progress: Progres
   return { at: (ms) => now_ms = ms, written, progress };
 }
 
-Deno.test("describeProgress() shows share, amounts, rate and what is left", () => {
+Deno.test("describeProgress() shows share, amounts, rate and time left", () => {
   const mib = 1024 * 1024;
   assertEquals(describeProgress(0, 0, 0), "0 B  0 B/s");
   assertEquals(describeProgress(12 * mib, undefined, 2_000), "12 MiB  6 MiB/s");
@@ -27,7 +27,7 @@ Deno.test("describeProgress() shows share, amounts, rate and what is left", () =
   );
 });
 
-Deno.test("Progress draws nothing for work that is over at once", () => {
+Deno.test("Progress draws nothing for short work", () => {
   const { at, written, progress } = bar();
   progress.update(1, 2);
   at(299);

@@ -36,15 +36,15 @@ type Width = (text: string) => number;
 /** A column of a table. */
 interface Column {
   index: number;
-  /** What it takes on the screen. */
+  /** Its width on the screen. */
   columns: number;
-  /** What its cells take, without its head. */
+  /** The width of its cells, without its head. */
   of_cells: number;
-  /** What it can do with. */
+  /** The least width that can still be read. */
   least: number;
 }
 
-/** How to measure `texts`. The library is only needed, and only loaded, for text beyond ASCII. */
+/** How to measure `texts`. The package is loaded only for text beyond ASCII. */
 async function widthOf(texts: readonly string[]): Promise<Width> {
   if (texts.every((text) => /^[ -~]*$/.test(text))) return (text) => text.length;
   const { default: stringWidth } = await import("string-width");
@@ -81,7 +81,7 @@ export async function cutLine(line: string, columns: number): Promise<string> {
   return cut(line, columns, await widthOf([line]));
 }
 
-/** The columns that have anything in them, as wide as that is. */
+/** The columns that are not empty, as wide as their cells. */
 function measured(
   head: readonly string[],
   body: readonly (readonly string[])[],
@@ -100,7 +100,7 @@ function measured(
   }).filter(({ columns }) => columns > 0);
 }
 
-/** Columns by the line that they stand on, as many on each as there is room for. */
+/** Columns grouped into lines, as many on each as fit. */
 function packed(columns: readonly Column[], room: number): Column[][] {
   const lines: Column[][] = [[]];
   for (const column of columns) {
@@ -112,7 +112,7 @@ function packed(columns: readonly Column[], room: number): Column[][] {
   return lines;
 }
 
-/** A line's columns at the widths that they get. */
+/** A line's columns at their final widths. */
 function fitted(line: readonly Column[], room: number): Column[] {
   const columns = line.map((column) => ({ ...column }));
   for (let excess = sum(columns.map(({ columns }) => columns)) - room; excess > 0; excess--) {
@@ -121,13 +121,13 @@ function fitted(line: readonly Column[], room: number): Column[] {
     if (widest === undefined) break;
     widest.columns--;
   }
-  // Where one column alone is too wide, there is no other line for it.
+  // A single column that is too wide has no other line to go to.
   const only = columns[0];
   if (columns.length === 1 && only !== undefined) only.columns = Math.max(1, Math.min(only.columns, room));
   return columns;
 }
 
-/** Of columns beside each other. */
+/** The width of columns beside each other. */
 function sum(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, GAP.length * (widths.length - 1));
 }
@@ -142,7 +142,7 @@ function cellText(
   { names, right, width }: TextTableOptions & { width: Width },
 ): string {
   const text = names?.includes(index) ? shorten(cell, columns, width) : cut(cell, columns, width);
-  // Signs that join across segments may take more or less than they do apart.
+  // Characters that join across segments may be wider or narrower than apart.
   const padding = " ".repeat(Math.max(0, columns - width(text)));
   return right?.includes(index) ? padding + text : text + padding;
 }
@@ -151,7 +151,7 @@ function cut(line: string, columns: number, width: Width): string {
   return width(line) <= columns ? line : `${beginning(segmentsOf(line), columns - 1, width)}…`;
 }
 
-/** `name` within `columns`, with `…` in the place of its middle: names often differ at their ends. */
+/** `name` within `columns`, its middle replaced by `…`: names often differ at their ends. */
 function shorten(name: string, columns: number, width: Width): string {
   if (width(name) <= columns) return name;
   const segments = segmentsOf(name);
@@ -164,7 +164,7 @@ function segmentsOf(text: string): string[] {
   return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
 }
 
-/** As many of `segments` as `columns` hold; `reversed` when they are the last ones first. */
+/** As many of `segments` as fit in `columns`; `reversed` when the last comes first. */
 function beginning(segments: readonly string[], columns: number, width: Width, reversed = false): string {
   let kept = "";
   let taken = 0;
