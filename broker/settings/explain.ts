@@ -25,8 +25,8 @@ export interface Comparison {
 }
 
 /** The rows of the table, safe to print. */
-export function explainTable(resolved: { fields(): PolicyField[] }): ExplainRow[] {
-  return resolved.fields().map(({ setting, value, source }) => ({
+export function explainTable(fields: readonly PolicyField[]): ExplainRow[] {
+  return fields.map(({ setting, value, source }) => ({
     setting: sanitizeLine(setting),
     value: showValue(value),
     source: sanitizeLine(source),
@@ -65,16 +65,4 @@ function differingSettings(local: PolicyView, live: PolicyView): string[] {
   const [here, there] = [texts(local), texts(live)];
   const names = [...new Set([...here.keys(), ...there.keys()])];
   return names.filter((name) => isCompared(name) && here.get(name) !== there.get(name));
-}
-
-/** The whole table as text: columns SETTING, VALUE and SOURCE, and the verdict. */
-export function renderExplain(comparison: Comparison): string {
-  const rows = explainTable({ fields: () => comparison.local.fields });
-  const head: ExplainRow = { setting: "SETTING", value: "VALUE", source: "SOURCE" };
-  const all = [head, ...rows];
-  // A long list would push the last column off the screen for every row.
-  const width = (column: "setting" | "value") => Math.min(48, Math.max(...all.map((row) => row[column].length)));
-  const [first, second] = [width("setting"), width("value")];
-  const lines = all.map(({ setting, value, source }) => `${setting.padEnd(first)}  ${value.padEnd(second)}  ${source}`);
-  return [...lines, verdictLine(comparison)].join("\n");
 }

@@ -4,10 +4,11 @@
  * @module
  */
 
-import { compareWithLive, type Comparison, renderExplain } from "../../broker/settings/explain.ts";
+import { compareWithLive, type Comparison, explainTable, verdictLine } from "../../broker/settings/explain.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
+import { textTable } from "../text/text_table.ts";
 import { environment, livePolicy } from "./_environment.ts";
 
 /** Resolves as `start` does, and asks the broker that runs what it works with. */
@@ -21,7 +22,9 @@ export async function run(args: Args, io: Io): Promise<Comparison | undefined> {
   return undefined;
 }
 
-/** The table, and the verdict as its last line. */
-export function render(comparison: Comparison): string {
-  return renderExplain(comparison);
+/** The table, and the verdict as its last line; a long value is shortened to the terminal's width. */
+export async function render(comparison: Comparison, { columns }: Pick<Io, "columns">): Promise<string> {
+  const rows = explainTable(comparison.local.fields).map(({ setting, value, source }) => [setting, value, source]);
+  const table = await textTable(rows, { head: ["SETTING", "VALUE", "SOURCE"], texts: [1], columns });
+  return `${table}\n${verdictLine(comparison)}`;
 }

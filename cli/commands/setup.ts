@@ -14,6 +14,7 @@ import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { readText } from "../../lib/http/response_text.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { asking, environment, hostOf } from "./_environment.ts";
@@ -122,7 +123,9 @@ async function keysOf(args: Args): Promise<Map<Lane, string>> {
   }
   const lanes = args.texts("key").map(laneOf);
   if (lanes.length === 0) return keys;
-  const lines = (await readStdin()).split("\n");
+  const stdin = await readText(new Response(Deno.stdin.readable), MAX_STDIN_BYTES);
+  if (stdin === undefined) throw new TaskdError("too_large", "Cannot read keys from stdin: it does not end");
+  const lines = stdin.split("\n");
   for (const [index, lane] of lanes.entries()) {
     const secret = lines[index]?.trim() ?? "";
     if (secret === "") {
@@ -149,18 +152,6 @@ function laneOf(text: string): Lane {
 
 /** More than four keys need. */
 const MAX_STDIN_BYTES = 65_536;
-
-async function readStdin(): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of Deno.stdin.readable) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_STDIN_BYTES) {
-      throw new TaskdError("too_large", "Cannot read keys from stdin: it does not end");
-    }
-  }
-  return text;
-}
 
 /** What is ready, what is missing, and the next command. */
 export async function render({ checks, ready, next }: SetupReport, io: Io): Promise<string> {
