@@ -6,7 +6,6 @@
  */
 
 import type { Client } from "../../lib/client/client.ts";
-import type { StoreAtRest } from "../../lib/protocol/at_rest.ts";
 import type { CallableOp, DaemonEvent, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
 import type { OnProgress } from "../../lib/store/results.ts";
 import type { Store } from "../../lib/store/store.ts";
@@ -21,7 +20,6 @@ export class Operations {
   readonly #signal: AbortSignal;
   readonly #client: Client | undefined;
   #store: Promise<Store> | undefined;
-  #at_rest: Promise<StoreAtRest> | undefined;
 
   private constructor(plan: Plan, signal: AbortSignal, client: Client | undefined) {
     this.#plan = plan;
@@ -48,8 +46,10 @@ export class Operations {
   /** Runs an operation. Only a store in this process reports progress. */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
     if (this.#client !== undefined && !ALWAYS_AT_REST.has(op)) return await this.#client.call(op, args);
-    const at_rest = await (this.#at_rest ??= this.#openAtRest());
-    return await at_rest.call(op, args, { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) });
+    const store = await this.store();
+    const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
+    const long = { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) };
+    return await new StoreAtRest(store, this.#plan.store).call(op, args, long);
   }
 
   /** The daemon's events from now on. */
@@ -61,19 +61,17 @@ export class Operations {
 
   /** The store in this process, made if it is not there yet. */
   store(): Promise<Store> {
-    return this.#store ??= openPlanned(this.#plan);
+    return this.#store ??= openPlanned(this.#plan).catch((error) => {
+      // A server of tools goes on: its next call tries again.
+      this.#store = undefined;
+      throw error;
+    });
   }
 
   /** Closes the store and the connection. */
   async close(): Promise<void> {
     this.#client?.close();
     (await this.#store)?.close();
-  }
-
-  async #openAtRest(): Promise<StoreAtRest> {
-    const store = await this.store();
-    const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
-    return new StoreAtRest(store, this.#plan.store);
   }
 }
 
