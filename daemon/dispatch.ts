@@ -1,5 +1,5 @@
 /**
- * From a decoded request to its answer, whatever it came in on.
+ * Runs decoded requests of every transport.
  *
  * Every transport hands its requests to one {@linkcode Dispatcher}, so that all of
  * them check, run, answer and fail alike. It counts what is running, so that a
@@ -32,7 +32,7 @@ export class Dispatcher {
     this.#idle.resolve();
   }
 
-  /** Runs a request; resolves with its answer as it stands on the wire, and never rejects. */
+  /** Runs a request; resolves with its answer as it is sent; never rejects. */
   async run({ id, request }: DecodedRequest): Promise<object> {
     if (request instanceof TaskdError) return failure(id, request);
     if (this.#running++ === 0) this.#idle = Promise.withResolvers();

@@ -276,7 +276,7 @@ function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches):
   };
 }
 
-/** The operations on the store, done by the engine; those that use files outside the store say which. */
+/** The operations on the store, done by the engine, with the files outside the store that `outside` names. */
 function storeOf(engine: StoreEngine, outside?: OutsidePaths): StoreOperations {
   return storeOperations((method, args) => engine.store(method, args, outside));
 }
@@ -289,7 +289,7 @@ function refuseInside(store: string, path: string): void {
   });
 }
 
-/** A branch's state with its session in mind: error, pending and active take precedence over what is seen at rest. */
+/** A branch's state with its session's: error, pending and active take precedence over the state at rest. */
 function merged<B extends BranchInfo>(info: B, session: SessionInfo | undefined): B {
   if (session === undefined) return info;
   const error = session.error === undefined ? {} : { error: session.error.message };

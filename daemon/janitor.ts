@@ -47,7 +47,7 @@ export class Janitor {
     return new Janitor(options);
   }
 
-  /** Ends it; resolves when a tick that runs is over. */
+  /** Ends it; resolves after a tick that runs. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#running;

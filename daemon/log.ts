@@ -10,14 +10,14 @@ export type DaemonLog = (entry: string) => void;
 /** Longest entry in characters: a defect's stack, not a whole answer that went wrong. */
 const MAX_ENTRY_LENGTH = 4000;
 
-/** Makes sure that every entry `log` gets is one line of bounded length that says whose it is; what `log` throws is lost. */
+/** Gives `log` each entry as one line of bounded length with the program's name; ignores what `log` throws. */
 export function oneLineLog(log: DaemonLog): DaemonLog {
   return (entry) => {
     const text = entry.length > MAX_ENTRY_LENGTH ? `${entry.slice(0, MAX_ENTRY_LENGTH)}...` : entry;
     try {
       log(`taskd: ${text.replaceAll(/\s*\n\s*/g, " | ")}`);
     } catch {
-      // Whoever read the log is gone, or its disk is full: sessions must not end for that.
+      // Its reader is gone, or its disk is full: sessions must not end for that.
     }
   };
 }

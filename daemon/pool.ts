@@ -57,7 +57,7 @@ export interface WorkerPoolOptions {
   clock: Clock;
   log: DaemonLog;
   onEvent: OnSessionEvent;
-  /** Whether {@linkcode WorkerPool.sample} will be asked for, which takes a permission. */
+  /** Whether {@linkcode WorkerPool.sample} is used, which needs a permission. */
   profiled?: boolean;
   /** The workers' module; a test may put another in its place. */
   module?: string;

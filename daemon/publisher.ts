@@ -33,7 +33,7 @@ export interface Subscription {
   start(): void;
   /** Stops at once. */
   cancel(): void;
-  /** Resolves when the stream has been closed, for whatever reason. */
+  /** Resolves when the stream has been closed. */
   readonly done: Promise<void>;
 }
 

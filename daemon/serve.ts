@@ -217,7 +217,7 @@ function checkListener(options: HttpListenOptions, random: RandomBytes): { addre
   return { address, token };
 }
 
-/** Loaded only when it is asked for: a daemon without it starts faster. */
+/** Loaded only when it is used: a daemon without it starts faster. */
 async function startHttp(
   { address, token }: { address: HttpAddress; token: BearerToken },
   options: Omit<HttpOptions, "address" | "token">,
@@ -254,7 +254,7 @@ function placeOf({ store, workspace }: ServeOptions): { store: string; workspace
   });
 }
 
-/** The lock stands in the workspace, so that has to be there first. */
+/** The lock is in the workspace, which therefore has to exist first. */
 async function makeDirectory(workspace: string): Promise<void> {
   try {
     await Deno.mkdir(workspace, { recursive: true, mode: 0o700 });

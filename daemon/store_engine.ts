@@ -1,7 +1,7 @@
 /**
- * What the daemon asks of the engine: operations on the store, and sessions.
+ * The engine, as the daemon uses it: operations on the store, and sessions.
  *
- * The handlers know only this; {@linkcode ./pool.ts} answers it with workers, because
+ * {@linkcode ./pool.ts} implements it with workers, because
  * SQLite is synchronous and must never block the thread that answers clients.
  *
  * @module

@@ -12,7 +12,7 @@ import type { StoreMethod } from "../lib/protocol/store_operations.ts";
 import type { SessionMethod } from "./store_engine.ts";
 import type { SamplingKind } from "./sampling.ts";
 
-/** What a worker needs to know first. */
+/** What a worker is set up with. */
 export interface WorkerSetup {
   /** The store's location. */
   store: string;

@@ -1,5 +1,5 @@
 /**
- * One worker thread as the main thread sees it: calls that are always answered, also
+ * One worker thread, as the main thread uses it: calls that are always answered, also
  * when the worker dies.
  *
  * @module
@@ -83,7 +83,7 @@ export class WorkerThread {
     return this.#calls.size;
   }
 
-  /** Has `work` done; rejects with the worker's error, or with `internal` when the worker is lost. */
+  /** Runs `work`; rejects with the worker's error, or with `internal` when the worker is lost. */
   call(work: Work): Promise<unknown> {
     if (this.#lost !== undefined) return Promise.reject(this.#lost);
     const answer = Promise.withResolvers<unknown>();

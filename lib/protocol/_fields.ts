@@ -16,7 +16,7 @@ const MAX_TEXT_LENGTH = 4096;
 const MAX_DIFF_ROWS = 10_000;
 /** The most tables that a diff can be narrowed to. */
 const MAX_DIFF_TABLES = 1000;
-/** The longest time to live: a hundred years, so that stamps stay within what dates can say. */
+/** The longest time to live: a hundred years, so that stamps stay within the range of dates. */
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
 /** What a field may hold. */

@@ -56,12 +56,12 @@ function invalid(why: string, hint?: string): TaskdError {
   return new TaskdError("invalid_request", `Cannot read the request: ${why}`, { hint });
 }
 
-/** A success as it stands on the wire. */
+/** A success as it is sent. */
 export function success(id: RequestId | undefined, answer: object): object {
   return { ok: true, ...(id === undefined ? {} : { id }), ...answer };
 }
 
-/** A failure as it stands on the wire; for anything but a {@linkcode TaskdError}, a general `internal`. */
+/** A failure as it is sent; a general `internal` for any error except a {@linkcode TaskdError}. */
 export function failure(id: RequestId | undefined, error: unknown): FailureMessage {
   const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon has a defect", {
     hint: "Its log has the details",

@@ -51,7 +51,7 @@ export interface SessionInfo extends Partial<Omit<SessionStatus, "db" | "branch"
   state: SessionStatus["state"];
 }
 
-/** Answer of verify; `intact` is the library's `ok`, which on the wire says that the request worked. */
+/** Answer of verify; `intact` is the library's `ok`, which in an answer means that the request succeeded. */
 export interface VerifyAnswer extends Omit<VerifyResult, "ok"> {
   /** Whether nothing was found. */
   intact: boolean;
@@ -119,7 +119,7 @@ export interface OpTypes {
   checkout: { args: BranchArgs & { force?: boolean }; answer: CheckoutResult };
   /** Materializes a checkpoint, read-only. */
   "checkout-at": { args: BranchArgs & { checkpoint: string }; answer: CheckoutResult };
-  /** Makes a branch that begins where another stands. */
+  /** Makes a branch that begins at another's head or checkpoint. */
   fork: {
     args: BranchArgs & Omit<ForkOptions, keyof LongOptions> & { new_branch: string; at?: string };
     answer: ForkResult;
@@ -145,7 +145,7 @@ export interface OpTypes {
   diff: { args: { a: string; b: string; tables?: string[]; rows?: number }; answer: DiffResult };
   /** Proves that a branch can be restored. */
   verify: { args: BranchArgs & { checkpoint?: string }; answer: VerifyAnswer };
-  /** Tells who holds a branch. */
+  /** Names the holder of a branch. */
   lease: { args: BranchArgs; answer: LeaseInfo };
   /** Collects garbage now. */
   gc: { args: { grace_ms?: number; dry_run?: boolean }; answer: GcResult };
@@ -167,7 +167,7 @@ export type OpAnswer<O extends OpName> = OpTypes[O]["answer"];
 /** What a client may put beside `op` to find the answer again. */
 export type RequestId = string | number;
 
-/** A failure as it stands on the wire. */
+/** A failure as it is sent. */
 export interface FailureMessage {
   /** Tells it from an answer. */
   ok: false;
@@ -189,7 +189,7 @@ export interface EventDetails {
   flushed: { kind: "auto" | "manual"; txid: number; duration_seconds: number };
   /** A flush failed. */
   flush_failed: { kind: "auto" | "manual"; code: string; error: string; duration_seconds: number };
-  /** A session lost its lease. */
+  /** A session's lease was taken. */
   fenced: { cause: string };
   /** A session closed. */
   session_closed: { error?: string };

@@ -232,7 +232,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["not_found"],
   },
   fork: {
-    summary: "Makes a branch that begins where another stands; a live session is flushed first.",
+    summary: "Makes a branch that begins at another's head or checkpoint; a live session is flushed first.",
     fields: {
       ...ON_BRANCH,
       new_branch: required(BRANCH, "the branch to make"),
