@@ -11,6 +11,7 @@
 import { stackOf, TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
 import type { CallableOp, OpAnswer, OpArgs } from "../lib/protocol/messages.ts";
+import { OPS } from "../lib/protocol/ops.ts";
 import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
 import type { DaemonLog } from "./log.ts";
 
@@ -61,7 +62,7 @@ export class Dispatcher {
   #handle(op: string, fields: Record<string, unknown>): Promise<object> {
     if (!isOpName(op)) {
       throw new TaskdError("unknown_op", `Cannot run ${JSON.stringify(op.slice(0, 100))}: no such operation`, {
-        hint: "docs/reference/store_protocol.md lists the operations",
+        hint: `Operations are ${Object.keys(OPS).join(", ")}`,
       });
     }
     const args = parseArgs(op, fields);

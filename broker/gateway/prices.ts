@@ -84,7 +84,7 @@ export function parsePriceFile(text: string, name: string): PriceFile {
   if (result.success) return result.output;
   const issue = result.issues[0];
   throw new TaskdError("corrupt", `Cannot read prices from ${name}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`, {
-    hint: "docs/reference/gateway.md shows the form",
+    hint: 'The form is {"lanes": {"vendor_b": [{"model": "name", "input": 3, "output": 12}]}}, USD per million tokens',
   });
 }
 

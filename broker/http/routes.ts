@@ -57,7 +57,7 @@ export const ROUTES: readonly Route[] = [
     method: "GET",
     path: "/tasks/<id>/diff",
     answer: { status: 200, type: "text/x-diff" },
-    doc: "The diff that is approved, byte by byte; `X-Diff-Sha256` has its digest",
+    doc: "The diff as it is shown, byte by byte; `X-Diff-Sha256` is the SHA-256 of these bytes",
     run: tasks.diff,
   },
   {

@@ -213,7 +213,7 @@ class Listeners implements RunningHttp {
     const { routes, id } = findRoutes(pathname);
     if (routes.length === 0) {
       throw new TaskdError("not_found", "Cannot find the route: there is none of this path", {
-        hint: "docs/reference/broker_api.md lists the routes",
+        hint: "GET /openapi.json lists the routes",
       });
     }
     if (routes.some(({ admin }) => admin)) checkAdmin(request, listener, guarded.peer);

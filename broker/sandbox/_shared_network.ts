@@ -117,7 +117,7 @@ export class SharedNetwork {
         hint: "Build it with: taskd setup",
       });
     }
-    throw refused(attempted, first!, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");
+    throw refused(attempted, first!, "taskd doctor says what the runtime needs");
   }
 }
 

@@ -187,7 +187,7 @@ export class ContainerRuntime implements SandboxRuntime {
         hint: "Build it with: taskd setup",
       });
     }
-    throw refused(attempted, answer, "See docs/reference/sandboxes.md for what the runtime needs, and taskd doctor");
+    throw refused(attempted, answer, "taskd doctor says what the runtime needs");
   }
 }
 

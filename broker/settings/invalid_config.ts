@@ -57,7 +57,7 @@ export function describePlace(place: ConfigPlace): string {
 function fallbackHint(place: ConfigPlace): string {
   return "env" in place
     ? `Change or unset ${place.env}, then start again`
-    : "Edit the file, then start again; docs/reference/settings.md lists every setting";
+    : "Edit the file, then start again; taskd policy explain lists every setting";
 }
 
 /** At most 100 characters of `text`, quoted and safe to print on a terminal. */

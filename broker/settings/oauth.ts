@@ -273,7 +273,7 @@ async function readOAuthFile(path: string, program: string): Promise<OAuthCreden
   if (parsed.success) return parsed.output;
   const field = v.getDotPath(parsed.issues[0]) ?? "the file";
   throw new TaskdError("invalid_config", `${attempted}: ${field} is missing or malformed`, {
-    hint: 'It holds {"access_token", "refresh_token", "expires_at"}; docs/reference/settings.md shows it',
+    hint: 'It holds {"access_token", "refresh_token", "expires_at"}',
   });
 }
 

@@ -35,12 +35,12 @@ Deno.test("an unknown key is refused with the most likely name", async () => {
       "in profiles.repos.a.example/b/c",
       "Did you mean setup?",
     ],
-    ["zebra: 1", '"zebra"', "docs/reference/settings.md"],
-    ["ci.watch: true", '"ci.watch"', "docs/reference/settings.md"],
+    ["zebra: 1", '"zebra"', "taskd policy explain"],
+    ["ci.watch: true", '"ci.watch"', "taskd policy explain"],
     ["vendor_c_auth: subscription", '"vendor_c_auth"', "agent_c has no subscription mode"],
     ["VENDORA_API_KEY: sk-secret", '"VENDORA_API_KEY"', "api-keys.env"],
     ["compat: { api_key: sk-secret }", '"api_key"', "api-keys.env"],
-    ['"\\e[2J": 1', '"\\u001b[2J"', "docs/reference/settings.md"],
+    ['"\\e[2J": 1', '"\\u001b[2J"', "taskd policy explain"],
   ];
   for (const [config, message, hint] of table) {
     const error = await refusal({ config });

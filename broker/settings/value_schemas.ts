@@ -221,7 +221,7 @@ function isMap(value: unknown): boolean {
 function nameHint(key: string, known: readonly string[]): string {
   const guess = nearest(key, known);
   // All of the top level would fill a page.
-  const all = known.length > 12 ? "docs/reference/settings.md lists every setting" : `Known here: ${known.join(", ")}`;
+  const all = known.length > 12 ? "taskd policy explain lists every setting" : `Known here: ${known.join(", ")}`;
   return guess === undefined ? all : `Did you mean ${guess}? ${all}`;
 }
 

@@ -225,6 +225,8 @@ function section(heading: string, items: readonly string[], count = items.length
 }
 
 function spendText({ usd, requests, unmetered_requests, priced }: SpendFigures): string {
+  // Where nothing is known, an amount would pass for one.
+  if (usd === 0 && requests > 0 && unmetered_requests === requests) return `unmetered, ${counted(requests, "request")}`;
   const amount = `${priced ? "" : "at least "}$${usd.toFixed(4)} in ${counted(requests, "request")}`;
   return unmetered_requests === 0 ? amount : `${amount}, ${unmetered_requests} of them unmetered`;
 }

@@ -1,4 +1,4 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type BriefInput, buildBrief, MAX_FILES, renderBrief } from "./brief.ts";
 import type { DiffFacts } from "../git/diff_facts.ts";
 import type { FileChange } from "../git/file_change.ts";
@@ -104,6 +104,11 @@ Deno.test("whatever is absent is listed as missing, and never shown as if it wer
   assertEquals([brief.spend, brief.diff, brief.budget_usd, brief.base_commit], [null, null, null, null]);
   const text = renderBrief({ ...brief, missing_evidence });
   assert(!text.includes("$0.00") && text.includes("spent        not known"), text);
+});
+
+Deno.test("a brief shows spend of which nothing is known as unmetered, not as an amount", () => {
+  const spend = { ...WHOLE.spend!, usd: 0, requests: 2, unmetered_requests: 2, priced: false };
+  assertMatch(renderBrief(buildBrief({ ...WHOLE, spend })), /spent +unmetered, 2 requests/);
 });
 
 Deno.test("a full-text table has one line, which counts what differs in its index", () => {

@@ -7,7 +7,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { COMMANDS, findCommand } from "../table/commands.ts";
-import { commandHelp, groupHelp, type Heading, helpWidth, overview } from "./help_text.ts";
+import { commandHelp, errorsHelp, findGroup, groupHelp, type Heading, helpWidth, overview } from "./help_text.ts";
 import type { Io } from "../text/io.ts";
 
 /** The text. */
@@ -15,7 +15,7 @@ export interface HelpResult {
   help: string;
 }
 
-/** Explains the program, a command, or a group of commands. */
+/** Explains the program, a command, a group of commands, or an error code. */
 export async function run(args: Args, io: Io): Promise<undefined | HelpResult> {
   const words = ["command", "subcommand"].flatMap((name) => args.optional(name) ?? []);
   if (io.json) return { help: await explain(words, (text) => text, helpWidth(undefined)) };
@@ -27,7 +27,9 @@ async function explain(words: readonly string[], heading: Heading, width: number
   const command = findCommand(name);
   if (command !== undefined) return commandHelp(command, heading, width);
   if (name === "") return overview(heading, width);
-  if (COMMANDS.some((each) => each.name.startsWith(`${name} `))) return groupHelp(name, heading, width);
+  const group = findGroup(name);
+  if (group !== undefined) return groupHelp(group, heading, width);
+  if (words[0] === "errors") return errorsHelp(words[1], heading, width);
   const { nearest } = await import("../../lib/text/nearest.ts");
   const guess = nearest(name, COMMANDS.map((each) => each.name));
   throw new TaskdError("usage", `There is no command ${JSON.stringify(name.slice(0, 200))} to explain`, {

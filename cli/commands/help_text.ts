@@ -4,6 +4,8 @@
  * @module
  */
 
+import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
+import { REMEDIES } from "../text/remedies.ts";
 import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
 
@@ -52,7 +54,11 @@ export function overview(heading: Heading, width: number = WIDTH): string {
     `${heading("Usage")}\n  ${PROGRAM} <command> [arguments] [flags]`,
     ...sections,
     `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`,
-    `${PROGRAM} help <command> explains a command. Flags are written -flag or --flag.`,
+    wrap(
+      `${PROGRAM} help <command> explains a command, ${PROGRAM} help errors <code> an error. Flags are written -flag ` +
+        "or --flag.",
+      width,
+    ).join("\n"),
   ].join("\n\n");
 }
 
@@ -71,10 +77,32 @@ export function commandHelp(command: CommandSpec, heading: Heading, width: numbe
   return sections.join("\n\n");
 }
 
-/** The commands that share a first word. */
-export function groupHelp(word: string, heading: Heading, width: number = WIDTH): string {
-  const commands = COMMANDS.filter((command) => command.name.startsWith(`${word} `));
+/** The commands that share a first word, such as `session`, or are listed under one heading, such as `History`. */
+export function findGroup(name: string): CommandSpec[] | undefined {
+  const found = COMMANDS.filter((command) =>
+    command.name.startsWith(`${name} `) || command.group.toLowerCase() === name.toLowerCase()
+  );
+  return found.length === 0 ? undefined : found;
+}
+
+/** A group of commands. */
+export function groupHelp(commands: readonly CommandSpec[], heading: Heading, width: number = WIDTH): string {
   return `${heading("Usage")}\n${columns(commands.map((command) => [usageLine(command), command.summary]), width)}`;
+}
+
+/** Every error code with its meaning, or what one means and what to do about it. */
+export function errorsHelp(code: string | undefined, heading: Heading, width: number = WIDTH): string {
+  if (code === undefined) {
+    const rows = Object.entries(ERROR_CODES);
+    return `${heading("Error codes")}\n${columns(rows, width)}\n\n${PROGRAM} help errors <code> says what to do.`;
+  }
+  if (!Object.hasOwn(ERROR_CODES, code)) {
+    throw new TaskdError("usage", `There is no error code ${JSON.stringify(code.slice(0, 200))}`, {
+      hint: `${PROGRAM} help errors lists them`,
+    });
+  }
+  const known = code as ErrorCode;
+  return [`${heading(known)}: ${ERROR_CODES[known]}.`, ...wrap(REMEDIES[known], width)].join("\n");
 }
 
 /** How a flag is written, without its dashes' variants: `--ttl DURATION`, `--no-safety`. */

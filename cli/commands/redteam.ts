@@ -67,9 +67,7 @@ function chosen(names: readonly string[]): SecurityPromise[] {
   for (const name of names) {
     if (PROMISES.some((promise) => promise.id === name || groupOf(promise) === name)) continue;
     throw new TaskdError("usage", `Cannot try ${JSON.stringify(name)}: there is no such promise, nor group of them`, {
-      hint: `Groups are ${
-        byGroup(PROMISES).map(([group]) => group).join(", ")
-      }; docs/explanation/threat_model.md has the promises`,
+      hint: `Groups are ${byGroup(PROMISES).map(([group]) => group).join(", ")}; without --only every promise is tried`,
     });
   }
   return PROMISES.filter((promise) =>

@@ -188,13 +188,16 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
   {
     name: "help",
     group: "Program",
-    summary: "Explain the program or one command",
+    summary: "Explain the program, a command, or an error code",
     positionals: [
-      { name: "command", kind: "word", optional: true, help: "The command" },
-      { name: "subcommand", kind: "word", optional: true, help: "Its second word" },
+      { name: "command", kind: "word", optional: true, help: "The command, a group of commands, or errors" },
+      { name: "subcommand", kind: "word", optional: true, help: "Its second word, or the error code" },
     ],
     flags: [],
-    examples: [{ words: "help session open", why: "The same as session open --help" }],
+    examples: [
+      { words: "help session open", why: "The same as session open --help" },
+      { words: "help errors lease_held", why: "What an error code means, and what to do" },
+    ],
     output: "data",
     uses: "nothing",
     needs: () => NO_PERMISSIONS,

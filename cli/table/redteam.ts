@@ -15,7 +15,7 @@ export const REDTEAM_COMMANDS: readonly CommandSpec[] = [
     group: "Broker",
     summary: "Attack this installation, and say for each promise whether it held",
     details:
-      "Runs the attacks of docs/explanation/threat_model.md against the installed program, runtime and images, in a folder and on " +
+      "Runs attacks on every security promise against the installed program, runtime and images, in a folder and on " +
       "ports of its own: no key is used, nothing is spent, nothing leaves the machine, nothing is left behind. A broker " +
       "that runs is not disturbed; the modes of its files are checked. Exits with 1 when an attack succeeds.",
     positionals: [],

@@ -28,6 +28,10 @@ Deno.test("help of a command, of a group and of nothing", async () => {
   await using place = await makePlace();
   assertEquals(await place.taskd("help", "fork"), await place.taskd("fork", "--help"));
   assertStringIncludes((await place.taskd("help", "session")).stdout, "taskd session open <branch>");
+  assertStringIncludes((await place.taskd("help", "history")).stdout, "taskd rollback <branch>");
+  assertStringIncludes((await place.taskd("help", "errors")).stdout, "lease_held");
+  assertStringIncludes((await place.taskd("help", "errors", "lease_held")).stdout, "taskd session close");
+  assertEquals((await place.taskd("help", "errors", "nonsense")).code, 2);
   assertEquals((await place.taskd("help", "nonsense")).code, 2);
   assertStringIncludes((await place.taskd("help", "frok")).stderr, "Did you mean fork? See taskd help");
   assertEquals((await place.json(["help", "nonsense"], 2)).code, "usage");

@@ -1,7 +1,7 @@
 /**
  * What a page of the documentation says to type, and what it says will be printed.
  *
- * Blocks of `sh` are commands. Blocks of `console` are commands after `$ `, continued by a backslash, and what they
+ * A block of `yaml` that begins with `# ~/` and a path is what to put into that file. Blocks of `sh` are commands. Blocks of `console` are commands after `$ `, continued by a backslash, and what they
  * print. In what is printed `...` stands for any text, alone on a line for any lines. Times stand for any time. A number
  * in hex of eight digits or more stands for the one that the run prints in its place, from there on in commands too.
  *
@@ -14,18 +14,23 @@ export interface Step {
   /** Number of its line in the page. */
   line: number;
   shown?: string[];
+  /** A file below the home directory, in YAML, into which the block's values go; there is no command then. */
+  edits?: string;
 }
 
 /** The commands of a page, in order. */
 export function stepsOf(markdown: string): Step[] {
   const steps: Step[] = [];
-  let block: { kind: "sh" | "console"; line: number; lines: string[] } | undefined;
+  let block: { kind: "sh" | "console" | "yaml"; line: number; lines: string[] } | undefined;
   markdown.split("\n").forEach((text, index) => {
-    const opening = /^\s*```(sh|console)$/.exec(text);
+    const opening = /^\s*```(sh|console|yaml)$/.exec(text);
     if (block === undefined && opening !== null) {
-      block = { kind: opening[1] as "sh" | "console", line: index + 2, lines: [] };
+      block = { kind: opening[1] as "sh" | "console" | "yaml", line: index + 2, lines: [] };
     } else if (block !== undefined && text.trim() === "```") {
-      steps.push(...(block.kind === "sh" ? [script(block.lines, block.line)] : dialogue(block.lines, block.line)));
+      const { kind, lines, line } = block;
+      if (kind === "console") steps.push(...dialogue(lines, line));
+      else if (kind === "sh") steps.push(script(lines, line));
+      else steps.push(...edit(lines, line));
       block = undefined;
     } else block?.lines.push(text);
   });
@@ -37,8 +42,13 @@ function script(lines: string[], line: number): Step {
   return { command: lines.map((each) => each.slice(indent)).join("\n"), line };
 }
 
+function edit(lines: string[], line: number): Step[] {
+  const path = /^# ~\/(\S+)$/.exec(lines[0] ?? "")?.[1];
+  return path === undefined ? [] : [{ command: lines.join("\n"), line, edits: path }];
+}
+
 function dialogue(lines: string[], first: number): Step[] {
-  const steps: Required<Step>[] = [];
+  const steps: (Step & { shown: string[] })[] = [];
   let continues = false;
   lines.forEach((text, index) => {
     const last = steps.at(-1);

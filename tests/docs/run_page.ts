@@ -5,13 +5,15 @@
  */
 
 import { join } from "@std/path/join";
+import { parse as parseYaml } from "@std/yaml/parse";
+import { stringify as stringifyYaml } from "@std/yaml/stringify";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { writeProgram } from "../support/programs.ts";
 import { Bindings, firstMissing, type Step, stepsOf } from "./page.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 /** A command that is still running then has failed. */
-const COMMAND_TIMEOUT_MS = 180_000;
+const COMMAND_TIMEOUT_MS = 90_000;
 
 /** What a page is run with. */
 export interface PageOptions {
@@ -54,6 +56,10 @@ export async function runPage(path: string, machine: Machine, options: PageOptio
   const bindings = new Bindings();
   for (const step of steps) {
     const given = { ...step, command: replaced(bindings.applied(step.command), options.replace ?? {}) };
+    if (step.edits !== undefined) {
+      await editYaml(join(machine.home, step.edits), given.command);
+      continue;
+    }
     const where = `${path}:${step.line}: ${given.command}`;
     const { code, lines } = await shell.run(given);
     if (code !== 0) throw new Error(`${where}\nended with ${code}:\n${lines.join("\n")}`);
@@ -61,6 +67,27 @@ export async function runPage(path: string, machine: Machine, options: PageOptio
     const missing = shown && firstMissing(shown, lines, bindings);
     if (missing !== undefined) throw new Error(`${where}\n${missing}\nThe run printed:\n${lines.join("\n")}`);
   }
+}
+
+/** Puts the values into a file as a person would: what is there and is not named stays. */
+async function editYaml(path: string, text: string): Promise<void> {
+  const before = parseYaml(await Deno.readTextFile(path)) as Tree | null;
+  await Deno.writeTextFile(path, stringifyYaml(merged(before ?? {}, parseYaml(text) as Tree)));
+}
+
+interface Tree {
+  [key: string]: unknown;
+}
+
+function merged(into: Tree, from: Tree): Tree {
+  const isTree = (value: unknown): value is Tree =>
+    typeof value === "object" && value !== null && !Array.isArray(value);
+  const entries = Object.entries(from).map(([key, value]) => {
+    const old = into[key];
+    return [key, isTree(value) ? merged(isTree(old) ? old : {}, value) : value];
+  });
+  const both = { ...into, ...Object.fromEntries(entries) } as Tree;
+  return Object.fromEntries(Object.entries(both).filter(([, value]) => value !== null));
 }
 
 function replaced(command: string, names: Readonly<Record<string, string>>): string {

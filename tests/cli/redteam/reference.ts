@@ -1,5 +1,5 @@
 /**
- * Writes the promises of docs/explanation/threat_model.md from the catalogue of attacks.
+ * Writes the promises of tests/cli/redteam/README.md from the catalogue of attacks.
  * `deno run -A tests/cli/redteam/reference.ts` brings the page up to date; a test fails while it is not.
  *
  * @module
@@ -11,13 +11,13 @@ const BEGIN = "<!-- promises: written by tests/cli/redteam/reference.ts -->";
 const END = "<!-- end of promises -->";
 
 /** The page. */
-export const PAGE = new URL("../../../docs/explanation/threat_model.md", import.meta.url);
+export const PAGE = new URL("README.md", import.meta.url);
 
 /** The page with its promises brought up to date. */
 export function withReference(page: string): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
-  if (begin < 0 || end < begin) throw new Error("docs/explanation/threat_model.md has lost the marks of its promises");
+  if (begin < 0 || end < begin) throw new Error("tests/cli/redteam/README.md has lost the marks of its promises");
   return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
 }
 

@@ -9,7 +9,7 @@ function unpadded(page: string): string {
   return page.replaceAll(/\s+/g, " ").replaceAll(/-{3,}/g, "---");
 }
 
-Deno.test("docs/explanation/threat_model.md lists the promises that taskd redteam tries", async () => {
+Deno.test("tests/cli/redteam/README.md lists the promises that taskd redteam tries", async () => {
   const page = await Deno.readTextFile(PAGE);
   assertEquals(unpadded(page), unpadded(withReference(page)), "run: deno run -A tests/cli/redteam/reference.ts");
 });

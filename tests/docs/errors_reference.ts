@@ -1,0 +1,39 @@
+/**
+ * Writes the index of docs/reference/errors.md from the table of error codes and what to do about each.
+ * `deno run -A tests/docs/errors_reference.ts` brings the page up to date; a test fails while it is not.
+ *
+ * @module
+ */
+
+import { REMEDIES } from "../../cli/text/remedies.ts";
+import { ERROR_CODES, type ErrorCode } from "../../lib/errors.ts";
+
+const BEGIN = "<!-- reference: written by tests/docs/errors_reference.ts -->";
+const END = "<!-- end of reference -->";
+
+/** The page. */
+export const PAGE = new URL("../../docs/reference/errors.md", import.meta.url);
+
+/** The page with its index brought up to date. */
+export function withReference(page: string): string {
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error("docs/reference/errors.md has lost the marks of its reference");
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${table()}\n\n${page.slice(end)}`;
+}
+
+function table(): string {
+  const rows = (Object.keys(ERROR_CODES) as ErrorCode[]).sort().map((code) =>
+    [`\`${code}\``, ERROR_CODES[code], shown(REMEDIES[code])].join(" | ")
+  );
+  return ["| Code | Meaning | What to do |", "| --- | --- | --- |", ...rows.map((row) => `| ${row} |`)].join("\n");
+}
+
+/** Text that Markdown shows as it is. */
+function shown(text: string): string {
+  return text.replaceAll("<", "\\<").replaceAll("a-z 0-9 _ . -", "`a-z 0-9 _ . -`");
+}
+
+if (import.meta.main) {
+  await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));
+  await new Deno.Command(Deno.execPath(), { args: ["fmt", "--quiet", PAGE.pathname] }).output();
+}
