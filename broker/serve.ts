@@ -333,7 +333,7 @@ class Broker implements RunningBroker {
     this.finished = this.#stop.promise.then(async () => {
       log("info", "broker_stopping", "stopping: tasks that run are ended, those at the gate are kept");
       http.stopAccepting();
-      // Before the streams are cut, so that whoever follows a task sees how it ended.
+      // Before the streams are cut, so that a follower of a task sees how it ended.
       await engine.stop();
       await cleanup.disposeAsync();
       log("info", "broker_stopped", "stopped");

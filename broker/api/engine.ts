@@ -3,7 +3,7 @@
  * server and the web pages know nothing else of it, so both are tested with an engine
  * of the test's own.
  *
- * Ids are whole ids here; whoever takes them from a person resolves a prefix first.
+ * Ids are whole ids here; a caller that takes a prefix from a person resolves it first.
  *
  * @module
  */

@@ -1,7 +1,7 @@
 /**
  * One broker per home directory, and how one that runs is found, ended and replaced.
  *
- * Whoever serves holds a lock of the operating system below `~/.taskd`, which the kernel
+ * A serving broker holds a lock of the operating system below `~/.taskd`, which the kernel
  * frees however its holder dies. What the lock's file says is believed only while the
  * lock is held, and a process is only ever signalled when it also answers for itself on
  * its socket with the very number that the lock names: a number that was left behind, and
@@ -128,7 +128,7 @@ export async function stopBroker(options: StopOptions): Promise<number | undefin
 /** Signals by the program `kill`, which can be named in a permission: signalling by oneself needs that for every program. */
 export function terminateBy(ask: AskProgram, path: string): (pid: number) => Promise<void> {
   return async (pid) => {
-    // One that has ended meanwhile is what was asked for; one that cannot be ended is told of when it does not end.
+    // One that has ended meanwhile is what was asked for; one that cannot be ended is reported when it does not end.
     await ask(path, ["-TERM", String(pid)]);
   };
 }

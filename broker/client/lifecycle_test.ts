@@ -89,14 +89,14 @@ Deno.test("a holder of the lock for which another process answers is not signall
     Deno.kill(held.pid, "SIGCONT");
   }));
 
-Deno.test("a broker that does not answer is told of and left alone", () =>
+Deno.test("a broker that does not answer is reported and left alone", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home);
     const options = { home, askHealth: nobody, clock: quickClock(), terminate, timeout_ms: 1_000 };
     await assertRejects(() => stopBroker(options), TaskdError, `A broker (pid ${held.pid}) is running, but`);
   }));
 
-Deno.test("a broker that does not end in its time is told of, with how to end it", () =>
+Deno.test("a broker that does not end in time is reported, with how to end it", () =>
   inHome(async (home) => {
     await using held = await holdElsewhere(home, { deaf: true });
     const options = { home, askHealth: answering(held.pid), clock: quickClock(), terminate, timeout_ms: 1_000 };

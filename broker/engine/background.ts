@@ -1,5 +1,5 @@
 /**
- * Work that goes on beside what anybody waits for: gates, pushes, watches. Nothing of it is lost sight of.
+ * Work in the background: gates, pushes, watches. Every failure of it is reported.
  *
  * @module
  */
@@ -9,7 +9,7 @@ export class Background {
   readonly #running = new Set<Promise<void>>();
   readonly #onFailure: (error: unknown) => void;
 
-  /** `onFailure` is told of work that rejects. */
+  /** `onFailure` receives the errors of work that rejects. */
   constructor(onFailure: (error: unknown) => void) {
     this.#onFailure = onFailure;
   }

@@ -63,7 +63,7 @@ export async function stageData(deps: EngineDeps, { task, paths, signal }: DataW
   return forks;
 }
 
-/** Takes over what the agent has left of them; what it returns is in the trace, but for the rows. */
+/** Takes over what the agent has left of them; what it returns is in the trace, except the rows. */
 export async function collectData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<BriefDatabase[]> {
   const forks = forksOf(task.record);
   if (forks.length === 0) return [];

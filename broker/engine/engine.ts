@@ -245,7 +245,7 @@ export class Engine implements BrokerEngine {
     return () => this.#spend_listeners.delete(listener);
   }
 
-  /** Told of each settled request of the gateway. */
+  /** Receives each settled request of the gateway. */
   settled(lease: GatewayLease, settlement: Settlement): void {
     this.#deps.admission.settled(settlement);
     this.#metrics.settled(settlement);
@@ -253,7 +253,7 @@ export class Engine implements BrokerEngine {
     for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
   }
 
-  /** Told of each decision of the egress proxy. */
+  /** Receives each decision of the egress proxy. */
   decided(decision: EgressDecision): void {
     this.#metrics.decided(decision);
   }

@@ -60,7 +60,7 @@ export interface SetupResult {
   release(): Promise<void>;
 }
 
-/** A task that came to the gate, for whoever tells people of it. */
+/** A task that came to the gate, for notifications. */
 export interface AtGate {
   task_id: string;
   repo: string;

@@ -32,7 +32,7 @@ export interface LateStagesOptions {
   claims: Map<string, StartClaim>;
   /** Aborted when the broker stops. */
   over: AbortSignal;
-  /** Told of each task that is let go of. */
+  /** Receives each task that is released. */
   onEnded(outcome: Outcome): void;
 }
 

@@ -147,7 +147,7 @@ Deno.test("switched off, nothing is looked for, run or logged", async () => {
   assertEquals(at.entries, []);
 });
 
-Deno.test("a host without a desktop is told of once", async () => {
+Deno.test("a host without a desktop is reported once", async () => {
   await using at = await desktop();
   const notifier = at.make([]);
   notifier.notify(TASK);

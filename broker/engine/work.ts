@@ -64,7 +64,7 @@ export class TaskWork {
 
   readonly #releaseSlot: () => void;
 
-  /** Begins; `releaseSlot` is called when nothing of the task runs any more, before anybody can see that. */
+  /** Begins; `releaseSlot` is called when nothing of the task runs any more, before that is visible. */
   constructor(deps: EngineDeps, task: Task, plan: TaskPlan, releaseSlot: () => void) {
     this.#deps = deps;
     this.task = task;
@@ -127,7 +127,7 @@ export class TaskWork {
     } catch (error) {
       move = this.#moveFor(error);
     }
-    // In one turn: whoever asks for another end afterwards is told that it is too late.
+    // In one turn: a later request for another end is refused as too late.
     if (move.to !== "done" && this.#signal.aborted) move = this.#moveFor(this.#signal.reason);
     this.#decided = true;
     over.abort();
@@ -331,7 +331,7 @@ export class TaskWork {
     return ended(stage, failureIn(stage), messageWithHint(cause));
   }
 
-  /** Ends everything that the task has, but for what the gate needs. */
+  /** Ends everything that the task has, except what the gate needs. */
   async #release(setup: SetupResult | undefined, move: Move): Promise<void> {
     const { task } = this;
     const { log, resolved } = this.#deps;

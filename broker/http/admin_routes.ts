@@ -88,7 +88,7 @@ export async function prune(call: Call, body: Body<typeof PRUNE_REQUEST>): Promi
 /** `GET /admin/ui` */
 export function ui(call: Call): Response {
   if (call.context.listener.kind === "socket") return json({ url: call.context.ui_url });
-  // Who is let in elsewhere may be another user of this machine: the token is for whoever can open the socket.
+  // Clients of other listeners may be other users of this machine: the token is for those that can open the socket.
   throw new RequestRefused(403, "denied", "Cannot tell the token of the web pages here", {
     hint: "Ask over the unix socket: `taskd ui`",
   });

@@ -84,7 +84,7 @@ function checkHost(host: string, listener: ListenerPolicy): void {
   );
 }
 
-/** An address is no name that could be rebound: whoever used it has connected to it. */
+/** An address is no name that could be rebound: a client that used it has connected to it. */
 function isOwnAddress(host: string, listener: ListenerPolicy): boolean {
   if (listener.kind !== "addr" || listener.every_address_port === undefined) return false;
   const [, address = "", port = "80"] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(host) ?? [];

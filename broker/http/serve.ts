@@ -114,7 +114,7 @@ class Listeners implements RunningHttp {
     this.#clock = options.clock ?? systemClock;
     this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
     this.socket = options.socket;
-    // Only the guards are to connect here: who does not come through one is turned away by his port.
+    // Only the guards are to connect here: other connections are refused by their port.
     this.#backend = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
       this.#serve,
@@ -173,7 +173,7 @@ class Listeners implements RunningHttp {
     this.#ending.abort();
     const ended = this.#backend.shutdown();
     const taken = ended.then(() => Promise.all(this.#listening.map(({ guard }) => guard.drained())));
-    // Who does not take his last answer is not waited for.
+    // A client that does not take its last answer is not waited for.
     await withDeadline(taken, this.#clock, LAST_ANSWERS_MS).catch(() => {});
     await Promise.all(this.#listening.map(({ guard }) => guard.close()));
     // Over once every connection is, and every call: one that does not end is cut off.

@@ -1,5 +1,5 @@
 /**
- * The folder of the broker's socket: whoever can enter it can reach the socket, so it is
+ * The folder of the broker's socket: a user who can enter it can reach the socket, so it is
  * its owner's alone. One that is missing is made so; one that is not so is refused and left
  * as it is, since it may be somebody else's, or serve another purpose.
  *

@@ -83,7 +83,7 @@ export async function events(call: Call): Promise<Response> {
   const after_seq = Number(last);
   // Read first: a trace that is damaged is an error, and no stream that breaks off.
   const { stage, seq } = await engine.tasks.load(id);
-  // Whoever has the result gets no stream: a reader of events comes back to one that ends, but not to this.
+  // A client that has the result gets no stream: a reader of events comes back to one that ends, but not to this.
   if (stage === "done" && after_seq >= seq) return answer(null, { status: 204 });
   return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
 }

@@ -2,7 +2,7 @@
  * Who may pass the gate, as pure functions: approving names the diff that was read and
  * every category that asks for a second look. What is not waiting, is not that diff or
  * has waited too long is refused, and so is what misses a category. An
- * expired gate is shut from the very moment, whether or not anybody has written the
+ * expired gate is shut from the very moment, whether or not a process has written the
  * denial down yet.
  *
  * @module

@@ -44,7 +44,7 @@ interface StageRow {
   readonly meaning: string;
   /** Who moves a task on. */
   readonly moved_by: string;
-  /** Where it may go next, but for `done`. */
+  /** Where it may go next, except `done`. */
   readonly next: readonly string[];
   /** What it may end with from here. */
   readonly ends: readonly Outcome[];

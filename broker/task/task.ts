@@ -2,7 +2,7 @@
  * A task while its broker works on it: the record, and the only way to change it. A
  * change is checked against everything said before, also what is still being
  * written, so that of two people at the gate one comes first; it counts once its row
- * is on the disk, and whoever makes a move acts on it only then.
+ * is on the disk, and the caller acts on a move only then.
  *
  * @module
  */

@@ -2,7 +2,7 @@
  * All tasks of a broker: an audit directory (0700) with one trace each. Lists come from
  * memory, where a task takes a few hundred bytes; whole records and rows come from the
  * traces. Each reader follows a trace at its own rate, so a slow one costs
- * nothing, and one that comes back goes on after the last row that he has.
+ * nothing, and one that comes back resumes after the last row that it has.
  *
  * @module
  */
@@ -265,7 +265,7 @@ export class TaskStore {
         // Nobody will add to a damaged trace; reading it to its end says where the damage is.
         const end = entry?.head ?? { seq: Infinity, bytes: Infinity };
         if (head.seq < end.seq) {
-          // In pieces: the file is not kept open while a reader takes his time.
+          // In pieces: the file is not kept open while a reader is slow.
           const lines = scanTrace(path, head, { end: end.bytes }).take(ROWS_PER_READ).toArray();
           if (lines.length === 0) throw new TaskdError("corrupt", `Cannot follow ${path}: it has become shorter`);
           for (const line of lines) {

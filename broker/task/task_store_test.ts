@@ -284,7 +284,7 @@ Deno.test("a follower that waits or does not read can be ended, and keeps nothin
     await store.close();
   }));
 
-Deno.test("changes are told to whoever listens, until he does no more", () =>
+Deno.test("listeners receive changes until they stop", () =>
   withRoot(async (root) => {
     const store = await TaskStore.open(root, options);
     const seen: string[] = [];

@@ -160,7 +160,7 @@ Deno.test({
         try {
           Deno.writeFileSync(`${root}/filler`, new Uint8Array(size), { append: true });
         } catch {
-          // Full, but for less than this.
+          // Full for writes of this size.
         }
       }
       // What is left of the file's own last page takes a few rows more.

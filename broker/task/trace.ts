@@ -97,7 +97,7 @@ export function* scanTrace(
   limits: { end?: number; seen?: TraceStamp | undefined } = {},
 ): Generator<TraceLine, TornTail> {
   using file = openForReading(path, limits.seen);
-  // Up to where it ended when it was opened: whoever waits for more opens it again.
+  // Up to where it ended when it was opened: a reader that waits for more opens it again.
   const { size } = limits.seen ?? file.statSync();
   const end = Math.min(limits.end ?? size, MAX_TRACE_BYTES);
   let head = after;
@@ -143,7 +143,7 @@ function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
     throw new DamagedTrace(path, { seq, problem: "altered", detail: `in its place is a row ${row.seq}` });
   }
   if (row.prev !== head.sha256) {
-    // Whoever changes a row changes its digest, and the next row gives it away.
+    // Changing a row changes its digest, which the next row reveals.
     const detail = `row ${seq} was written after another row ${head.seq}`;
     throw new DamagedTrace(path, { seq: Math.max(1, head.seq), problem: "altered", detail });
   }

@@ -4,7 +4,7 @@
  *
  * The promise of {@linkcode TraceWriter.append}: when it resolves, the row is on the disk
  * (written, fsynced). When it rejects, the row is not there, or, if even that cannot be
- * said, the writer takes no more rows: whoever waits for a row before acting then does not
+ * said, the writer takes no more rows: a caller that waits for a row before acting then does not
  * act. A new trace has its first row before it has its name.
  *
  * @module

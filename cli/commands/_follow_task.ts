@@ -45,7 +45,7 @@ const RECONNECT_TIMEOUT_MS = 30_000;
 const RETRY_MS = 500;
 /** The line that changes is drawn again at least so often, in milliseconds, because of the time in it. */
 const REDRAW_MS = 1_000;
-/** And at most so often: an agent may print faster than anybody reads. */
+/** And at most so often: an agent may print faster than a person reads. */
 const DRAW_APART_MS = 100;
 
 /**

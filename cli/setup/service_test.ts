@@ -40,7 +40,7 @@ async function withManager(
 }
 
 for (const { manager, program, calls } of MANAGERS) {
-  Deno.test(`${manager} is told of a file once it is there, and before it goes`, () =>
+  Deno.test(`${manager} hears of a file once it is there, and before it goes`, () =>
     withManager({ program }, async ({ folder, options, calls: made }) => {
       const path = `${folder}/deep/er/unit`;
       await installUnit({ manager, path, text: `# ${MARKER}\n` }, { ...options, started: true });
@@ -50,7 +50,7 @@ for (const { manager, program, calls } of MANAGERS) {
       await assertRejects(() => uninstallUnit({ manager, path }, options), TaskdError, "does not exist");
     }));
 
-  Deno.test(`${manager} that refuses is told of, with what to run later; the file is there all the same`, () =>
+  Deno.test(`a refusal of ${manager} is reported with what to run later, and the file stays`, () =>
     withManager({ program, script: "echo 'no bus \x1b[31m here' >&2; exit 1" }, async ({ folder, options }) => {
       const path = `${folder}/unit`;
       const install = () => installUnit({ manager, path, text: `# ${MARKER}\n` }, { ...options, started: true });

@@ -227,7 +227,7 @@ Deno.test("queue add, list and cancel", async () => {
   assertMatch(id, /^[0-9a-f]{32}$/);
   const [, row] = cells((await host.taskd("queue", "list")).stdout);
   assertEquals(row!.toSpliced(1, 1), [id.slice(0, 12), "queued", "-", "gemini", REPO, "Translate \\x1b[2J"]);
-  await host.json(["queue", "add", REPO, "For whoever is the default"]);
+  await host.json(["queue", "add", REPO, "For the default agent"]);
   assertEquals(cells((await host.taskd("queue", "list")).stdout).at(-1)!.at(4), "-");
   assertEquals((await host.taskd("queue", "cancel", id.slice(0, 12))).stdout, `Cancelled ${id.slice(0, 12)}\n`);
   assertEquals((await host.json(["queue", "list"]) as { items: { state: string }[] }).items[0]!.state, "cancelled");

@@ -54,7 +54,7 @@ Deno.test("every route but /healthz answers 401 without the token, whatever stan
       assertEquals(response.status, 401, `${method} ${path} with ${authorization}`);
       assertEquals(response.headers.get("www-authenticate"), 'Bearer realm="taskd"');
       if (method !== "HEAD") {
-        // What to send, for whoever left the scheme out.
+        // What to send, for a client that left the scheme out.
         const error = "The token is missing or wrong: it is sent as Authorization: Bearer <token>";
         assertEquals(JSON.parse(text), { ok: false, code: "denied", error });
       }

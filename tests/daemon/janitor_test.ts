@@ -8,7 +8,7 @@ import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { Place } from "./daemon_process.ts";
 import { VirtualDaemon } from "./_virtual.ts";
 
-/** Long past its end by the time that anybody looks. */
+/** Long past its end at the next check. */
 const MOMENT = { ttl_ms: 1 };
 
 /** Writes a table of some size, committed. */

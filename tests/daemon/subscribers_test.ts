@@ -58,7 +58,7 @@ longTest("a subscriber that does not read at all is closed by the write deadline
   using deaf = await RawClient.connect(place.socket);
   assertEquals(await deaf.ask('{"op":"subscribe"}'), { ok: true });
   const all = await publish(daemon, MANY);
-  // Writing succeeds while the daemon's end is open, whether or not anybody reads there.
+  // Writing succeeds while the daemon's end is open, whether or not it is read there.
   while (await deaf.send(" ").then(() => true, () => false)) await new Promise((resolve) => setTimeout(resolve, 1));
   const seen = await readAll(deaf);
   assert(seen.length < all.length);

@@ -128,7 +128,7 @@ Deno.test("where podman or its images are missing, the demo says what to do befo
     }
   }));
 
-/** Interrupts the demo once it has told of `moment`, and looks at what is left. */
+/** Interrupts the demo once it has reported `moment`, and inspects what is left. */
 async function interruptAt(tmp: string, moment: string, words: string[] = [], env: Record<string, string> = {}) {
   const demo = startDemo(tmp, words, env);
   let text = "";

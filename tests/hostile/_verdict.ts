@@ -26,7 +26,7 @@ const STALE_MS = 61_000;
 /** Two days, after which no live process works on what the killed left. */
 const FORGOTTEN_MS = 2 * 24 * 3600 * 1000;
 
-/** Judges the store at `location`, on which `scenario` was cut off or, `acknowledged`, done. */
+/** Verifies the store at `location`, on which `scenario` was cut off or, `acknowledged`, done. */
 export async function verify(
   location: string,
   directory: string,

@@ -73,7 +73,7 @@ async function callsOf(location: string, directory: string, scenario: Scenario):
   return [...calls.values()];
 }
 
-/** Kills the operation at a call, and judges what it leaves. */
+/** Kills the operation at a call, and verifies what it leaves. */
 async function killAt(call: Call, location: string, directory: string, scenario: Scenario): Promise<boolean> {
   const { name, number } = call;
   const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:signal=KILL:when=${number}`];
@@ -126,7 +126,7 @@ async function killEverywhere(t: Deno.TestContext, directory: string): Promise<v
   });
 }
 
-/** Lets one call of the operation fail, and judges answer and store. */
+/** Lets one call of the operation fail, and verifies answer and store. */
 async function failAt(call: Call, errno: string, location: string, directory: string, scenario: Scenario) {
   const { name, number } = call;
   const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:error=${errno}:when=${number}`];

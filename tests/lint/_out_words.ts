@@ -13,10 +13,13 @@ export interface OutWord {
 /** The words that are out. */
 export const OUT_WORDS: readonly OutWord[] = [
   { out: ["born", "bornIn"], write: "created, bound" },
+  { out: ["but for"], write: "except" },
   { out: ["cradle"], write: "staging directory" },
   { out: ["door", "doors"], write: "listener policy, listener" },
   { out: ["footprint"], write: "file stamp" },
+  { out: ["he", "his", "him"], write: "they, its" },
   { out: ["hereby", "thereof", "whereof"], write: "nothing, or a plain sentence" },
+  { out: ["judge", "judges", "judged"], write: "check, evaluate" },
   { out: ["letGo"], write: "release" },
   { out: ["pace", "paces"], write: "poll schedule, rate" },
   { out: ["patience", "patiently"], write: "timeout, retryWhileBusy" },
@@ -24,12 +27,17 @@ export const OUT_WORDS: readonly OutWord[] = [
   { out: ["showOut"], write: "closeGracefully" },
   { out: ["steady"], write: "monotonic, suspend-aware" },
   { out: ["surroundings"], write: "environment" },
+  { out: ["told of"], write: "receives, is reported" },
   { out: ["what came of"], write: "result" },
+  { out: ["whoever", "whomever", "anybody"], write: "the caller, a process that" },
 ];
 
 /** Where a word is proper: the beginning of a path, the word, and the reason. */
 export const PROPER_USES: readonly (readonly [path: string, word: string, reason: string])[] = [
   ["cli/demo/", "shelf", "vocabulary of invented products"],
+  ["cli/demo/", "he", "vocabulary of invented reviews"],
+  ["cli/demo/", "judge", "vocabulary of invented reviews"],
+  ["tests/cli/completion_test.ts", "he", "the beginning of --help"],
 ];
 
 /** A word that is out, where it was found. */

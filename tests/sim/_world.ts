@@ -85,7 +85,7 @@ export class World {
     this.#scheduler = new Scheduler(this.#random.fork(), this.#clock);
   }
 
-  /** Runs `operations` operations of `actors` actors to their ends and judges the store. */
+  /** Runs `operations` operations of `actors` actors to their ends and verifies the store. */
   async run(options: { actors: number; operations: number }): Promise<WorldSummary> {
     await this.#begin();
     for (let index = 0; index < options.actors; index++) await this.#join();
@@ -334,7 +334,7 @@ export class World {
       const alone = last && last.ended < Infinity &&
         branch.changes.every((change) => change === last || change.ended < last.began);
       if (alone) assert(content === last.content, `${branch.name} holds ${content}, acknowledged was ${last.content}`);
-      await this.#judgeNames(store, branch);
+      await this.#verifyNames(store, branch);
     }
     // After any interruption every branch can be worked on again.
     for (const name of listed) {
@@ -351,7 +351,7 @@ export class World {
     }
   }
 
-  async #judgeNames(store: Store, branch: KnownBranch): Promise<void> {
+  async #verifyNames(store: Store, branch: KnownBranch): Promise<void> {
     const keys = [...this.#maybeNamed].filter(([key]) => key.startsWith(`${branch.name}@`));
     for (const [key, content] of keys) {
       const found = await contentAt(store, `${DB}@${key}`, this.#directory);

@@ -85,7 +85,7 @@ class Arena {
     return new Arena(directory, backend);
   }
 
-  /** Runs an operation beside destroys and passes as `choose` says, and judges the store. Returns the calls of each. */
+  /** Runs an operation beside destroys and passes as `choose` says, and verifies the store. Returns the calls of each. */
   async run({ operation, step_ms, choose, dies_after = Infinity }: Schedule): Promise<[number, number]> {
     const backend = new MemoryBackend();
     for await (const { key } of this.#template.list("")) {

@@ -18,7 +18,7 @@ import { leftovers, sandboxes } from "./_leftovers.ts";
 import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./_plan.ts";
 import { readBranches, readLedger, readQueue, readTraces } from "./_traces.ts";
 import { MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./_upstream.ts";
-import { judge, type Verdict } from "./_verdicts.ts";
+import { evaluate, type Verdict } from "./_verdicts.ts";
 
 /** What to run. */
 export interface SoakOptions {
@@ -135,7 +135,7 @@ class Soak {
       clients.disturb(),
       assassin,
     ]);
-    // Whoever fails ends the run.
+    // A failure ends the run.
     const all = Promise.all([deciding, watching, people]);
     all.catch(() => {});
     await Promise.race([systemClock.sleep(duration_ms), all]);
@@ -328,7 +328,7 @@ compat:
     const items = readQueue(join(home, "queue"));
     const branches = (await Promise.all(bare.map(readBranches))).flat();
     const { bill } = this.#upstream!;
-    const verdict = judge({
+    const verdict = evaluate({
       orders: clients.orders,
       decisions: clients.decisions,
       followings: clients.followings,

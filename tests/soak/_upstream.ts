@@ -39,7 +39,7 @@ export interface Billed {
   usd: number;
   /** What of it the answer has told, whole and readable. */
   told_usd: number;
-  /** Whether whoever meters the answer cannot know that it has everything. */
+  /** Whether a meter of the answer cannot know that it has everything. */
   unmetered: boolean;
 }
 
@@ -59,7 +59,7 @@ export class Upstream implements AsyncDisposable {
   private constructor(random: SeededRandom) {
     this.#random = random;
     this.#server = createServer((request, response) => {
-      // Whoever asked is gone: the bill stands.
+      // The client is gone, and the bill is due.
       this.#answer(request, response).catch(() => response.destroy());
     });
     // No connection ends by itself: a request that was sent has arrived.

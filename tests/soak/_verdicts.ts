@@ -61,8 +61,8 @@ export interface Verdict {
   reasons: Map<string, number>;
 }
 
-/** Judges a run. */
-export function judge(world: World): Verdict {
+/** Evaluates a run. */
+export function evaluate(world: World): Verdict {
   const violations: string[] = [];
   const outcomes = new Map<string, number>();
   const reasons = new Map<string, number>();

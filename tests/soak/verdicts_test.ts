@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { Decisions } from "./_clients.ts";
 import { BASE_FILES, instructionOf, planOf, tagOf } from "./_plan.ts";
 import { blobId, type Branch, type Trace } from "./_traces.ts";
-import { judge, type World } from "./_verdicts.ts";
+import { evaluate, type World } from "./_verdicts.ts";
 
 const ID = "a".repeat(32);
 const OTHER = "b".repeat(32);
@@ -69,7 +69,7 @@ function good(): Parts {
 }
 
 Deno.test("a run in which every promise was kept has no violation, and its money is accounted for", () => {
-  const { violations, money } = judge(good().world);
+  const { violations, money } = evaluate(good().world);
   assertEquals(violations, []);
   assertEquals([money.billed_usd, money.metered_usd, money.untold_usd, money.lost_usd], [0.7, 0.5, 0.2, 0]);
   assertEquals(Object.keys(BASE_FILES).some((path) => planOf(TAG).files.has(path)), false);
@@ -118,6 +118,6 @@ for (const [what, says, harm] of WRONGS) {
   Deno.test(`the verdict of a soak finds ${what}`, () => {
     const parts = good();
     const world = { ...parts.world, ...harm(parts) };
-    assertStringIncludes(judge(world).violations.join("\n"), says);
+    assertStringIncludes(evaluate(world).violations.join("\n"), says);
   });
 }

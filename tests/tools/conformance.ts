@@ -55,7 +55,7 @@ export function collectProofs(): Proof[] {
   return proofs;
 }
 
-/** The statements that a word of a marker names; what names none is kept, to be told of. */
+/** The statements that a word of a marker names; one that names none is kept, to be reported. */
 function expand(word: string): string[] {
   if (!word.endsWith("*")) return [word];
   const ids = STATEMENTS.map(({ id }) => id).filter((id) => id.startsWith(word.slice(0, -1)));

@@ -322,7 +322,7 @@ class Torture {
     }
   }
 
-  /** Between two rounds, with no session: something that moves or rewrites the branch, judged by what it must hold then. */
+  /** Between two rounds, with no session: something that moves or rewrites the branch, verified by what it must hold then. */
   async #rest(branch: string, random: SeededRandom): Promise<void> {
     const address = { db: DB, branch };
     const name = random.pick(["none", "compact", "rollback", "promote"]);

@@ -45,7 +45,7 @@ Deno.test("another commit on the branch, and a request that was closed too early
   }
 });
 
-Deno.test("what is told of many checks is bounded", () => {
+Deno.test("the report of many checks is bounded", () => {
   const checks = Array.from({ length: 100 }, (_, i) => check("failed", `${i} ${"x".repeat(1_000)}`));
   const { detail } = evaluateChecks({ state: "open", head_oid: COMMIT, checks }, {
     commit: COMMIT,

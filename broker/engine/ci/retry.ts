@@ -11,7 +11,7 @@ import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 import { MAX_ARGUMENT_BYTES, requestOf, type SubmitRequest, type TaskOrder } from "../../task/schema.ts";
 import type { CheckRun } from "../../git/pull_request_checks.ts";
 
-/** Failed checks that are told of. */
+/** Failed checks that are reported. */
 const MAX_CHECKS = 50;
 const MAX_NAME_CHARS = 200;
 const MAX_URL_CHARS = 500;
@@ -51,7 +51,7 @@ function bytesOf(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
-/** What is told of each failed check. */
+/** The report of each failed check. */
 function linesOf({ checks, detail }: FailedAttempt): string[] {
   const failed = checks.filter(({ outcome }) => outcome === "failed");
   const lines = failed.slice(0, MAX_CHECKS).map(({ name, state, url }) =>

@@ -29,7 +29,7 @@ function proxyEnv(proxy_url: string): Record<string, string> {
 }
 
 /**
- * The environment of a command, but for the cache.
+ * The environment of a command, except the cache.
  *
  * HOME is the sandbox's own and ends with it: what a package writes there must not become configuration of the next
  * command or of the agent.

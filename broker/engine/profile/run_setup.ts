@@ -61,7 +61,7 @@ export interface SetupResult {
   reason?: string;
 }
 
-/** Builds take memory and processes; ten thousand lines of output say more than anybody reads. */
+/** Builds take memory and processes; ten thousand lines of output are more than a person reads. */
 const LIMITS: SetupLimits = { memory_bytes: 4 * 2 ** 30, max_pids: 2_048, max_output_bytes: 1 << 20 };
 
 /** The contract's default for each command. */

@@ -289,7 +289,7 @@ Deno.test("an item is cancelled before it begins, a begun one by ending its task
   assertEquals(bench.states(), ["cancelled", "cancelled"]);
 });
 
-Deno.test("a damaged item is told of, left as it is, and keeps no other from beginning", async () => {
+Deno.test("a damaged item is reported, left as it is, and keeps no other from beginning", async () => {
   await using bench = await new Bench().start();
   bench.slots = 0;
   const { id } = await bench.add("one");
@@ -308,7 +308,7 @@ Deno.test("a damaged item is told of, left as it is, and keeps no other from beg
   assertEquals(await Deno.readTextFile(torn), '{"v":1,"id":');
 });
 
-Deno.test("an ended item whose file cannot be removed is told of, and keeps no other from beginning", async () => {
+Deno.test("an ended item whose file cannot be removed is reported and keeps no other from beginning", async () => {
   await using bench = await new Bench().start();
   [bench.refusal, bench.refused_agent] = [new TaskdError("invalid_config", "not like this"), "agent_b"];
   const large = { repo: "example.com/o/r", instruction: "x".repeat(1_000_000), agent: "agent_b" };

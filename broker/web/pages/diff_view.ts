@@ -135,7 +135,7 @@ class FilePart implements FileView {
   #filled = false;
   #end_seen = false;
   #cut_lines = 0;
-  /** What a person has set stays as he has set it. */
+  /** What a person has set stays set. */
   #by_hand = false;
 
   constructor(

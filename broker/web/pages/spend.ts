@@ -1,6 +1,6 @@
 /**
  * What a task has spent, as it is told twice: live by its lease, and by the rows of its trace, which come later and say
- * less. Whoever shows it takes the later of two figures, so that it never goes down.
+ * less. A page shows the later of two figures, so that it never goes down.
  *
  * @module
  */

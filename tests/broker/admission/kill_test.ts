@@ -5,7 +5,7 @@ import { DEFAULTS } from "./site.ts";
 
 const SPENDER = new URL("./_spender.ts", import.meta.url).pathname;
 
-/** Runs a spender until it has told of `count` ends, kills it, and returns every id that it told. */
+/** Runs a spender until it has reported `count` ends, kills it, and returns every id that it reported. */
 async function spend(audit_root: string, round: number, count: number): Promise<string[]> {
   const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", "--no-prompt", SPENDER, audit_root, String(round)],

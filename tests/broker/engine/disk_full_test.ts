@@ -27,7 +27,7 @@ class SmallDisk implements AsyncDisposable {
       try {
         for (;;) file.writeSync(new Uint8Array(size));
       } catch {
-        // Full, but for what is smaller.
+        // Full for writes of this size.
       }
     }
   }

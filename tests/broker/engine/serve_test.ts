@@ -99,7 +99,7 @@ Deno.test("pruning removes what ended before, with its files, and nothing else",
 });
 
 // conformance: b2.effect.notifications b6.notification
-Deno.test("a task that comes to the gate is told of at the desktop, unless notifications are off", async () => {
+Deno.test("a task at the gate is announced on the desktop, unless notifications are off", async () => {
   for (const config of ["", "notifications: false\n"]) {
     const folder = await Deno.makeTempDir();
     try {

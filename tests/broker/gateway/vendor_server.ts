@@ -132,7 +132,7 @@ export const ANTHROPIC = {
     type: "message",
     role: "assistant",
     model: "claude-sonnet-4-5-20250929",
-    content: [{ type: "text", text: 'He said "usage": {"output_tokens": 999999} and left.' }],
+    content: [{ type: "text", text: 'It said "usage": {"output_tokens": 999999} and left.' }],
     stop_reason: "end_turn",
     usage: {
       input_tokens: 100,

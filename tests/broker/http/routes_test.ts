@@ -108,7 +108,7 @@ Deno.test("a list refuses what it does not know", () =>
     assertEquals(verdictOf(await broker.ask("GET /tasks?before=zz")), [400, "usage"]);
   }));
 
-Deno.test("a diff comes byte by byte with its digest, and 304 to whoever has it", () =>
+Deno.test("a diff is served byte by byte with its digest, and as 304 to a client that has it", () =>
   withBroker(async (broker) => {
     const { client, engine } = broker;
     const { id } = await client.submit(ORDER);
@@ -155,7 +155,7 @@ Deno.test("the log is what came out, in order, harmless on a terminal; followed,
     assertEquals(seen.join(""), `${expected}more\n`);
   }));
 
-Deno.test("a task is approved with the diff that was read and every category; whoever misses one is told which", () =>
+Deno.test("approving takes the diff that was read and every category, and names a missing one", () =>
   withBroker(async (broker) => {
     const { client } = broker;
     const task = await broker.taskAtGate();

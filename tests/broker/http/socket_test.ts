@@ -51,7 +51,7 @@ Deno.test("a folder that others can enter is refused and left as it is", () =>
   }));
 
 Deno.test({
-  name: "a folder of another user is refused: whoever owns it can put another socket there" +
+  name: "a folder of another user is refused: its owner can put another socket there" +
     (Deno.uid() === 0 ? "" : ": ignored, only root can make one"),
   ignore: Deno.uid() !== 0,
   fn: () =>

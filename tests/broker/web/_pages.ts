@@ -248,7 +248,7 @@ export async function closeBrowser(): Promise<void> {
   browser = undefined;
 }
 
-/** A test with a browser; at its end no page may have complained, but for what `expected` matches. */
+/** A test with a browser; at its end no page may have complained, except as `expected` matches. */
 export function pageTest(
   name: string,
   run: (pages: Pages) => Promise<void>,

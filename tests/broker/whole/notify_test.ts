@@ -32,7 +32,7 @@ async function withDesktop(
 const HOSTILE = `--help <b>bold</b> & \u001b]0;title\u0007\u202e"; rm -rf / #\n$(reboot)\u0000 ${"x".repeat(50_000)}`;
 
 // conformance: b6.notification b2.effect.notifications
-Deno.test("each gate is told of with one call, on one short line without escapes and markup", () =>
+Deno.test("each gate is announced with one call, on one short line without escapes and markup", () =>
   withDesktop({}, async (bench, calls) => {
     const { id } = await bench.submit({ instruction: HOSTILE.replace("\u0000", "") });
     await bench.reaches(id, "awaiting_approval");
@@ -56,7 +56,7 @@ Deno.test("each gate is told of with one call, on one short line without escapes
     assertEquals(calls().length, 2);
   }));
 
-Deno.test("a task that does not come to a gate is not told of", () =>
+Deno.test("a task that does not come to a gate is not announced", () =>
   withDesktop({ config: "task_max_requests: 1\n" }, async (bench, calls) => {
     const { id } = await bench.submit();
     assertEquals((await bench.reaches(id)).outcome, "agent_failed");

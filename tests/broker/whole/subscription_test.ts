@@ -39,7 +39,7 @@ interface Subscribed {
   path(lane: "vendor_a" | "vendor_b"): string;
   /** Writes both credential files. */
   sign(more?: Record<string, unknown>): void;
-  /** What the broker's folder and log hold, but for the credentials themselves; and what was run and asked. */
+  /** What the broker's folder and log hold, except the credentials themselves; and what was run and asked. */
   seen(): Promise<string>;
 }
 
@@ -147,7 +147,7 @@ Deno.test("a subscription that cannot be renewed refuses the task with one error
     assertEquals(error.message, `Cannot renew the subscription of ${path("vendor_a")}: the vendor answered 400`);
     assertStringIncludes(error.hint!, "Sign in again with claude");
     assertEquals([bench.engine.tasks.size, await Deno.readTextFile(path("vendor_a"))], [0, before]);
-    // Whoever signs in again needs no restart.
+    // Signing in again needs no restart.
     vendors.a.refuses = false;
     sign();
     assertEquals((await bench.submit({ agent: "agent_a", instruction: "1" })).agent, "agent_a");

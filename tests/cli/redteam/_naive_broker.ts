@@ -27,7 +27,7 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
     const [, id = "", verb] = /^\/admin\/tasks\/([0-9a-f]+)\/(approve|deny)$/.exec(pathname) ?? [];
     if (pathname === "/tasks" && body !== undefined && !body.includes("Say hello")) {
       const { repo } = (await (await ask("/tasks")).json()).tasks.at(-1);
-      body = JSON.stringify({ repo, instruction: "for anybody" });
+      body = JSON.stringify({ repo, instruction: "for any client" });
     }
     const diff = /^\/tasks\/([0-9a-f]{32})\/diff$/.exec(pathname)?.[1];
     if (diff !== undefined) return new Response(await Deno.readTextFile(`${options.home}/.taskd/audit/${diff}.diff`));

@@ -1,5 +1,5 @@
 /**
- * The real program on a store in a bucket: the server is told of by the environment, as a
+ * The real program on a store in a bucket: the environment names the server, as a
  * person would set it up, and the home directory is the place's own.
  *
  * @module

@@ -144,7 +144,7 @@ Deno.test("attack: a child that goes into the background holds nothing up and is
   assertEquals(passed, true);
   const pid = (await Deno.readTextFile(`${world.work_dir}/pid`)).trim();
   const { stdout } = await new Deno.Command("ps", { args: ["-o", "stat=", "-p", pid] }).output();
-  // Gone, or dead and waiting for whoever adopted it to look.
+  // Gone, or dead and not yet reaped by its parent.
   assertMatch(new TextDecoder().decode(stdout), /^\s*(?:Z.*)?\s*$/);
 });
 
