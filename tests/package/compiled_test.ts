@@ -1,0 +1,57 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { LONG, scaledTest } from "../support/long.ts";
+import { compileStandIn } from "./_compiled.ts";
+import { run } from "./_places.ts";
+
+scaledTest("a compiled program runs without deno: its helpers are itself, and held as tightly", async (t) => {
+  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "compiled-" }));
+  try {
+    const program = await compileStandIn(base);
+    const env = { HOME: `${base}/home`, TMPDIR: `${base}/tmp`, DENO_DIR: `${base}/none` };
+    await Promise.all([env.HOME, env.TMPDIR].map((path) => Deno.mkdir(path)));
+    const taskd = (...words: string[]) => run(program, words, { env, cwd: base });
+
+    await t.step("version is the release's", async () => {
+      const { code, stdout, stderr } = await taskd("version");
+      assertEquals(code, 0, stderr);
+      assertMatch(stdout, /^taskd \d+\.\d+\.\d+ /);
+    });
+
+    await t.step("it takes no flags of deno, and help lists no helper", async () => {
+      assertEquals((await taskd("run", "--no-prompt", "x.ts")).code, 2);
+      assertEquals((await taskd("help")).stdout.includes("internal"), false);
+    });
+
+    if (LONG) {
+      await t.step("demo runs the built-in agent and looks at its databases", async () => {
+        const { code, stdout, stderr } = await taskd("demo", "--quick", "--json");
+        assertEquals(code, 0, stdout + stderr);
+        const { code: story } = JSON.parse(stdout).facts;
+        assertEquals(story.cents.after, story.cents.right);
+      });
+    }
+
+    await t.step("redteam finds the embedded sandbox closed", async () => {
+      assertEquals((await taskd("init")).code, 0);
+      await Deno.writeTextFile(`${base}/home/.taskd/config.yaml`, "runtime: deno\n", { mode: 0o600 });
+      const { code, stdout, stderr } = await taskd("redteam", "--runtime", "deno", "--only", "sandbox", "--json");
+      assertEquals(code, 0, stdout + stderr);
+    });
+
+    await t.step("a helper whose memory grows beyond its limit is ended", async () => {
+      // It waits for its configuration meanwhile.
+      const words = ["-c", 'sleep 2 | "$0" internal agent --heap-mib=-9999', program];
+      const { code, stderr } = await run("/bin/sh", words, { env, cwd: base });
+      assertEquals(code, 1);
+      assertStringIncludes(stderr, "out of memory");
+    });
+
+    await t.step("mcp and buckets load the packages that are embedded", async () => {
+      assertEquals((await taskd("mcp")).code, 0);
+      const { stderr } = await taskd("branches", "--store", "s3://bucket/x", "--s3-endpoint", "http://127.0.0.1:1");
+      assertEquals(stderr.includes("npm:"), false, stderr);
+    });
+  } finally {
+    await Deno.remove(base, { recursive: true });
+  }
+});
