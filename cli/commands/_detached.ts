@@ -12,28 +12,18 @@ import type { Io } from "../text/io.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-/** A broker that serves, wherever it runs. */
-export interface StartResult {
-  pid: number;
-  socket: string;
-  addr?: string;
-  ui_url: string;
-  /** The broker whose place it took. */
-  replaced_pid?: number;
-  /** Where it logs; absent for stderr. */
-  log?: string;
-}
-
-/** What the other process prints, once. */
 const SERVES = v.object({
-  ok: v.literal(true),
   pid: v.number(),
   socket: v.string(),
   ui_url: v.string(),
   addr: v.exactOptional(v.string()),
+  /** The broker that it replaced. */
   replaced_pid: v.exactOptional(v.number()),
+  /** Path of its log; absent for stderr. */
   log: v.exactOptional(v.string()),
 });
+/** A broker that serves: what its process prints, once. */
+export type StartResult = v.InferOutput<typeof SERVES>;
 const FAILED = v.object({
   ok: v.literal(false),
   code: v.picklist(Object.keys(ERROR_CODES) as ErrorCode[]),
@@ -41,10 +31,10 @@ const FAILED = v.object({
   hint: v.exactOptional(v.string()),
 });
 
-/** More than the line has. */
+/** More than the line needs. */
 const MAX_LINE_BYTES = 65_536;
 
-/** Starts it; throws what it fails with. An interrupt ends the start. */
+/** Starts it; throws the broker's own error. An interrupt ends the start. */
 export async function startDetached(args: Args, io: Io, log_file: string): Promise<StartResult> {
   const named = args.text("socket");
   const [program, words] = ownDaemonCommand([
@@ -62,7 +52,7 @@ export async function startDetached(args: Args, io: Io, log_file: string): Promi
     stdin: "null",
     stdout: "piped",
     stderr: "null",
-    // A group of its own: the terminal's Ctrl-C and hang-up are not for it.
+    // A process group of its own: the terminal's Ctrl-C and hang-up do not end it.
     detached: true,
   }).spawn();
   const onInterrupt = () => child.kill("SIGTERM");
@@ -70,20 +60,17 @@ export async function startDetached(args: Args, io: Io, log_file: string): Promi
   try {
     const line = await firstLine(child.stdout);
     io.signal.throwIfAborted();
-    const said = parseJson(line);
-    const serves = v.safeParse(SERVES, said);
-    if (serves.success) {
-      const { ok: _ok, ...result } = serves.output;
-      return result;
-    }
-    const failed = v.safeParse(FAILED, said);
+    const answer = parseJson(line);
+    const serves = v.safeParse(SERVES, answer);
+    if (serves.success) return serves.output;
+    const failed = v.safeParse(FAILED, answer);
     if (failed.success) {
       const { code, error, hint } = failed.output;
       throw new TaskdError(code, error, { hint });
     }
     const { code } = await child.status;
-    throw new TaskdError("internal", `The broker's process ended with ${code} and did not say why`, {
-      hint: `Look at ${log_file}, or run taskd start without --detach`,
+    throw new TaskdError("internal", `The broker's process ended with ${code} without a reason`, {
+      hint: `Read ${log_file}, or run taskd start without --detach`,
     });
   } finally {
     io.signal.removeEventListener("abort", onInterrupt);

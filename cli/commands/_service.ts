@@ -17,7 +17,7 @@ import { environment } from "./_environment.ts";
 /** Seconds that the manager gives the broker to end its tasks' sandboxes. */
 const STOP_TIMEOUT_S = 90;
 
-/** Variables that decide where things are and that a manager would not pass on by itself. */
+/** Variables of paths that a manager does not pass on by itself. */
 const PLACE_VARIABLES = ["TMPDIR", "BROKER_SOCKET", "DENO_DIR", "XDG_RUNTIME_DIR"] as const;
 
 /** The file of a service, not yet written. */
@@ -40,10 +40,10 @@ export function serviceFile(args: Args): ServiceFile {
   const { home, settings } = args.broker;
   const manager = managerOf(args);
   const env = environment(args);
-  const wanted = settings?.runtime ?? "auto";
-  // Which one is installed is enough: whether it works is the doctor's affair.
+  const configured = settings?.runtime ?? "auto";
+  // It has to be installed; taskd doctor checks whether it works.
   const installed = (name: SandboxRuntimeName) => name === "deno" || findProgram(name) !== undefined;
-  const runtime = wanted === "auto" ? AUTO_ORDER.find(installed) : wanted;
+  const runtime = configured === "auto" ? AUTO_ORDER.find(installed) : configured;
   // The manager of a user sets these itself.
   const own = manager === "systemd" ? ["XDG_RUNTIME_DIR"] : ["TMPDIR", "XDG_RUNTIME_DIR"];
   const variables = PLACE_VARIABLES.filter((name) => !own.includes(name)).flatMap((name) => {

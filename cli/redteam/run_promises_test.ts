@@ -22,7 +22,7 @@ async function tried(
   return report.promises;
 }
 
-Deno.test("a promise holds only if something was tried and all of it came to nothing", async () => {
+Deno.test("a promise holds only if there were attacks and all were refused", async () => {
   const [held, hole, nothing] = await tried(
     (trial) => trial.attempt("a", true),
     (trial) => {
@@ -36,7 +36,7 @@ Deno.test("a promise holds only if something was tried and all of it came to not
   assertEquals([nothing!.verdict, nothing!.holes], ["hole", ["nothing was tried"]]);
 });
 
-Deno.test("what cannot be tried to the end, never ends, or fails its control is a hole", async () => {
+Deno.test("a promise that fails, never ends or fails its control is a hole", async () => {
   const [thrown, endless, broken] = await tried(
     (trial) => {
       trial.attempt("a", false);
@@ -58,14 +58,14 @@ Deno.test("a promise that cannot be tried here is skipped with the reason, and i
   assertEquals([skipped!.verdict, skipped!.why, skipped!.holes], ["skipped", "there is no podman", []]);
 });
 
-Deno.test("of many holes the first are reported, and how many more there are", async () => {
+Deno.test("of many holes the first are reported, and the number of the others", async () => {
   const [hole] = await tried((trial) => {
     for (let at = 0; at < 25; at++) trial.attempt(String(at), false);
   });
   assertEquals([hole!.holes.length, hole!.holes.at(-1)], [21, "and 5 more"]);
 });
 
-Deno.test("an interrupt ends it between two promises, and the scratch folder is gone afterwards", async () => {
+Deno.test("an interrupt ends the run between two promises and removes the scratch folder", async () => {
   const interrupt = new AbortController();
   let scratch = "";
   const run = async () => {

@@ -19,7 +19,7 @@ Deno.test("start serves until it is stopped, and leaves nothing behind", async (
 });
 
 // conformance: b8.modes
-Deno.test("start closes a directory of settings that others can look into", async () => {
+Deno.test("start closes a settings directory that others can read", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const directory = `${place.home}/.taskd`;
@@ -28,7 +28,7 @@ Deno.test("start closes a directory of settings that others can look into", asyn
   assertEquals(Deno.statSync(directory).mode! & 0o777, 0o700);
 });
 
-Deno.test("stop says when no broker runs", async () => {
+Deno.test("stop fails when no broker runs", async () => {
   await using place = await makeBrokerPlace();
   const never = await place.json(["stop"], 1);
   assertEquals([never.code, never.error], ["broker_unreachable", "Cannot stop the broker: none is running"]);
@@ -36,7 +36,7 @@ Deno.test("stop says when no broker runs", async () => {
   assertEquals((await place.json(["stop"], 1)).code, "broker_unreachable");
 });
 
-Deno.test("Ctrl-C and SIGTERM end a broker in the foreground in good order", async () => {
+Deno.test("Ctrl-C and SIGTERM end a broker in the foreground gracefully", async () => {
   for (const [signal, status] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
     await using place = await makeBrokerPlace();
     await configure(place, EMBEDDED);
@@ -48,7 +48,7 @@ Deno.test("Ctrl-C and SIGTERM end a broker in the foreground in good order", asy
   }
 });
 
-Deno.test("a SIGTERM after the first does not cut the broker's good order short", async () => {
+Deno.test("a second SIGTERM does not cut the graceful stop short", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -59,7 +59,7 @@ Deno.test("a SIGTERM after the first does not cut the broker's good order short"
 });
 
 // conformance: b1.restart_applies b4.explain.resolves
-Deno.test("a second start takes the first one's place, and changed settings take effect", async () => {
+Deno.test("a second start replaces the first broker, and changed settings take effect", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using first = await startBroker(place);
@@ -77,7 +77,7 @@ Deno.test("a second start takes the first one's place, and changed settings take
 });
 
 // conformance: b4.explain.resolves b4.stats.json
-Deno.test("where another socket is configured now, start, policy explain and stats still find the broker that runs", async () => {
+Deno.test("start, policy explain and stats find the running broker after its socket setting changed", async () => {
   await using place = await makeBrokerPlace({ TASKD_GLOBAL_MAX_TASKS: "9" });
   await configure(place, EMBEDDED);
   await using first = await startBroker(place);
@@ -133,7 +133,7 @@ const BROKEN: readonly { title: string; config: (port: number) => string; code: 
   },
 ];
 
-Deno.test("a configuration that cannot work leaves the running broker as it is, and says why", async (t) => {
+Deno.test("a start with an unusable configuration fails and leaves the running broker alone", async (t) => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -153,7 +153,7 @@ Deno.test("a configuration that cannot work leaves the running broker as it is, 
   assertEquals((await broker.ended()).code, 0);
 });
 
-Deno.test("keys that others can read, and that can be none, leave the running broker as it is", async () => {
+Deno.test("a start with unusable keys fails and leaves the running broker alone", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -171,13 +171,13 @@ Deno.test("keys that others can read, and that can be none, leave the running br
   assertEquals((await broker.ended()).code, 0);
 });
 
-Deno.test("start says what to do where nothing was set up", async () => {
+Deno.test("start without a setup names the next command", async () => {
   await using place = await makeBrokerPlace();
   const failed = await place.json(["start"], 1);
   assertEquals([failed.code, failed.hint], ["not_found", "Run taskd setup first"]);
 });
 
-Deno.test("a broker that was killed is in nobody's way", async () => {
+Deno.test("a broker that was killed does not block the next start", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   {
@@ -206,7 +206,7 @@ Deno.test("a broker of another home directory is neither replaced nor ended", as
   assertEquals((await broker.ended()).code, 0);
 });
 
-Deno.test("a start whose readiness nobody wants to read serves all the same", async () => {
+Deno.test("a start with a closed stdout serves", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const quiet = await place.taskd("start", "--detach", "--quiet");
@@ -214,7 +214,7 @@ Deno.test("a start whose readiness nobody wants to read serves all the same", as
   assertEquals((await place.taskd("stop")).code, 0);
 });
 
-Deno.test("of starts at the same moment one serves in the end, and the others say that it does", async () => {
+Deno.test("of concurrent starts one serves, and the others report it", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const starts = await Promise.allSettled([startBroker(place), startBroker(place), startBroker(place)]);
@@ -232,7 +232,7 @@ Deno.test("of starts at the same moment one serves in the end, and the others sa
   }
 });
 
-Deno.test("start --detach returns once the broker serves, which logs to a file of its owner's", async () => {
+Deno.test("start --detach returns once the broker serves and logs to a private file", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const started = await place.json(["start", "--detach"]);
@@ -249,7 +249,7 @@ Deno.test("start --detach returns once the broker serves, which logs to a file o
   }
 });
 
-Deno.test("start --detach fails with the very reason that the broker has", async () => {
+Deno.test("start --detach fails with the broker's reason", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, `${EMBEDDED}audit_root: /etc/hostname/audit\n`);
   const failed = await place.json(["start", "--detach"], 1);

@@ -15,7 +15,7 @@ function contents(directory: string): string {
 }
 
 // conformance: b1.init b8.modes b9.seeds
-Deno.test("init makes a directory for its owner alone, and the second time touches nothing", async () => {
+Deno.test("init makes a directory for its owner alone, and a second init changes nothing", async () => {
   await using place = await makeBrokerPlace();
   const directory = `${place.home}/.taskd`;
   const files = [`${directory}/config.yaml`, `${directory}/egress.yaml`];
@@ -51,7 +51,7 @@ Deno.test("setup runs unattended, and again without changing anything", async ()
   assertEquals(Deno.readTextFileSync(`${place.home}/.taskd/config.yaml`), text);
 });
 
-Deno.test("setup changes only what it was told, and keeps a person's comments", async () => {
+Deno.test("setup changes only the given settings and keeps comments", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, "# why podman was bad\nruntime: podman # really\ntask_budget_usd: 9\n");
   await place.json(["setup", "--non-interactive", "--runtime", "deno", "--no-build-images"]);
@@ -59,7 +59,7 @@ Deno.test("setup changes only what it was told, and keeps a person's comments", 
   assertEquals(text, "# why podman was bad\nruntime: deno # really\ntask_budget_usd: 9\n");
 });
 
-Deno.test("setup takes keys from stdin in the order of its flags, and tells them to nobody", async () => {
+Deno.test("setup takes keys from stdin in the order of its flags and never prints them", async () => {
   await using place = await makeBrokerPlace();
   const flags = ["--key", "vendor_a=-", "--key", "compat=-", "--json"];
   const { code, stdout, stderr } = await place.taskdWith(
@@ -98,7 +98,7 @@ Deno.test("setup refuses a key on the command line, and does not repeat it", asy
   }
 });
 
-Deno.test("setup refuses what it does not know before it touches anything", async () => {
+Deno.test("setup refuses unknown values before it changes anything", async () => {
   await using place = await makeBrokerPlace();
   for (const flags of [["--runtime", "qemu"], ["--agent", "agent_z"], ["--from", "thin-air"]]) {
     const refused = await place.json(["setup", "--yes", ...flags], 2);
@@ -121,7 +121,7 @@ Deno.test("setup writes no settings that would not load", async () => {
   assert(!Deno.readTextFileSync(config).includes("models.example.com"));
 });
 
-Deno.test("setup says that a runtime is missing, and changes nothing", async () => {
+Deno.test("setup reports a missing runtime and changes nothing", async () => {
   await using place = await makeBrokerPlace();
   const refused = await place.json(["setup", "--yes", "--runtime", "container"], 1);
   assertEquals(refused.code, "sandbox_failed");
@@ -179,7 +179,7 @@ const STEPS = [
   ["Its model: ", "small\n"],
 ] as const;
 
-Deno.test("setup leads a person at a terminal through the steps, and does not show the key", async () => {
+Deno.test("setup asks for each step at a terminal and does not show the key", async () => {
   await using place = await makeBrokerPlace();
   const { code, shown, errors } = await atTerminal(place, [...STEPS, ["(not shown): ", `${SECRET}\n`]]);
   assertEquals(code, 0, shown + errors);
@@ -191,7 +191,7 @@ Deno.test("setup leads a person at a terminal through the steps, and does not sh
   assertEquals(Deno.readTextFileSync(`${place.home}/.taskd/api-keys.env`), `COMPAT_API_KEY=${SECRET}\n`);
 });
 
-Deno.test("Ctrl-C at the key ends setup, leaves the terminal as it was, and nothing changed", async () => {
+Deno.test("Ctrl-C at the key ends setup, restores the terminal and changes nothing", async () => {
   await using place = await makeBrokerPlace();
   const { code, shown, errors } = await atTerminal(place, [...STEPS, ["(not shown): ", `${SECRET}\x03`]]);
   assertEquals(code, 130, shown + errors);
@@ -200,7 +200,7 @@ Deno.test("Ctrl-C at the key ends setup, leaves the terminal as it was, and noth
   assert(!/^runtime:/m.test(config));
 });
 
-Deno.test("the doctor exits with 1 when something fails, with 0 when not, and shows no key", async () => {
+Deno.test("doctor exits with 1 when a check fails, otherwise with 0, and shows no key", async () => {
   await using place = await makeBrokerPlace({ VENDORA_API_KEY: SECRET });
   const before = await place.taskd("doctor", "--json");
   assertEquals([before.code, JSON.parse(before.stdout).status], [1, "fail"]);
@@ -213,7 +213,7 @@ Deno.test("the doctor exits with 1 when something fails, with 0 when not, and sh
   assert(!(stdout + stderr).includes(SECRET));
 });
 
-Deno.test("the doctor says where broken settings are broken, and still looks at the rest", async () => {
+Deno.test("doctor names the place of a broken setting and still runs the other checks", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, "runtime: podman\nnonsense: 1\n");
   const { code, stdout } = await place.taskd("doctor");
@@ -222,7 +222,7 @@ Deno.test("the doctor says where broken settings are broken, and still looks at 
   assertMatch(stdout, /^ok +git /m);
 });
 
-Deno.test("a service's file is written, printed and removed; somebody else's is left alone", async () => {
+Deno.test("a service file is written, printed and removed; another program's is left alone", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   for (const manager of ["--systemd", "--launchd"]) {
@@ -239,7 +239,7 @@ Deno.test("a service's file is written, printed and removed; somebody else's is 
   }
 });
 
-Deno.test("each command of the broker's owner may touch exactly what it needs", async () => {
+Deno.test("each command of the broker's owner has exactly the permissions that it needs", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const directory = `${place.home}/.taskd`;

@@ -21,7 +21,7 @@ function names(path: string, id: string): string[] {
 }
 
 // conformance: b2.effect.stage_root b2.effect.audit_root b2.effect.squid_run_dir b2.effect.cache_root
-Deno.test("scratch, records, the proxy's log and caches are where the variables say, else below ~/.taskd", async () => {
+Deno.test("stage, audit, proxy log and caches are at their variables' paths, else below ~/.taskd", async () => {
   const elsewhere = await Deno.makeTempDir();
   const moved = {
     STAGE_ROOT: join(elsewhere, "s"),
@@ -54,7 +54,7 @@ Deno.test("scratch, records, the proxy's log and caches are where the variables 
 });
 
 // conformance: b2.effect.cache_quota_gb
-Deno.test("a quota of 0 leaves no cache behind, also where a profile asks for one", async () => {
+Deno.test("a quota of 0 disables the cache, also where a profile enables it", async () => {
   await using bench = await BrokerBench.start({
     env: { TASKD_CACHE_QUOTA_GB: "0" },
     config: "profiles:\n  repos:\n    h.example/o/r: { cache: true }\n",
@@ -96,7 +96,7 @@ Deno.test("a person at a terminal reads lines, and JSON with log_json or TASKD_L
 
 // conformance: b2.effect.network b2.effect.gateway_ip b2.effect.anchor_image b1.gateway_port b1.proxy_port b8.ports
 podmanTest(
-  "the network, its gateway's address and the anchor are those of the settings, the ports the contract's",
+  "network, gateway address and anchor follow the settings, and the ports are fixed",
   async () => {
     const images = await testImages();
     const [network, gateway_ip] = ["taskd-test-contract", "10.213.91.1"];

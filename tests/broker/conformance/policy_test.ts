@@ -74,7 +74,7 @@ async function place() {
 }
 
 // conformance: b3.sources b4.explain.table b4.explain.resolves b4.explain.json b4.explain.hash b1.restart_applies
-Deno.test("policy explain is the contract's table and object, alone, in sync with a broker, and divergent", async () => {
+Deno.test("policy explain prints the contract's forms without a broker, in sync and divergent", async () => {
   await using host = await place();
   const table = async () => {
     const { code, stdout } = await host.taskd("policy", "explain");
@@ -123,7 +123,7 @@ Deno.test("policy explain is the contract's table and object, alone, in sync wit
 });
 
 // conformance: b1.commands b2.stats.offline b2.profiles.evidence b2.cache.brief
-Deno.test("the commands of the contract do what they are for, beside a broker and, for the records, without one", async () => {
+Deno.test("the contract's commands work with a broker, and those of records without one", async () => {
   await using host = await makeBrokerPlace();
   assertEquals((await host.json(["init"])).ok, true);
   const setup = ["setup", "--yes", "--runtime", "deno", "--agent", "agent_d", "--no-build-images"];

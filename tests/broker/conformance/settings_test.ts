@@ -164,7 +164,7 @@ Deno.test("every setting of the contract has its default, its variable and its p
 });
 
 // conformance: b2.setting.*
-Deno.test("every setting of the contract refuses what it cannot mean, in the file and in its variable", async () => {
+Deno.test("every setting of the contract refuses invalid values, in the file and in its variable", async () => {
   for (const setting of CONTRACT_SETTINGS) {
     const { path, variable } = setting;
     const { env, beside, refused, with: more } = sampleOf(setting);
@@ -180,7 +180,7 @@ Deno.test("every setting of the contract refuses what it cannot mean, in the fil
   }
 });
 
-Deno.test("no variable but those of the contract has a say in the settings", async () => {
+Deno.test("no variable except those of the contract changes a setting", async () => {
   const known = new Set([...CONTRACT_SETTINGS.map(({ variable }) => variable), "EGRESS_CONFIG", "TMPDIR"]);
   const env = new Proxy<Record<string, string>>({}, {
     get: (_, name) => typeof name !== "string" || known.has(name) ? undefined : "1",
@@ -190,7 +190,7 @@ Deno.test("no variable but those of the contract has a say in the settings", asy
   assertEquals(hash, (await load()).hash);
 });
 
-Deno.test("the contract's tables are listed whole: no setting in them is missing here, and none is tried twice", () => {
+Deno.test("the tests try every setting of the contract's tables once", () => {
   const paths = CONTRACT_SETTINGS.map(({ path }) => path);
   assertEquals(Object.keys(SAMPLES).toSorted(), paths.toSorted());
   assertEquals(new Set(paths).size, 47);

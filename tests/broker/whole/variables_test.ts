@@ -46,7 +46,7 @@ function values(folder: string): Record<string, [text: string, shown: unknown]> 
   };
 }
 
-Deno.test("a broker that is started with every variable of the contract works with each, and policy explain names it", async () => {
+Deno.test("a broker started with every variable applies each, and policy explain names it", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   try {
     const given = values(folder);
@@ -182,7 +182,7 @@ for (const { env, config, comes_to, says, before = 0 } of EFFECTS) {
   });
 }
 
-Deno.test("TASKD_MAX_CONCURRENT_TASKS is how many run at the same time", async () => {
+Deno.test("TASKD_MAX_CONCURRENT_TASKS limits the tasks that run at the same time", async () => {
   await using bench = await BrokerBench.start({
     env: { TASKD_MAX_CONCURRENT_TASKS: "1" },
     config: "max_concurrent_tasks: 9\n",
@@ -194,7 +194,7 @@ Deno.test("TASKD_MAX_CONCURRENT_TASKS is how many run at the same time", async (
 });
 
 // conformance: b2.effect.push_max_retries b2.effect.push_retry_backoff
-Deno.test("TASKD_PUSH_MAX_RETRIES is how often a push is tried again, TASKD_PUSH_RETRY_BACKOFF after how long", async () => {
+Deno.test("TASKD_PUSH_MAX_RETRIES and TASKD_PUSH_RETRY_BACKOFF set the retries of a push", async () => {
   for (const [retries, backoff, delays] of [[0, "3ms", []], [3, "3ms", [3, 6, 12]], [2, "0s", [0, 0]]] as const) {
     await using bench = await BrokerBench.start({
       env: { TASKD_PUSH_MAX_RETRIES: String(retries), TASKD_PUSH_RETRY_BACKOFF: backoff },

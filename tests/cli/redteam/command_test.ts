@@ -55,7 +55,7 @@ Deno.test("a running broker is not disturbed, and its files are inspected", asyn
   assertEquals((await bench.reaches(id, "awaiting_approval")).stage, "awaiting_approval");
 });
 
-Deno.test("what is open in the installed home is a HOLE with its path and mode, and exits 1", () =>
+Deno.test("a path of the installed home that is open to others is a HOLE, and exits 1", () =>
   withHome(async (home) => {
     await Deno.mkdir(`${home}/.taskd/audit`, { recursive: true, mode: 0o700 });
     await Deno.chmod(`${home}/.taskd/audit`, 0o750);
@@ -78,7 +78,7 @@ Deno.test("a proxy that does not check server names is reported, and the exit st
   assertEquals([exitCode({ ...report, holes: 1 }), exitCode({ ...report, holes: 0 })], [1, 0]);
 });
 
-Deno.test("an unknown promise, and an unknown runtime, are refused before anything is tried", () =>
+Deno.test("an unknown promise or runtime is refused before any attack", () =>
   withHome(async (home) => {
     const unknown = await redteam(home, "--only", "egress.nonsense");
     assertEquals([unknown.code, unknown.out], [2, ""]);

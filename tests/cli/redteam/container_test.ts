@@ -28,7 +28,7 @@ podmanTest("containers of podman hold every promise, and nothing of them is left
   }
 }, longTest);
 
-Deno.test("every promise about containers is a hole with containers that hold nothing", async () => {
+Deno.test("every promise about containers is a hole with containers without limits", async () => {
   const tried = await tryThem(["container"], { containers: naiveContainers });
   assertEquals(tried.length, CONTAINER_PROMISES.length);
   allReported(tried);

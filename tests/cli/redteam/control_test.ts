@@ -8,7 +8,7 @@ import { FILE_PROMISES } from "../../../cli/redteam/file_modes.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveBroker } from "./_naive_broker.ts";
 
-Deno.test("the listeners, the gate, the records, the files and what is shown hold every promise", async () => {
+Deno.test("the listeners, gate, records, files and display hold every promise", async () => {
   const unmet = unheld(await tryThem(["control", "files", "display"]));
   assertEquals(unmet, [["files.installed", "skipped", [], "nothing is set up here: there is no ~/.taskd"]]);
 });
@@ -36,7 +36,7 @@ const OPEN: Partial<Surfaces> = {
     }),
 };
 
-Deno.test("every promise about them is a hole with parts that let everything through", async () => {
+Deno.test("every promise about them is a hole with parts that allow everything", async () => {
   const home = await Deno.makeTempDir();
   try {
     await Deno.mkdir(`${home}/audit`, { mode: 0o755 });

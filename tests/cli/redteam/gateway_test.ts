@@ -8,7 +8,7 @@ Deno.test("the gateway holds every promise", async () => {
   assertEquals(unheld(await tryThem(["gateway"])), []);
 });
 
-Deno.test("every promise about the gateway is a hole with one that passes everything on", async () => {
+Deno.test("every promise about the gateway is a hole with one that forwards everything", async () => {
   const tried = await tryThem(["gateway"], { surfaces: { gateway: naiveGateway }, timeout_ms: 300 });
   assertEquals(tried.length, GATEWAY_PROMISES.length + LIMIT_PROMISES.length);
   allReported(tried);

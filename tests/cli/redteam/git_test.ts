@@ -45,7 +45,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
   };
 }
 
-longTest("every promise about git is a hole with a git that believes the tree", async () => {
+longTest("every promise about git is a hole with a git that trusts the tree", async () => {
   const surfaces: Partial<Surfaces> = {
     collectFacts: naiveFacts,
     parseRepo: (text) => ({ transport: "https", host: "", owner: "", repo: "", clone_url: text, canonical: text }),
