@@ -34,7 +34,7 @@ export interface ConnectionsOptions {
   publisher: Publisher;
   clock: Clock;
   log: DaemonLog;
-  write_deadline_ms?: number;
+  write_deadline_ms?: number | undefined;
   max_connections?: number;
 }
 

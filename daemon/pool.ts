@@ -51,9 +51,9 @@ export interface WorkerPoolOptions {
   /** The workspace, as it is spelled and as it really is: all that workers may read and write. */
   directories: string[];
   /** What they may touch beyond for a store in a bucket. */
-  s3_access?: S3Access;
+  s3_access?: S3Access | undefined;
   /** At least 2; {@linkcode DEFAULT_WORKERS} when absent. */
-  workers?: number;
+  workers?: number | undefined;
   clock: Clock;
   log: DaemonLog;
   onEvent: OnSessionEvent;

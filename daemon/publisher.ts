@@ -106,7 +106,7 @@ class Subscriber implements Subscription {
 export interface PublisherOptions {
   clock: Clock;
   /** Deadline of each write; {@linkcode WRITE_DEADLINE_MS} unless a test shortens it. */
-  write_deadline_ms?: number;
+  write_deadline_ms?: number | undefined;
 }
 
 /** Publishes events to any number of subscribers. */

@@ -31,7 +31,7 @@ import { KeyedMutex } from "./locks.ts";
 import { DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
 import { type DaemonLog, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
-import { WorkerPool } from "./pool.ts";
+import { WorkerPool, type WorkerPoolOptions } from "./pool.ts";
 import { Publisher } from "./publisher.ts";
 import { Sessions } from "./sessions.ts";
 import { drainDaemon, type UnclosedSession } from "./shutdown.ts";
@@ -114,14 +114,9 @@ export interface RunningDaemon {
  */
 export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const { store, workspace } = placeOf(options);
-  const snapshot_every = options.snapshot_every ?? DEFAULT_SNAPSHOT_EVERY;
-  const flush_every_ms = options.flush_every_ms ?? DEFAULT_FLUSH_EVERY_MS;
-  checkNumbers(flush_every_ms, snapshot_every);
-  const gc_grace_ms = options.gc_grace_ms ?? DEFAULT_GC_GRACE_MS;
-  const clock = options.clock ?? systemClock;
-  const random = options.random ?? systemRandom;
+  checkNumbers(options);
+  const { gc_grace_ms = DEFAULT_GC_GRACE_MS, clock = systemClock, random = systemRandom, write_deadline_ms } = options;
   // An invalid listener is refused before anything is changed.
-  const { s3 } = options;
   const listener = options.http && checkListener(options.http, random);
   const log = oneLineLog(options.log ?? (() => {}));
   await using cleanup = new AsyncDisposableStack();
@@ -132,14 +127,9 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const socket = await bindSocket(options.socket);
   cleanup.defer(() => void socket.close());
   lock.update({ socket: options.socket });
-  const publisher = new Publisher({ clock, ...deadlineOf(options) });
+  const publisher = new Publisher({ clock, write_deadline_ms });
   const metrics = new Metrics(VERSION);
-  const engine = await WorkerPool.start({
-    setup: { store, workspace, flush_every_ms, snapshot_every, ...(s3 === undefined ? {} : { s3: s3.options }) },
-    directories: directoriesOf(workspace),
-    ...(s3 === undefined ? {} : { s3_access: s3.access }),
-    ...(options.workers === undefined ? {} : { workers: options.workers }),
-    profiled: listener !== undefined,
+  const engine = await startEngine(options, {
     clock,
     log,
     onEvent: (address, event) => {
@@ -167,10 +157,10 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     clock,
     random,
     log,
-    ...(options.http?.timeouts === undefined ? {} : { timeouts: options.http.timeouts }),
+    timeouts: options.http?.timeouts,
   });
   if (http) cleanup.defer(() => http.close());
-  const connections = new Connections({ dispatcher, publisher, clock, log, ...deadlineOf(options) });
+  const connections = new Connections({ dispatcher, publisher, clock, log, write_deadline_ms });
   const janitor = Janitor.start({
     engine,
     publisher,
@@ -230,7 +220,23 @@ async function startHttp(
   return server;
 }
 
-function checkNumbers(flush_every_ms: number, snapshot_every: number): void {
+function startEngine(
+  options: ServeOptions,
+  parts: Pick<WorkerPoolOptions, "clock" | "log" | "onEvent">,
+): Promise<WorkerPool> {
+  const { s3, workers, flush_every_ms = DEFAULT_FLUSH_EVERY_MS, snapshot_every = DEFAULT_SNAPSHOT_EVERY } = options;
+  const place = placeOf(options);
+  return WorkerPool.start({
+    ...parts,
+    setup: { ...place, flush_every_ms, snapshot_every, ...(s3 === undefined ? {} : { s3: s3.options }) },
+    directories: directoriesOf(place.workspace),
+    s3_access: s3?.access,
+    workers,
+    profiled: options.http !== undefined,
+  });
+}
+
+function checkNumbers({ flush_every_ms = 0, snapshot_every = 1 }: ServeOptions): void {
   if (!Number.isSafeInteger(snapshot_every) || snapshot_every < 1) {
     throw new TaskdError(
       "usage",
@@ -266,10 +272,6 @@ async function makeDirectory(workspace: string): Promise<void> {
 /** The workspace as it is spelled and as it really is: a permission must cover both. */
 function directoriesOf(workspace: string): string[] {
   return [...new Set([workspace, Deno.realPathSync(workspace)])];
-}
-
-function deadlineOf({ write_deadline_ms }: ServeOptions): { write_deadline_ms?: number } {
-  return write_deadline_ms === undefined ? {} : { write_deadline_ms };
 }
 
 function publish(publisher: Publisher, log: DaemonLog, address: Address, event: SessionEvent): void {

@@ -48,7 +48,7 @@ export interface HttpOptions {
   random: RandomBytes;
   log: DaemonLog;
   /** Shorter deadlines, for tests. */
-  timeouts?: Partial<HttpTimeouts>;
+  timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
 /** A running HTTP listener. */
