@@ -51,7 +51,7 @@ export interface ServeBrokerOptions {
   /** Whether a person reads the log: lines in place of JSON, unless `log_json`. */
   terminal?: boolean;
   /** Begins a stop. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Time, by default the system's. */
   clock?: Clock;
   /** Randomness for ids, tokens and passwords, by default the system's. */
@@ -132,7 +132,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   lock.update({ socket: http.socket });
   const addresses = { socket: http.socket, addr: http.addr, ui_url: http.ui_url, runtime: sandboxes.runtime.name };
   log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
-  return new Broker({ engine, resolved, http, log, ...(signal === undefined ? {} : { signal }) }, cleanup.move());
+  return new Broker({ engine, resolved, http, log, signal }, cleanup.move());
 }
 
 type OpenOptions =
@@ -312,7 +312,7 @@ interface BrokerParts {
   resolved: ResolvedSettings;
   http: RunningHttp;
   log: Log;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 class Broker implements RunningBroker {
@@ -361,7 +361,7 @@ async function openConfiguredRuntime(
     deno_cache_dir: denoCache(home, env),
     clock,
     onWarning: (message) => log("warn", "runtime", message),
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
 }
 

@@ -68,7 +68,7 @@ export interface ServeOptions {
   /** Takes entries of the log. */
   log?: DaemonLog;
   /** Begins a shutdown. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Time, by default the system's. */
   clock?: Clock;
   /** Randomness, by default the system's. */

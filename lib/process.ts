@@ -18,7 +18,7 @@ export interface ProcessOptions {
   /** Working directory, absolute. */
   cwd: string;
   /** What it reads; without it, nothing. */
-  stdin?: Uint8Array;
+  stdin?: Uint8Array | undefined;
   /** Milliseconds after which it is killed. */
   deadline_ms: number;
   /** Bytes of output that are taken. */
@@ -26,7 +26,7 @@ export interface ProcessOptions {
   /** What more output does: `refuse` is an error, `cut` ends the program and returns what came. */
   on_excess?: "refuse" | "cut";
   /** Ends it early. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   clock: Clock;
   /** For errors: `Cannot clone x`. */
   attempted: string;

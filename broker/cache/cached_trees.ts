@@ -41,7 +41,7 @@ const COMPLAINTS: readonly (readonly [RegExp, ErrorCode])[] = [
 
 export interface CopyOptions {
   clock: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Called for each entry of a tree; for a folder before its contents. */
@@ -156,7 +156,7 @@ export async function copyTree(source: string, target: string, options: CopyOpti
     on_excess: "cut",
     clock: options.clock,
     attempted,
-    ...options.signal === undefined ? {} : { signal: options.signal },
+    signal: options.signal,
   });
   if (code === 0) return;
   const complaint = sanitizeLine(stderr.trim().split("\n").at(-1)!).slice(0, 300);

@@ -35,7 +35,7 @@ export interface DependencyCacheOptions {
 export interface CacheRequest extends CacheInputs {
   /** Whether the repository's profile has `cache: true`; by default it has. */
   enabled?: boolean;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** A folder of the host and where a sandbox sees it. */
@@ -127,7 +127,7 @@ export class DependencyCache {
     try {
       await copyTree(store.depsOf(key), staging.deps, {
         clock: this.#clock,
-        ...signal === undefined ? {} : { signal },
+        signal,
       });
       return new TaskUse(store, { key, repo, staging, lock });
     } catch (error) {

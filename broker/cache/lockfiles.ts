@@ -35,7 +35,7 @@ export async function findLockfiles(
   const run = {
     repository: { git_dir },
     attempted: "Cannot look for lockfiles",
-    ...signal === undefined ? {} : { signal },
+    signal,
   };
   const { stdout } = await git.run(["ls-tree", "-r", "-z", "-l", "--full-tree", commit], run);
   const found: Lockfile[] = [];

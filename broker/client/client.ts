@@ -44,7 +44,7 @@ const RESUME_PAUSE_MS = 100;
 /** Options of a client. */
 export interface ClientOptions {
   /** Ends every call that is under way with `interrupted`. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Time, by default the system's. */
   clock?: Clock;
   /** How long the head of an answer is waited for. */

@@ -97,7 +97,7 @@ export interface StopOptions extends FindBrokerOptions {
   terminate: (pid: number) => Promise<void>;
   /** Milliseconds that it is given. */
   timeout_ms: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**

@@ -22,7 +22,7 @@ export interface StoreAccess {
 export interface StoreWork {
   /** For the error: `Cannot take the task`. */
   attempted: string;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Milliseconds in all, by default two minutes. */
   timeout_ms?: number;
 }

@@ -47,7 +47,7 @@ export async function buildTree(
   const call = async (args: string[], stdin?: Uint8Array) => {
     // With nothing to read there is nothing to do.
     if (stdin?.length === 0) return stdin;
-    const options = { ...run, repository, attempted: ATTEMPTED, ...stdin === undefined ? {} : { stdin } };
+    const options = { ...run, repository, attempted: ATTEMPTED, stdin };
     return (await git.run(args, options)).stdout;
   };
   const special = new Set(scan.special.map(rawPath));

@@ -19,7 +19,7 @@ export interface CommitOptions {
   email: string;
   /** Wall-clock milliseconds since 1970. */
   at_ms: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 const ATTEMPTED = "Cannot commit the changes";
@@ -32,7 +32,7 @@ const ATTEMPTED = "Cannot commit the changes";
  */
 export async function commitTree(git: Git, options: CommitOptions): Promise<string> {
   const { git_dir, tree, base_commit, message, at_ms, signal } = options;
-  const run = { repository: { git_dir }, attempted: ATTEMPTED, ...signal === undefined ? {} : { signal } };
+  const run = { repository: { git_dir }, attempted: ATTEMPTED, signal };
   const [name, email] = [identity(options.name), identity(options.email)];
   const date = `@${Math.floor(at_ms / 1_000)} +0000`;
   const commit = await git.text(["commit-tree", tree, "-p", base_commit, "-F", "-"], {

@@ -42,8 +42,8 @@ export interface CollectOptions {
   /** Nothing may write to it any more. */
   work_tree: string;
   base_commit: string;
-  deadline_ms?: number;
-  signal?: AbortSignal;
+  deadline_ms?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** More than a person reads, and less than exhausts memory. */
@@ -66,8 +66,8 @@ const ATTEMPTED = "Cannot collect the changes";
 export async function collectFacts(git: Git, options: CollectOptions): Promise<DiffFacts> {
   const { git_dir, work_tree, base_commit, deadline_ms, signal } = options;
   const run = {
-    ...deadline_ms === undefined ? {} : { deadline_ms },
-    ...signal === undefined ? {} : { signal },
+    deadline_ms,
+    signal,
   };
   const scan = await scanWorkTree(work_tree, signal);
   const { tree, paths, omitted } = await buildTree(git, { git_dir, work_tree, base_commit, scan, run });

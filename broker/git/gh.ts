@@ -40,7 +40,7 @@ export interface PullRequestOptions {
   title: string;
   body: string;
   draft?: boolean;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface PullRequest {
@@ -169,8 +169,8 @@ export class Gh {
       max_bytes: MAX_BYTES,
       clock: this.#clock,
       attempted,
-      ...stdin === undefined ? {} : { stdin },
-      ...signal === undefined ? {} : { signal },
+      stdin,
+      signal,
     });
     return { ...result, stderr: this.#withoutSecrets(result.stderr) };
   }

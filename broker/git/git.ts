@@ -35,14 +35,14 @@ export interface GitRunOptions {
   repository?: GitRepository;
   /** What was attempted, for errors: `Cannot clone x`. */
   attempted: string;
-  stdin?: Uint8Array;
+  stdin?: Uint8Array | undefined;
   /** Milliseconds; by default {@linkcode DEFAULT_DEADLINE_MS}. */
-  deadline_ms?: number;
+  deadline_ms?: number | undefined;
   /** Bytes of output; by default {@linkcode DEFAULT_MAX_BYTES}. */
   max_bytes?: number;
   /** What more output does; by default it is refused. */
   on_excess?: "refuse" | "cut";
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Opens one transport, for this command alone. */
   transport?: RepoTransport;
   /** The operator's credentials, for this command alone: clone and push. */
@@ -193,8 +193,8 @@ export class Git {
       on_excess: options.on_excess ?? "refuse",
       clock: this.clock,
       attempted: options.attempted,
-      ...stdin === undefined ? {} : { stdin },
-      ...signal === undefined ? {} : { signal },
+      stdin,
+      signal,
     });
     return { ...result, stderr: cleaned(result.stderr, credentials?.secrets ?? []) };
   }

@@ -14,8 +14,8 @@ export interface HumanDiffOptions {
   after: string;
   /** Bytes shown; by default {@linkcode MAX_DIFF_BYTES}. */
   max_bytes?: number;
-  deadline_ms?: number;
-  signal?: AbortSignal;
+  deadline_ms?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface HumanDiff {
@@ -39,8 +39,8 @@ export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<Hu
       attempted: "Cannot show the changes",
       max_bytes,
       on_excess: "cut",
-      ...deadline_ms === undefined ? {} : { deadline_ms },
-      ...signal === undefined ? {} : { signal },
+      deadline_ms,
+      signal,
     },
   );
   if (!truncated) return { bytes: stdout, truncated };

@@ -42,8 +42,8 @@ export interface PushOptions {
   /** Called before each repetition. */
   onRetry?: (retry: PushRetry) => void;
   /** Milliseconds for each call of git. */
-  deadline_ms?: number;
-  signal?: AbortSignal;
+  deadline_ms?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** Why a push is repeated. */

@@ -23,8 +23,8 @@ export interface StageOptions {
   /** Absolute path of an empty or missing directory. */
   work_tree: string;
   credentials?: GitCredentials;
-  deadline_ms?: number;
-  signal?: AbortSignal;
+  deadline_ms?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface StagedRepository {
@@ -110,8 +110,8 @@ export function remoteOptions(
     attempted,
     transport: url.transport,
     ...credentials === undefined ? {} : { credentials },
-    ...deadline_ms === undefined ? {} : { deadline_ms },
-    ...signal === undefined ? {} : { signal },
+    deadline_ms,
+    signal,
   };
 }
 

@@ -39,7 +39,10 @@ export class ContainerProgram {
   }
 
   /** Asks; a failure is an answer too. */
-  async ask(args: readonly string[], options: { stdin?: string; attempted?: string } = {}): Promise<ProgramOutput> {
+  async ask(
+    args: readonly string[],
+    options: { stdin?: string | undefined; attempted?: string } = {},
+  ): Promise<ProgramOutput> {
     const { stdin, attempted = `Cannot run ${this.path} ${args[0]}` } = options;
     const { code, stdout, stderr } = await runProcess(this.path, {
       args,
@@ -56,7 +59,7 @@ export class ContainerProgram {
 
   /** Does; throws `sandbox_failed` with what it complained about. */
   async do(args: readonly string[], attempted: string, stdin?: string): Promise<string> {
-    const answer = await this.ask(args, { attempted, ...(stdin === undefined ? {} : { stdin }) });
+    const answer = await this.ask(args, { attempted, stdin });
     if (answer.code !== 0) throw refused(attempted, answer);
     return answer.stdout;
   }

@@ -76,7 +76,7 @@ export interface AskOptions {
   env: (name: string) => string | undefined;
   /** More variables that are passed on, for one program. */
   variables?: readonly string[];
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   clock?: Clock;
 }
 
@@ -109,7 +109,7 @@ export function askProgram(options: AskOptions): AskProgram {
       on_excess: "cut",
       clock,
       attempted: `Cannot run ${path} ${args[0] ?? ""}`.trimEnd(),
-      ...(signal === undefined ? {} : { signal }),
+      signal,
     });
     return { code, stdout: new TextDecoder().decode(stdout), stderr };
   };

@@ -33,7 +33,7 @@ export interface OpenRuntimeOptions {
   onWarning?: (message: string) => void;
   /** Where programs may be; a test has places of its own. */
   places?: typeof PROGRAM_PATHS;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Opens the runtime of the settings; throws `invalid_config` or `sandbox_failed`. */

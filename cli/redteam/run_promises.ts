@@ -43,7 +43,7 @@ export interface RunOptions {
   context: RedteamContext;
   clock: Clock;
   /** Ends it between two promises. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Called before each one. */
   onBegin?: (promise: SecurityPromise) => void;
   /** Called with the result of each one. */

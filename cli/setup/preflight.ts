@@ -29,7 +29,7 @@ export interface PreflightOptions {
   /** The settings of the running broker: an address that it holds cannot be tried. */
   live: PolicyView | null;
   clock?: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -107,12 +107,12 @@ async function tryRuntime(settings: Settings, options: PreflightOptions): Promis
     deno_path,
     deno_cache_dir: "/",
     clock,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
   await runtime.version();
   if (runtime.name === "deno") return;
   const path = findProgram(runtime.name)!;
-  const ask = askProgram({ env, clock, ...(signal === undefined ? {} : { signal }) });
+  const ask = askProgram({ env, clock, signal });
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     if (await hasImage({ name: runtime.name, path }, settings[setting], ask)) continue;
     throw new TaskdError("sandbox_failed", `Cannot run tasks: ${runtime.name} has no image ${settings[setting]}`, {

@@ -20,7 +20,7 @@ const READ_BUFFER_BYTES = 64 * 1024;
 /** Options of {@linkcode connect} and {@linkcode subscribe}. */
 export interface ConnectOptions {
   /** Ends the connection: calls that wait fail with `interrupted`, a subscription ends. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**

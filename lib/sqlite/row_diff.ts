@@ -28,7 +28,7 @@ export interface RowDiffOptions {
    */
   internal?: boolean;
   /** Ends the comparison with `interrupted`. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** What became of a table. */

@@ -68,7 +68,7 @@ export async function readRefs(backend: Backend, refs: Refs, signal?: AbortSigna
 /** Lists all objects. */
 export async function takeInventory(
   backend: Backend,
-  options: { signal?: AbortSignal; onProgress?: (objects: number) => void } = {},
+  options: { signal?: AbortSignal | undefined; onProgress?: (objects: number) => void } = {},
 ): Promise<Inventory> {
   const lineages = new Map<string, StoredKey[]>();
   const indexes = new Set<string>();

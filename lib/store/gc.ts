@@ -80,7 +80,7 @@ export interface GcOptions {
   /** Change nothing, and return what a pass would do. */
   dry_run?: boolean;
   /** Ends the pass early. What is doomed by then is deleted by the next. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Receives how many objects have been listed. */
   onProgress?: (objects: number) => void;
 }

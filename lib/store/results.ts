@@ -30,7 +30,7 @@ export interface LongOptions {
   /** Receives progress. */
   onProgress?: OnProgress;
   /** Ends the work early; the store stays as it was. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** When a branch expires. */

@@ -30,7 +30,7 @@ export interface BuildImagesOptions {
   /** A variable of the environment. */
   env: (name: string) => string | undefined;
   clock?: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Called with each step, and each line of output. */
   onProgress?: (progress: { step: string } | { line: string }) => void;
 }

@@ -142,7 +142,7 @@ export async function diff(
   const tables = await diffRows(left_image.path, right_image.path, {
     ...(options.tables === undefined ? {} : { tables: options.tables }),
     ...(options.rows === undefined ? {} : { rows: options.rows }),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    signal: options.signal,
   });
   return { ...answer, identical: false, pages_changed, tables };
 }
