@@ -123,6 +123,16 @@ export function isStillAt(file: Deno.FsFile, path: string): boolean {
   }
 }
 
+/** What has that name, a link itself; undefined when nothing has. Throws the file system's other errors as they are. */
+export function lstatIfPresent(path: string): Deno.FileInfo | undefined {
+  try {
+    return Deno.lstatSync(path);
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return undefined;
+    throw error;
+  }
+}
+
 /**
  * Whether anything has that name, a dangling link included. What cannot be inspected counts as not
  * there: for callers whose next step fails with the reason.

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
 import { isTaskId } from "../task/ids.ts";
 
 const SUFFIX = ".jsonl";
@@ -35,12 +35,13 @@ export function* traceFiles(audit_root: string): Generator<TraceFile> {
     const task_id = name.slice(0, -SUFFIX.length);
     if (!name.endsWith(SUFFIX) || !isTaskId(task_id)) continue;
     const path = `${audit_root}/${name}`;
+    let info: Deno.FileInfo | undefined;
     try {
-      const { mtime } = Deno.lstatSync(path);
-      yield { task_id, changed_ms: mtime?.getTime() ?? Infinity };
+      info = lstatIfPresent(path);
     } catch (error) {
-      // Pruned meanwhile.
-      if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot look at ${path}`);
+      throw fileError(error, `Cannot inspect ${path}`);
     }
+    // Otherwise pruned meanwhile.
+    if (info !== undefined) yield { task_id, changed_ms: info.mtime?.getTime() ?? Infinity };
   }
 }

@@ -11,7 +11,7 @@ const INPUTS: CacheInputs = {
   image: "sha256:1",
 };
 
-Deno.test("a key is 64 hexadecimal digits and the same for the same inputs, in whatever order lockfiles come", () => {
+Deno.test("a key is 64 hexadecimal digits, the same for the same inputs and any order of lockfiles", () => {
   assertMatch(cacheKey(INPUTS), /^[0-9a-f]{64}$/);
   assertEquals(cacheKey({ ...INPUTS, lockfiles: INPUTS.lockfiles.toReversed() }), cacheKey(INPUTS));
 });

@@ -28,7 +28,7 @@ const FORK_SCHEMA = v.object({
 export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
 
 /** What became of a table, in numbers. */
-const TABLE_SCHEMA = v.object({
+export const TABLE_CHANGE = v.object({
   table: v.string(),
   change: v.picklist(["added", "removed", "changed", "schema"]),
   rows_added: count,
@@ -39,7 +39,7 @@ const TABLE_SCHEMA = v.object({
 });
 
 /** A table, index, view or trigger whose definition is not what it was. */
-const SCHEMA_SCHEMA = v.object({
+export const DEFINITION_CHANGE = v.object({
   type: v.string(),
   name: v.string(),
   change: v.picklist(["added", "removed", "changed"]),
@@ -53,10 +53,10 @@ const HEAD_SCHEMA = v.object({
   changed: v.boolean(),
   /** Present when it was changed: what is promoted is this and nothing else. */
   head: v.exactOptional(v.object({ txid, lineage, image_sha256: v.string() })),
-  tables: v.array(TABLE_SCHEMA),
+  tables: v.array(TABLE_CHANGE),
   /** Tables beyond those listed. */
   more_tables: count,
-  schema: v.array(SCHEMA_SCHEMA),
+  schema: v.array(DEFINITION_CHANGE),
   more_schema: count,
   /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
   other_changes: v.boolean(),

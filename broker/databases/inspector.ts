@@ -11,10 +11,11 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { fileError, lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
+import { DEFINITION_CHANGE, TABLE_CHANGE } from "./evidence.ts";
 import type { Report } from "./inspection_report.ts";
 // Makes it part of the program, so that whatever caches or packs it has it.
 import type {} from "./inspector_main.ts";
@@ -65,24 +66,15 @@ const values = v.record(
   v.union([v.null(), v.number(), v.string(), v.object({ hex: v.string(), bytes: count })]),
 );
 const change = v.picklist(["added", "removed", "changed"]);
+const row = v.object({ change, key: values, before: v.exactOptional(values), after: v.exactOptional(values) });
 const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
   v.object({ ok: v.literal(false), problem: v.string() }),
   v.object({
     ok: v.literal(true),
     changed: v.boolean(),
-    tables: v.array(v.object({
-      table: v.string(),
-      change: v.picklist(["added", "removed", "changed", "schema"]),
-      rows_added: count,
-      rows_removed: count,
-      rows_changed: count,
-      storage_rows: v.exactOptional(count),
-      rows: v.exactOptional(
-        v.array(v.object({ change, key: values, before: v.exactOptional(values), after: v.exactOptional(values) })),
-      ),
-    })),
+    tables: v.array(v.object({ ...TABLE_CHANGE.entries, rows: v.exactOptional(v.array(row)) })),
     more_tables: count,
-    schema: v.array(v.object({ type: v.string(), name: v.string(), change })),
+    schema: v.array(DEFINITION_CHANGE),
     more_schema: count,
     other_changes: v.boolean(),
   }),
@@ -100,11 +92,11 @@ export async function inspectDatabase(options: InspectorOptions, inspection: Ins
   try {
     const { size } = await Deno.stat(base);
     const max_bytes = size * GROWTH.factor + GROWTH.bytes;
-    await requirePlain(left, { attempted, max_bytes });
+    requirePlain(left, { attempted, max_bytes });
     await refuseHotJournal(`${left}-journal`, attempted);
     await Deno.mkdir(work_dir, { mode: 0o700 });
     await take(left, `${work_dir}/result.db`);
-    if (await requirePlain(`${left}-wal`, { attempted, max_bytes, optional: true })) {
+    if (requirePlain(`${left}-wal`, { attempted, max_bytes, optional: true })) {
       await take(`${left}-wal`, `${work_dir}/result.db-wal`);
     }
     await Deno.copyFile(base, `${work_dir}/base.db`);
@@ -120,15 +112,12 @@ export async function inspectDatabase(options: InspectorOptions, inspection: Ins
   return { report, image: `${work_dir}/result.db` };
 }
 
-async function requirePlain(
+function requirePlain(
   path: string,
   { attempted, max_bytes, optional = false }: { attempted: string; max_bytes: number; optional?: boolean },
-): Promise<boolean> {
-  let info: Deno.FileInfo;
-  try {
-    info = await Deno.lstat(path);
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw error;
+): boolean {
+  const info = lstatIfPresent(path);
+  if (info === undefined) {
     if (optional) return false;
     throw new TaskdError("not_a_database", `${attempted}: the agent has removed it`);
   }
@@ -140,14 +129,8 @@ async function requirePlain(
 }
 
 async function refuseHotJournal(path: string, attempted: string): Promise<void> {
-  let info: Deno.FileInfo;
-  try {
-    info = await Deno.lstat(path);
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return;
-    throw error;
-  }
-  if (info.isFile && !await isHot(path)) return;
+  const info = lstatIfPresent(path);
+  if (info === undefined || info.isFile && !await isHot(path)) return;
   throw new TaskdError("corrupt", `${attempted}: it was left in the middle of a transaction`);
 }
 

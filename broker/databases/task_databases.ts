@@ -13,7 +13,7 @@ import { dirname } from "@std/path/dirname";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { fileError, lstatIfPresent } from "../../lib/fs.ts";
 import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
 import type { Log } from "../../lib/log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
@@ -112,7 +112,7 @@ export class TaskDatabases {
    * @throws {TaskdError} As `inspectDatabase` does, and the store's errors.
    */
   async collect({ task_id, forks, directory, work_dir, signal }: CollectDatabases): Promise<CollectedDatabase[]> {
-    await requireFolder(directory);
+    requireFolder(directory);
     await makeFolder(work_dir);
     const attempted = "Cannot store what the task did to its databases";
     return await withStore(this.#options, { attempted, signal, timeout_ms: CONTENT_MS }, async (client) => {
@@ -253,12 +253,12 @@ async function makeFolder(path: string): Promise<void> {
 }
 
 /** The sandbox could write the folder: it must still be one. */
-async function requireFolder(path: string): Promise<void> {
+function requireFolder(path: string): void {
   const attempted = "Cannot take over the task's databases";
   try {
-    if ((await Deno.lstat(path)).isDirectory) return;
+    if (lstatIfPresent(path)?.isDirectory) return;
   } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw fileError(error, attempted);
+    throw fileError(error, attempted);
   }
   throw new TaskdError("denied", `${attempted}: the agent has removed or exchanged their folder`);
 }

@@ -32,7 +32,7 @@ Deno.test("addresses() takes a failed lookup for a name without addresses", asyn
   assertEquals(await reasonOf(on.addresses("a.example", never())), "name_not_found");
 });
 
-Deno.test("an address that was allowed on purpose is allowed in every spelling, and its neighbour is not", async () => {
+Deno.test("an address that the operator allows is allowed in every spelling, and its neighbour is not", async () => {
   let answer = ["10.0.0.5"];
   const on = dialer({ allow_addresses: ["10.0.0.5", "fd00::1"], resolve: () => Promise.resolve(answer) });
   assertEquals(await on.addresses("mirror.example", never()), ["10.0.0.5"]);

@@ -6,7 +6,7 @@ const answered = (Object.keys(REASONS) as Reason[]).filter((reason) =>
   reason !== "allowed" && reason !== "client_gone"
 );
 
-Deno.test("every refusal is a whole response: a status line, problem details, and a length that is right", () => {
+Deno.test("every refusal is a whole response: status line, problem details and the right length", () => {
   for (const reason of answered) {
     const text = new TextDecoder().decode(refusalResponse(new Refused(reason as "internal", "detail"), TARGET, true));
     const [head, body] = text.split("\r\n\r\n") as [string, string];

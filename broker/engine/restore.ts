@@ -11,7 +11,7 @@ import { operatorCredentials } from "../git/credentials.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote, remoteOptions } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { psLister, signalProcess } from "../sandbox/processes.ts";
+import { listProcesses, signalProcess } from "../sandbox/processes.ts";
 import { type Recovered, recoverTask } from "../task/recover.ts";
 import type { PushAttempt } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
@@ -51,7 +51,7 @@ async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): P
   const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
     for (let poll = 0; poll < POLLS; poll++) {
-      const orphans = (await psLister()()).filter(({ command_line }) => target.test(command_line));
+      const orphans = (await listProcesses()).filter(({ command_line }) => target.test(command_line));
       if (orphans.length === 0) return;
       // The leader of a group that has git's helpers too.
       for (const { pid, group } of orphans) signalProcess(group === pid ? -pid : pid, "SIGKILL");

@@ -78,7 +78,7 @@ Deno.test("whatever order requests begin and end in, no cap is passed and every 
 });
 
 // conformance: b2.effect.task_budget_usd b2.effect.max_request_cost_usd
-Deno.test("a budget has room for what adds up to it, and is spent by what adds up to it, in whatever fractions", () => {
+Deno.test("a budget has room for what adds up to it, and is spent by it, in any fractions", () => {
   const dime = 0.1;
   for (const requests of [3, 8, 10, 30]) {
     // Eight times 0.1 is a hair less than 0.8, three times is a hair more than 0.3.

@@ -30,7 +30,7 @@ const LOOKUPS: [PricedLane, string, PriceMatch, number][] = [
   ["vendor_c", "gemini-9-ultra", "dearest of family", 2],
 ];
 
-Deno.test("a model is found exactly, without date, without provider, by prefix, or costs as the dearest", () => {
+Deno.test("a model's price is found exactly, without date or provider, by prefix, or is the dearest", () => {
   for (const [lane, model, match, input] of LOOKUPS) {
     const found = book.priceOf(lane, model)!;
     assertEquals([model, found.match, found.price.input], [model, match, input]);
@@ -74,7 +74,7 @@ Deno.test("caches cost a tenth, five quarters and twice of Anthropic's input", (
   assertAlmostEquals(cost(price, usage), (10 * 5 + 100 * 0.5 + 1000 * 6.25 + 500 * 10 + 7 * 25) / 1e6, 1e-15);
 });
 
-Deno.test("above the long-context bound, all of a request costs the higher rate; cached input counts towards it", () => {
+Deno.test("above the long-context bound a whole request costs the higher rate; cached input counts", () => {
   const { price } = book.priceOf("vendor_a", "claude-sonnet-4-5")!;
   const at = { ...noUsage(), input_tokens: 100_000, cache_read_tokens: 100_000, output_tokens: 10 };
   assertAlmostEquals(cost(price, at), (100_000 * 3 + 100_000 * 0.3 + 10 * 15) / 1e6, 1e-12);
@@ -88,7 +88,7 @@ Deno.test("a row holds from its date on", () => {
   assertEquals([priceOn(2026, 11), priceOn(2027, 0)], [0.75, 1.5]);
 });
 
-Deno.test("the model that answered is billed where it is listed, and dearer tiers and regions are not undercounted", () => {
+Deno.test("the model that answered is billed where it is listed; dearer tiers and regions count", () => {
   const used = [{ usage: { ...noUsage(), output_tokens: 1_000_000 } }];
   const costs = (asked: string, more: object = {}) => book.costOf("vendor_a", asked, { used, complete: true, ...more });
   assertEquals(costs("claude-haiku-4-5"), 5);

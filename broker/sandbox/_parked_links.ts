@@ -11,7 +11,7 @@
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Most entries of a tree; with more it is refused. */
@@ -94,16 +94,5 @@ export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> 
 
 /** Whether a link can be made: its folder is there, and nothing in its place. */
 function isFree(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return false;
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw error;
-  }
-  try {
-    return Deno.lstatSync(dirname(path)).isDirectory;
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw error;
-    return false;
-  }
+  return lstatIfPresent(path) === undefined && lstatIfPresent(dirname(path))?.isDirectory === true;
 }

@@ -48,7 +48,7 @@ Deno.test({
   },
 });
 
-Deno.test("a link does not come back where the agent has put something else, or has removed the folder", async () => {
+Deno.test("a link does not come back where the agent put something else, or removed the folder", async () => {
   await using at = await tree();
   const parked = await parkLinks(at.work);
   await Deno.mkdir(`${at.work}/dir`);

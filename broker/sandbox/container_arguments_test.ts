@@ -117,7 +117,7 @@ Deno.test("the command lines of networks, as recorded", () => {
   assertEquals(subnetOf("10.0.7.254"), "10.0.7.0/24");
 });
 
-Deno.test("an environment that is not lines of NAME=value is refused, and so is a path that would be more than one field", () => {
+Deno.test("an environment that is not lines of NAME=value, or a path of several fields, is refused", () => {
   assertEquals(envFile({ A: "b=c #d", E: "" }), "A=b=c #d\nE=\n");
   for (const env of [{ A: "x\nB=y" }, { "A B": "x" }, { A: "x\0" }, { "": "x" }]) {
     assertThrows(() => envFile(env as Record<string, string>), TaskdError, "not one line");

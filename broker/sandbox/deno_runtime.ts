@@ -20,7 +20,7 @@ import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
 import { type OutputBudget, readLines } from "./output_lines.ts";
 import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
-import { type ProcessLister, psLister, type RunningProcess, signalProcess } from "./processes.ts";
+import { listProcesses, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
   ListenAddresses,
@@ -52,8 +52,6 @@ export interface DenoRuntimeOptions {
   /** Distinguishes this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   clock: Clock;
-  /** Lists the machine's processes; `ps` when absent. */
-  listProcesses?: ProcessLister;
   /** What runs in the place of the built-in agent: for tests of the sandbox. */
   agent?: Pick<Helper, "name" | "module">;
 }
@@ -61,13 +59,11 @@ export interface DenoRuntimeOptions {
 export class DenoRuntime implements SandboxRuntime {
   readonly name: SandboxRuntimeName = "deno";
   readonly #options: DenoRuntimeOptions;
-  readonly #listProcesses: ProcessLister;
 
   /** Throws `usage` when `owner` is not hexadecimal. */
   constructor(options: DenoRuntimeOptions) {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
     this.#options = options;
-    this.#listProcesses = options.listProcesses ?? psLister();
   }
 
   /** Nothing is shared: its sandboxes are processes of this host. */
@@ -152,7 +148,7 @@ export class DenoRuntime implements SandboxRuntime {
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept = new Set<string>();
     for (let poll = 0; poll < SWEEP_POLLS; poll++) {
-      const orphans = (await this.#listProcesses()).flatMap((process) => {
+      const orphans = (await listProcesses()).flatMap((process) => {
         const task_id = this.#taskOf(process);
         return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
       });

@@ -45,7 +45,7 @@ const DOCKER = JSON.stringify({
   DefaultRuntime: "runc",
 });
 
-Deno.test("findRuntimes() learns version, privileges, control groups and OCI runtime, and always has the embedded one", async () => {
+Deno.test("findRuntimes() finds version, privileges, control groups and OCI runtime, and the embedded one", async () => {
   const scripts = {
     podman: `echo '${PODMAN}'`,
     docker: `echo '${DOCKER}'`,
@@ -60,7 +60,7 @@ Deno.test("findRuntimes() learns version, privileges, control groups and OCI run
   assertEquals((await found({})).map(({ name }) => name), ["deno"]);
 });
 
-Deno.test("a runtime that fails, or answers nonsense, does not work, and why cannot repaint a terminal", async () => {
+Deno.test("a runtime that fails or answers nonsense does not work, and its reason is sanitized", async () => {
   const daemonless = `echo '${JSON.stringify({ ServerErrors: ["Cannot connect to the Docker daemon"] })}'`;
   const [podman, docker, container] = await found({
     podman: "printf 'first\\n\\033[2Jcannot re-exec\\n' >&2; exit 125",
@@ -93,7 +93,7 @@ Deno.test("programs are asked without the keys that the environment has", async 
   });
 });
 
-Deno.test("resourceLimits() reads numbers and unlimited, and nothing where the program is missing or odd", async () => {
+Deno.test("resourceLimits() reads numbers and unlimited, and is undefined without the program", async () => {
   const limits = (scripts: Scripts) => onHost(scripts, ({ ask, places }) => resourceLimits(ask, places));
   assertEquals(await limits({ prlimit: "echo NOFILE 1024 unlimited; echo NPROC 7 8" }), {
     open_files: { soft: 1024, hard: Infinity },

@@ -51,7 +51,7 @@ Deno.test("a runtime that was asked for is never replaced by another", async () 
 });
 
 // conformance: b2.effect.strict_container_version b7.version_drift b9.tested_range
-Deno.test("strict_container_version refuses a major version that was not tested, which otherwise is a warning", async () => {
+Deno.test("strict_container_version refuses an untested major version, else it is a warning", async () => {
   const config = "runtime: podman\nstrict_container_version: true\n";
   assertEquals((await open(config, info("4.3.1"))).warnings, []);
   await assertRejects(() => open(config, info("7.0.0")), TaskdError, "not one of the tested versions");

@@ -13,8 +13,6 @@ export interface RunningProcess {
   command_line: string;
 }
 
-export type ProcessLister = () => Promise<RunningProcess[]>;
-
 /** Reads what `ps -axww -o pid=,pgid=,args=` prints. */
 export function parseProcesses(text: string): RunningProcess[] {
   const found: RunningProcess[] = [];
@@ -26,26 +24,24 @@ export function parseProcesses(text: string): RunningProcess[] {
 }
 
 /** Lists processes with the program at `path`; Linux and macOS have it. Not /proc, which only an unrestricted Deno may read. */
-export function psLister(path = "/bin/ps"): ProcessLister {
-  return async () => {
-    const attempted = "Cannot list the running processes";
-    let output: Deno.CommandOutput;
-    try {
-      output = await new Deno.Command(path, {
-        args: ["-axww", "-o", "pid=,pgid=,args="],
-        clearEnv: true,
-        env: { LC_ALL: "C" },
-        stdin: "null",
-      }).output();
-    } catch (cause) {
-      throw new TaskdError("sandbox_failed", `${attempted}: ${path} cannot be started`, {
-        cause,
-        hint: "Install ps (Debian: the package procps); without it, sandboxes of a crashed broker cannot be found",
-      });
-    }
-    if (!output.success) throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${output.code}`);
-    return parseProcesses(new TextDecoder().decode(output.stdout));
-  };
+export async function listProcesses(path = "/bin/ps"): Promise<RunningProcess[]> {
+  const attempted = "Cannot list the running processes";
+  let output: Deno.CommandOutput;
+  try {
+    output = await new Deno.Command(path, {
+      args: ["-axww", "-o", "pid=,pgid=,args="],
+      clearEnv: true,
+      env: { LC_ALL: "C" },
+      stdin: "null",
+    }).output();
+  } catch (cause) {
+    throw new TaskdError("sandbox_failed", `${attempted}: ${path} cannot be started`, {
+      cause,
+      hint: "Install ps (Debian: the package procps); without it, sandboxes of a crashed broker cannot be found",
+    });
+  }
+  if (!output.success) throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${output.code}`);
+  return parseProcesses(new TextDecoder().decode(output.stdout));
 }
 
 /** Sends a signal to a process (or, negative, a group); false when there is none, or none of this user's. */

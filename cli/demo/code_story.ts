@@ -14,7 +14,7 @@ import { hasCode } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { AgentProgress } from "../../broker/agent/progress.ts";
 import { parseProgress } from "../../broker/agent/progress_reader.ts";
-import { psLister, type RunningProcess } from "../../broker/sandbox/processes.ts";
+import { listProcesses, type RunningProcess } from "../../broker/sandbox/processes.ts";
 import type { SpendFigures } from "../../broker/task/schema.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
 import {
@@ -97,7 +97,7 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
   const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
   let running: RunningProcess[] = [];
   await using model = ScriptedModel.start(scriptsFor(runtime), async () => {
-    running = await psLister()();
+    running = await listProcesses();
   });
   const home = await BrokerHome.make({
     dir,

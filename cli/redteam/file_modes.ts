@@ -4,7 +4,7 @@
  * @module
  */
 
-import { fileErrorCode } from "../../lib/fs.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
@@ -19,50 +19,46 @@ interface Expected {
 }
 
 /** Holds a path to its mode; one that is not there is no attempt. */
-async function hold(trial: Trial, { path, mode }: Expected): Promise<boolean> {
-  try {
-    const status = await Deno.lstat(path);
-    const is = (status.mode ?? 0) & 0o777;
-    trial.attempt(path, (is & ~mode) === 0 && !status.isSymlink, `mode ${is.toString(8)}, ${mode.toString(8)} at most`);
-    const uid = Deno.uid();
-    if (status.uid !== null && uid !== null) {
-      trial.attempt(`the owner of ${path}`, status.uid === uid, `it belongs to user ${status.uid}`);
-    }
-    return true;
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw error;
+function hold(trial: Trial, { path, mode }: Expected): boolean {
+  const status = lstatIfPresent(path);
+  if (status === undefined) return false;
+  const is = (status.mode ?? 0) & 0o777;
+  trial.attempt(path, (is & ~mode) === 0 && !status.isSymlink, `mode ${is.toString(8)}, ${mode.toString(8)} at most`);
+  const uid = Deno.uid();
+  if (status.uid !== null && uid !== null) {
+    trial.attempt(`the owner of ${path}`, status.uid === uid, `it belongs to user ${status.uid}`);
   }
+  return true;
 }
 
 async function holdAll(trial: Trial, directory: string): Promise<void> {
-  if (!await hold(trial, { path: directory, mode: 0o700 })) return;
+  if (!hold(trial, { path: directory, mode: 0o700 })) return;
   let count = 0;
   for await (const { name, isDirectory } of Deno.readDir(directory)) {
     if (++count > MAX_ENTRIES) break;
-    await hold(trial, { path: `${directory}/${name}`, mode: isDirectory ? 0o700 : 0o600 });
+    hold(trial, { path: `${directory}/${name}`, mode: isDirectory ? 0o700 : 0o600 });
   }
 }
 
 /** The folders and files of one broker. */
 async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
-  trial.control(directory, await hold(trial, { path: directory, mode: 0o700 }), "it is not there");
+  trial.control(directory, hold(trial, { path: directory, mode: 0o700 }), "it is not there");
   // Others may read what is configured where the directory lets them in; they may never write it.
   for (const name of ["config.yaml", "egress.yaml", "prices.json"]) {
-    await hold(trial, { path: `${directory}/${name}`, mode: 0o644 });
+    hold(trial, { path: `${directory}/${name}`, mode: 0o644 });
   }
   for (const name of ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"]) {
-    await hold(trial, { path: `${directory}/${name}`, mode: 0o600 });
+    hold(trial, { path: `${directory}/${name}`, mode: 0o600 });
   }
   await holdAll(trial, audit_root);
   const ledger = ledgerPath(audit_root);
-  await hold(trial, { path: ledger.slice(0, ledger.lastIndexOf("/")), mode: 0o700 });
-  await hold(trial, { path: ledger, mode: 0o600 });
+  hold(trial, { path: ledger.slice(0, ledger.lastIndexOf("/")), mode: 0o700 });
+  hold(trial, { path: ledger, mode: 0o600 });
   await holdAll(trial, squid_run_dir);
   if (live_socket === undefined) return;
-  await hold(trial, { path: live_socket, mode: 0o600 });
-  await hold(trial, { path: live_socket.slice(0, live_socket.lastIndexOf("/")), mode: 0o700 });
+  hold(trial, { path: live_socket, mode: 0o600 });
+  hold(trial, { path: live_socket.slice(0, live_socket.lastIndexOf("/")), mode: 0o700 });
 }
 
 /** Keys in a file that others can read, or that leads elsewhere. */

@@ -6,14 +6,14 @@
 
 import { join } from "@std/path/join";
 import { stagedTasks } from "../../broker/engine/task_paths.ts";
-import { psLister } from "../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../broker/sandbox/processes.ts";
 import { ownerOf } from "../../broker/serve.ts";
 
 /** Everything that a run below `root` has left, of the broker whose home is `home`. */
 export async function leftovers(root: string, home: string): Promise<string[]> {
   const found: string[] = [];
   const owner = ownerOf(home);
-  for (const { pid, command_line } of await psLister()()) {
+  for (const { pid, command_line } of await listProcesses()) {
     if (![command_line, folderOf(pid)].some((text) => text.includes(root) || text.includes(owner))) continue;
     found.push(`process ${pid} is left: ${command_line}`);
   }
@@ -33,7 +33,7 @@ export async function leftovers(root: string, home: string): Promise<string[]> {
 /** Sandboxes that run for the broker whose home is `home`. */
 export async function sandboxes(home: string): Promise<number> {
   const marker = `--taskd-sandbox=${ownerOf(home)}:`;
-  return (await psLister()()).filter(({ command_line }) => command_line.includes(marker)).length;
+  return (await listProcesses()).filter(({ command_line }) => command_line.includes(marker)).length;
 }
 
 /** Where a process works; empty where that cannot be known. */

@@ -114,7 +114,7 @@ Deno.test("usage that occurs in content counts for nothing", () => {
   assertEquals(meter("openai", SSE, quoted).used, []);
 });
 
-Deno.test("an event larger than a buffer is metered; one that is too large is dropped and the rest still read", () => {
+Deno.test("an event larger than a buffer is metered; one that is too large is dropped", () => {
   const big = { ...OPENAI.response("response.completed"), filler: "x".repeat(3 << 20) };
   const cuts = Array.from({ length: 100 }, (_, at) => at / 100);
   assertEquals(meter("openai", SSE, sse([big]), cuts).used[0]?.usage, EXPECTED.openai as never);
@@ -126,7 +126,7 @@ Deno.test("an event larger than a buffer is metered; one that is too large is dr
   assertEquals([values, json.dropped], [[{ a: 1 }, { c: 3 }], 1]);
 });
 
-Deno.test("Anthropic: later figures overwrite, absent ones stay, iterations beside the top level are billed apart", () => {
+Deno.test("Anthropic: later figures overwrite, absent ones stay, iterations are billed apart", () => {
   const [start, ...rest] = ANTHROPIC.stream;
   const twice = sse([start!, ...rest.slice(0, 5), rest[5]!, rest[5]!, rest[6]!]);
   assertEquals(meter("anthropic", SSE, twice).used[0]?.usage.output_tokens, 500);
@@ -149,7 +149,7 @@ Deno.test("Anthropic: later figures overwrite, absent ones stay, iterations besi
   assertEquals(meter("anthropic", JSON_TYPE, JSON.stringify(unsplit)).used[0]?.usage.cache_write_5m_tokens, 9);
 });
 
-Deno.test("Anthropic: an error in mid-stream leaves what is known, marked; an error alone costs nothing", () => {
+Deno.test("Anthropic: an error in mid-stream keeps and marks what is known; alone it costs nothing", () => {
   const error = { type: "error", error: { type: "overloaded_error", message: "Overloaded" } };
   const broken = meter("anthropic", SSE, sse([...ANTHROPIC.stream.slice(0, 4), error]));
   assertEquals([broken.used.length, broken.complete], [1, false]);

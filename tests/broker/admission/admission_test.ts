@@ -130,7 +130,7 @@ Deno.test("a refusal of the task limb names it, its figures and what clears it",
 });
 
 // conformance: b7.refusal
-Deno.test("a refusal for tasks under way alone names their end as the remedy, and no removal of the ledger", async () => {
+Deno.test("a refusal for tasks under way alone names their end as the remedy", async () => {
   for (const [limb, usd] of [[{ global_max_tasks: 1 }, 0], [{ global_budget_usd: 1 }, 1]] as const) {
     for (const global_window of [DAY_MS, 0]) {
       await using site = await Site.make({ ...limb, global_window });

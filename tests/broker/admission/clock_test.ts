@@ -27,7 +27,7 @@ Deno.test("a clock that is put right again does not make what ended meanwhile ol
   assertEquals(site.admission.ceiling().starts, 1);
 });
 
-Deno.test("rows of a clock that ran years ahead age out a window after they were found, restarts or not", async () => {
+Deno.test("rows of a clock that ran years ahead age out a window after they were found", async () => {
   await using site = await Site.make({ global_max_tasks: 1 });
   site.clock.jump(4_000 * DAY_MS);
   await site.run(0);
@@ -63,7 +63,7 @@ const STEP = fc.oneof(
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("restart" as const), off_ms: fc.nat(HOUR_MS) }) },
 );
 
-Deno.test("whatever windows, restarts and backward steps there are, nothing counts too short or forever", () =>
+Deno.test("with any windows, restarts and backward steps nothing counts too short or forever", () =>
   fc.assert(
     fc.asyncProperty(
       fc.integer({ min: HOUR_MS, max: 2 * DAY_MS }),

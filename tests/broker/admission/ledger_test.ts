@@ -107,7 +107,7 @@ Deno.test("a file where the ledger's directory should be blocks both limbs", asy
   assertEquals(limbs(site), [true, true]);
 });
 
-Deno.test("an emptied ledger is a damaged one: its starts come back from the traces, its spend does not", async () => {
+Deno.test("an emptied ledger is damaged: its starts come back from the traces, its spend does not", async () => {
   await using site = await Site.make(ON);
   site.plantTrace(await site.run(4), site.clock.now());
   await site.restart(() => Deno.truncateSync(site.ledger));
@@ -144,7 +144,7 @@ Deno.test("a start that is reconciled counts once, however often the broker star
   assertEquals(site.lines().length, 2);
 });
 
-Deno.test("a task that outlived a broker at the gate and whose end the next one could not write is as old as its end", async () => {
+Deno.test("a task that outlived a broker at the gate, with its end unwritten, is as old as its end", async () => {
   await using site = await Site.make(ON);
   const id = someId();
   site.plantTrace(id, site.clock.now());
@@ -200,7 +200,7 @@ Deno.test("the file is compacted while it grows, and keeps a month for a longer 
   assertEquals(site.admission.ceiling().starts, 6);
 });
 
-Deno.test("whatever harm is done to a ledger's bytes, it never counts fewer starts than there are whole rows left", async () => {
+Deno.test("a ledger with any damage never counts fewer starts than whole rows are left", async () => {
   await using site = await Site.make({ ...ON, global_max_tasks: 1_000 });
   for (let n = 0; n < 5; n++) await site.run(1);
   await site.admission.close();

@@ -4,7 +4,7 @@ import { quotaBytes } from "../../../broker/cache/dependency_cache.ts";
 import { BLOCK, fill, makeCacheWorld, request, runTask, setUp } from "./_cache.ts";
 
 // conformance: b2.cache.deps b2.cache.brief b2.effect.cache_root
-Deno.test("the first task with a lockfile misses and fills, the next one hits and finds what was written", async () => {
+Deno.test("the first task with a lockfile misses and fills, the next hits and finds what was written", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
   const first = await cache.use(request("a"));
@@ -70,7 +70,7 @@ Deno.test("attack: what a later setup writes, passed or not, changes nothing in 
   await next.release();
 });
 
-Deno.test("attack: a repository neither reads nor replaces another one's entry, with the same lockfile", async () => {
+Deno.test("attack: a repository neither reads nor replaces another's entry with the same lockfile", async () => {
   await using world = await makeCacheWorld();
   const cache = await world.open();
   await runTask(cache, request("victim"), "good");

@@ -7,7 +7,7 @@ import { BLOCK } from "./_cache.ts";
 const QUOTA_BYTES = 60 * BLOCK;
 const ROUNDS = 6;
 
-Deno.test("processes that share a cache and are killed at any moment leave whole entries, within the quota, and no rest", async () => {
+Deno.test("processes that share a cache and are killed leave only whole entries, within the quota", async () => {
   const root = await Deno.makeTempDir({ prefix: "taskd-cache-kill-" });
   const cache_root = `${root}/cache`;
   let seen = 0;

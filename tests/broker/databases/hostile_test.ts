@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { inspectDatabase } from "../../../broker/databases/inspector.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { systemClock } from "../../../lib/clock.ts";
-import { psLister } from "../../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { until } from "../engine/bench.ts";
 import { SHOP, sqlite } from "./_bench.ts";
 
@@ -211,7 +211,7 @@ Deno.test("an index that never ends is left when the task ends", async () => {
   await Deno.symlink(Deno.execPath(), deno);
   const inspecting = left.inspect(stop.signal, deno);
   inspecting.catch(() => {});
-  const inspectors = async () => (await psLister()()).filter(({ command_line }) => command_line.includes(deno));
+  const inspectors = async () => (await listProcesses()).filter(({ command_line }) => command_line.includes(deno));
   await until(async () => (await inspectors()).length > 0);
   stop.abort(new Error("the task was cancelled"));
   await assertRejects(() => inspecting, Error, "the task was cancelled");

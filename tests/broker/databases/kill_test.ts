@@ -55,7 +55,7 @@ Deno.test("killed while collecting: the branch goes with a failed task, or waits
   } else await bench.released();
 });
 
-Deno.test("killed at the gate: data and code wait on, and are promoted and pushed when they are approved", async () => {
+Deno.test("killed at the gate: data and code wait, and are promoted and pushed when approved", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), serve: false });
   await using broker = new BrokerProcess(bench.broker);
   const id = await startTask(bench, broker, "awaiting_approval");
@@ -67,7 +67,7 @@ Deno.test("killed at the gate: data and code wait on, and are promoted and pushe
   await bench.released();
 });
 
-Deno.test("killed between the push and the promotion: the next broker promotes before it says that it is pushed", async () => {
+Deno.test("killed between push and promotion: the next broker promotes before it reports the push", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), serve: false });
   const id = await killedBeforePromotion(bench, true);
   await bench.broker.serve();

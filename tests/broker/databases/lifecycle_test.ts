@@ -7,7 +7,7 @@ import { agentDoes, changesOf, DataBench, RAISE, resultsOf } from "./_bench.ts";
 const BEFORE = [[1, "tea", 300], [2, "coffee", 450], [3, "cocoa", 400]];
 const AFTER = [[1, "tea", 300], [2, "coffee", 500], [3, "cocoa", 400], [4, "mate", 350]];
 
-Deno.test("a task changes code and data, one approval shows both, pushes the one and promotes the other", async () => {
+Deno.test("a task changes code and data: one approval shows both, pushes and promotes", async () => {
   await using bench = await DataBench.start({ script: agentDoes(["SELECT * FROM items", RAISE], "prices.txt") });
   const waiting = await bench.toGate();
   assertEquals(waiting.stage, "awaiting_approval", waiting.reason);
@@ -80,7 +80,7 @@ Deno.test("code alone is pushed without asking about a database that was left as
   assertEquals(await bench.rows(), BEFORE);
 });
 
-Deno.test("a base that moved while the task waited is left alone, and the task's branch is kept and named", async () => {
+Deno.test("a base that moved while the task waited is left alone; the task's branch is kept and named", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const waiting = await bench.toGate();
   await bench.write("INSERT INTO items VALUES (9, 'milk', 100)");
@@ -97,7 +97,7 @@ Deno.test("a base that moved while the task waited is left alone, and the task's
   assertEquals(await bench.branches(), ["main", `task-${waiting.id}`]);
 });
 
-Deno.test("a data change that cannot be promoted is no success: push_failed, with the branch that has it", async () => {
+Deno.test("a data change that cannot be promoted ends as push_failed, with the branch that has it", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE]) });
   const waiting = await bench.toGate();
   await bench.store((client) => client.call("open", { db: "shop" }));
@@ -116,7 +116,7 @@ Deno.test("a branch that changed while the task waited is not promoted", async (
   assertEquals(await bench.rows(), BEFORE);
 });
 
-Deno.test("a task works on the branch that it names, while an application writes to that branch's base", async () => {
+Deno.test("a task works on the branch that it names, while an application writes to its base", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE]) });
   await bench.store((client) => client.call("fork", { db: "shop", new_branch: "dev" }));
   const { checkout } = await bench.store((client) => client.call("open", { db: "shop" }));

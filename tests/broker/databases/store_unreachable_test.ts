@@ -52,7 +52,7 @@ Deno.test("a branch store that goes away while a task is staged: setup_failed, w
   assertEquals(bench.broker.staged(), []);
 });
 
-Deno.test("a branch store that goes away while the agent works: agent_failed, and the branch goes later", async () => {
+Deno.test("a branch store that goes away while the agent works: agent_failed; the branch goes later", async () => {
   const places: DataBench[] = [];
   const [change, finish] = agentDoes([RAISE]);
   const leave = () => {
@@ -68,7 +68,7 @@ Deno.test("a branch store that goes away while the agent works: agent_failed, an
   assertEquals(await bench.branches(), ["main"]);
 });
 
-Deno.test("a branch store that is away after the approval: the code is pushed, the branch kept and named", async () => {
+Deno.test("a branch store that is away after the approval: code is pushed, the branch kept and named", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const waiting = await bench.toGate();
   await bench.daemon.stop("SIGKILL");
@@ -79,7 +79,7 @@ Deno.test("a branch store that is away after the approval: the code is pushed, t
   assertEquals(await bench.branches(), ["main", `task-${done.id}`]);
 });
 
-Deno.test("a branch store that is away when a task is denied: the branch goes when a broker starts next", async () => {
+Deno.test("a branch store that is away when a task is denied: the branch goes at the next start", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const { id } = await bench.toGate();
   await bench.daemon.stop("SIGKILL");
@@ -88,7 +88,7 @@ Deno.test("a branch store that is away when a task is denied: the branch goes wh
   assertEquals(await bench.branches(), ["main"]);
 });
 
-Deno.test("branches that are called like a task's, but are of none that the broker knows, are left alone", async () => {
+Deno.test("branches named like a task's, but of no task that the broker knows, are left alone", async () => {
   await using bench = await DataBench.start();
   const foreign = `task-${"f".repeat(32)}`;
   await bench.store((client) => client.call("fork", { db: "shop", new_branch: foreign }));

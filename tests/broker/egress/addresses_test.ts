@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { INWARD_NAMES } from "../../../cli/redteam/inputs/egress.ts";
 import { Bench, Server } from "./_harness.ts";
 
-Deno.test("a name that resolves to an address that is not public, or is the host's own, is never dialled", async () => {
+Deno.test("a name that resolves to an inward address, or to the host's own, is never dialled", async () => {
   const dialled: string[] = [];
   await using bench = await Bench.start({
     list: Object.fromEntries(Object.keys(INWARD_NAMES).map((name) => [name, [80, 443]])),
@@ -22,7 +22,7 @@ Deno.test("a name that resolves to an address that is not public, or is the host
   assertEquals(bench.decisions.find(({ host }) => host === "metadata.example")?.detail, "metadata");
 });
 
-Deno.test("the checked address is what is dialled: a name that changes on the second look-up gains nothing", async () => {
+Deno.test("the checked address is what is dialled: a name that changes afterwards gains nothing", async () => {
   await using server = Server.echo();
   const dialled: string[] = [];
   let answers = 0;

@@ -36,7 +36,7 @@ function httpServer(answer: (request: string) => string): Server & { got: string
 const ok = (body = "fine") =>
   `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\nConnection: keep-alive\r\n\r\n${body}`;
 
-Deno.test("a plain request is rewritten: origin form, Host first, nothing of the connection or the credentials", async () => {
+Deno.test("a plain request is rewritten: origin form, Host first, no connection fields, no credentials", async () => {
   await using server = httpServer(() => ok());
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
@@ -96,7 +96,7 @@ Deno.test("CONNECT's Host must be the target, with or without its port", async (
   }
 });
 
-Deno.test("every request of a connection is checked: a second, pipelined one to another host is refused", async () => {
+Deno.test("every request of a connection is checked: a pipelined one to another host is refused", async () => {
   await using server = httpServer((request) => ok(request.split(" ")[1]));
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
@@ -130,7 +130,7 @@ Deno.test("a redirect from an allowed host to a denied one is a response, and fo
   assertEquals(JSON.parse((await client.response()).body).code, "address_literal");
 });
 
-Deno.test("Content-Length with Transfer-Encoding, and every other shape of smuggling, ends the connection", async () => {
+Deno.test("Content-Length with Transfer-Encoding, and other shapes of smuggling, end the connection", async () => {
   await using server = httpServer(() => ok());
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
@@ -204,7 +204,7 @@ Deno.test("Expect: 100-continue is answered, and the body then taken", async () 
   assertEquals((await client.response()).body, "hello");
 });
 
-Deno.test("an answer that comes before the end of the body reaches the client, and ends the connection", async () => {
+Deno.test("an answer before the end of the body reaches the client, and ends the connection", async () => {
   await using server = Server.start(async (conn) => {
     await conn.read(new Uint8Array(1_000));
     await conn.write(latin1("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nstop"));

@@ -78,7 +78,7 @@ Deno.test("TLS goes through to the host that CONNECT named", async () => {
   }
 });
 
-Deno.test("a server name that differs is refused with a TLS alert, and not a byte of it reaches the host", async () => {
+Deno.test("a server name that differs is refused with a TLS alert; no byte of it reaches the host", async () => {
   await using server = recorder();
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port, 8443: server.port } });
   const task = bench.admit();
@@ -119,7 +119,7 @@ Deno.test("a hello without a server name is refused", async () => {
   assertEquals(server.got, [""]);
 });
 
-Deno.test("a hello that arrives in pieces, or together with the CONNECT, is checked and passed on whole", async () => {
+Deno.test("a hello in pieces, or together with the CONNECT, is checked and passed on whole", async () => {
   await using server = recorder();
   await using bench = await Bench.start({ list: LIST, ports: { 443: server.port } });
   const task = bench.admit();

@@ -101,7 +101,7 @@ Deno.test("a reset on one side ends the other", async () => {
   assertEquals(await client.rest(), "");
 });
 
-Deno.test("10,000 idle tunnels of one task do not keep another task out, nor use up descriptors or memory", async () => {
+Deno.test("10,000 idle tunnels of one task exhaust neither another's place, descriptors nor memory", async () => {
   await using server = Server.echo();
   await using proxy = await bench(server);
   const greedy = proxy.admit("greedy");

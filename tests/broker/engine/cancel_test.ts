@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { psLister } from "../../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
 import { BrokerBench, oneChange, silentServer } from "./bench.ts";
@@ -12,7 +12,7 @@ Deno.test("ended while it is cloned: the task is cancelled and git runs no more"
   await bench.engine.kill(id, "wrong repository");
   const done = await bench.reaches(id);
   assertEquals([done.outcome, done.reason], ["cancelled", "wrong repository"]);
-  const left = (await psLister()()).filter(({ command_line }) => command_line.includes(silent.url));
+  const left = (await listProcesses()).filter(({ command_line }) => command_line.includes(silent.url));
   assertEquals(left, []);
 });
 
@@ -29,7 +29,7 @@ Deno.test("ended while the agent works: its process ends, its token is refused, 
   assertEquals(done.outcome, "cancelled");
   assertStringIncludes(done.reason!, "gave no reason");
   assertEquals(done.spend?.unmetered_requests, 1);
-  assertEquals((await psLister()()).filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
+  assertEquals((await listProcesses()).filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
   assertEquals(bench.staged(), []);
 });
 

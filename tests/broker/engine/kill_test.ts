@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { psLister } from "../../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import type { SubmitRequest } from "../../../broker/task/schema.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { serveGit } from "../git/git_server.ts";
@@ -25,7 +25,7 @@ async function afterKill(
     await bench.serve();
     const view = await bench.engine.view(id);
     assert(view.trace.intact && view.trace.rows >= rows - 1, "a row was lost");
-    const left = await psLister()();
+    const left = await listProcesses();
     assertEquals(left.filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
     return { bench, id };
   } catch (error) {

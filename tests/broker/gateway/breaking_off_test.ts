@@ -126,7 +126,7 @@ async function leaveAfter(url: string, lease: GatewayLease, needle: string): Pro
   await client.until(needle);
 }
 
-Deno.test("what is read for a client that left is bounded in time; what is known by then is charged and marked", async () => {
+Deno.test("reading for a client that left is bounded in time; what is known is charged and marked", async () => {
   const running = gated(EVENTS, text.slice(0, text.lastIndexOf("event: message_delta")));
   await using gate = await harness(running.answer, { limits: { drain_ms: 1 } });
   const lease = gate.lease("vendor_a");
@@ -151,7 +151,7 @@ Deno.test("what is read for a client that left is bounded in bytes", async () =>
   assertEquals([settlement?.ending, settlement?.unmetered], ["cut_off", true]);
 });
 
-Deno.test("a vendor that breaks off in mid-answer: the client sees it, and what is known is charged and marked", async () => {
+Deno.test("a vendor that breaks off in mid-answer: the client sees it; what is known is charged", async () => {
   for (const [first, usd] of [["", 0], [sse(ANTHROPIC.stream.slice(0, 1)), 0.01906]] as const) {
     const running = gated(EVENTS, `: hello\n\n${first}`);
     await using gate = await harness(running.answer);

@@ -16,7 +16,7 @@ const TOKEN_HEADERS: [Lane, string, string, unknown][] = [
   ["compat", "authorization", "/v1/chat/completions", BODIES.chat],
 ];
 
-Deno.test("the token is taken from the header of each program, and the real key goes out in the vendor's", async () => {
+Deno.test("the token is read from each program's header, and the real key goes out in the vendor's", async () => {
   await using gate = await harness(json({ ok: true }));
   for (const [lane, header, path, body] of TOKEN_HEADERS) {
     const lease = gate.lease(lane);
@@ -68,7 +68,7 @@ Deno.test("only listed headers go to the vendor: none that pays, routes, or belo
   assertEquals(headers.authorization, undefined);
 });
 
-Deno.test("an answer keeps its status and headers, but no cookie and nothing of the operator's account", async () => {
+Deno.test("an answer keeps its status and headers, without cookies and the operator's account", async () => {
   await using gate = await harness((response) => {
     response.writeHead(429, {
       "content-type": "application/json",
@@ -217,7 +217,7 @@ Deno.test("a stream for which the client asked no usage is unmetered, never $0.0
 });
 
 // conformance: b1.agent_d_compat b2.compat.base_path b2.compat.prices b2.compat.unlisted
-Deno.test("a self-hosted endpoint: base_path in place of /v1, prices from the settings, unlisted models unmetered", async () => {
+Deno.test("a self-hosted endpoint: base_path for /v1, prices of the settings, others unmetered", async () => {
   await using gate = await harness(json(OPENAI.chat));
   await using own = await harness(json({}), {
     upstreams: { compat: { base_url: gate.vendor.url, base_path: "/api/v4/", api_key: "" } },
@@ -254,7 +254,7 @@ Deno.test("the figures are settled before the client sees the event it takes for
   assertEquals(gate.settled.length, 1);
 });
 
-Deno.test("a subscription's bearer is renewed once after a 401, and the headers that go with it are sent", async () => {
+Deno.test("a subscription's bearer is renewed once after a 401, and its headers are sent", async () => {
   const asked: string[] = [];
   const source = {
     current: () => Promise.resolve({ secret: "old-bearer", headers: { "anthropic-beta": "oauth-x" } }),
@@ -319,7 +319,7 @@ Deno.test("a vendor is reached over TLS, and only when its certificate holds", a
   await new Promise<void>((resolve) => server.close(() => resolve()));
 });
 
-Deno.test("counting tokens and listing models cost nothing and are not unmetered, but count as requests", async () => {
+Deno.test("counting tokens and listing models cost nothing, are metered, and count as requests", async () => {
   await using gate = await harness(json({ input_tokens: 5000, usage: { input_tokens: 5000 } }));
   const lease = gate.lease("vendor_a");
   await (await gate.post(lease, "/v1/messages/count_tokens", BODIES.messages)).text();

@@ -45,7 +45,7 @@ Deno.test("a setting lifts each refusal by the name that the refusal gives, and 
   }
 });
 
-Deno.test("what clients do by themselves passes: own tools, images in the request, results that speak of URLs", async () => {
+Deno.test("what clients do by themselves passes: own tools, images in the request, results with URLs", async () => {
   await using gate = await harness(json({}));
   const data = "data:image/png;base64,AAAA";
   const schema = { type: "object", properties: { tools: { type: "array" }, image_url: { type: "string" } } };
@@ -121,7 +121,7 @@ Deno.test("a tool behind a duplicate or an escaped key is found, at any depth", 
   }
 });
 
-Deno.test("a compressed body is unpacked, checked and sent as it was checked; other encodings are refused", async () => {
+Deno.test("a compressed body is unpacked, checked and sent unpacked; other encodings are refused", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a", { max_inflight: 0 });
   const bad = JSON.stringify({ ...BODIES.messages, tools: [{ type: "web_fetch_20250910", name: "f" }] });

@@ -90,7 +90,7 @@ Deno.test("a WebSocket, or any other upgrade, is 426: programs fall back to plai
   }
 });
 
-Deno.test("a client that does not close a refused upgrade is thrown off, and keeps no place from another task", async () => {
+Deno.test("a client that does not close a refused upgrade is cut off, and takes no other task's place", async () => {
   const clock = new VirtualClock();
   await using gate = await harness(json({}), { clock });
   const lease = gate.lease("vendor_b");
@@ -120,7 +120,7 @@ Deno.test("one address has its share of the connections, and no more", async () 
   assertStringIncludes(answer, "HTTP/1.1 200");
 });
 
-Deno.test("two lengths, a length beside chunks, and a second request inside a body do not reach the vendor", async () => {
+Deno.test("two lengths, a length beside chunks, and a request inside a body do not reach the vendor", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a");
   for (const text of smuggledRequests(lease.token)) {
@@ -168,7 +168,7 @@ Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () =
 });
 
 // conformance: b2.effect.task_max_inflight
-Deno.test("a parallel burst admits as many as the in-flight cap says; the others are 429 with Retry-After: 1", async () => {
+Deno.test("a parallel burst admits up to the in-flight cap; the others are 429 with Retry-After: 1", async () => {
   const gates: ReturnType<typeof gated>[] = [];
   await using gate = await harness((response, request, seen) => {
     const next = gated("application/json", " ");
@@ -193,7 +193,7 @@ Deno.test("a parallel burst admits as many as the in-flight cap says; the others
 });
 
 // conformance: b2.effect.task_budget_usd
-Deno.test("the budget is checked when a request begins: 402 once it is spent, and a running one goes on", async () => {
+Deno.test("the budget is checked when a request begins: 402 once spent, and a running one goes on", async () => {
   const running = gated("text/event-stream", "");
   let answer = running.answer;
   await using gate = await harness((...args) => answer(...args));

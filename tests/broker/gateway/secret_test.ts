@@ -92,7 +92,7 @@ Deno.test("a key that cannot stand in a header, and a source that quotes its bea
   assertEquals([lease.spend().in_flight, vendor.seen.length], [0, 0]);
 });
 
-Deno.test("the task's token is in no answer, no log and no figure, and the gateway keeps only its digest", async () => {
+Deno.test("the task's token is in no answer, log or figure, and the gateway keeps only its digest", async () => {
   await using gate = await harness((response, request, seen) => json(seen)(response, request, seen));
   const lease = gate.lease("vendor_a");
   const response = await gate.post(lease, PATH, BODIES.messages);

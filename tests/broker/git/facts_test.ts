@@ -186,7 +186,7 @@ Deno.test("no spelling of .git gets into the tree, and each is flagged", async (
   });
 });
 
-Deno.test("more nested repositories than git is asked about are refused, and so is one that cannot be named", async () => {
+Deno.test("too many nested repositories are refused, and so is one that cannot be named", async () => {
   await using bench = await GitBench.start();
   const many = await bench.stage();
   await sh(many.work_tree, "git init -q 0; for n in $(seq 70); do cp -r 0 $n; done");

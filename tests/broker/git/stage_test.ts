@@ -60,7 +60,7 @@ Deno.test("nothing that a repository's attributes ask for happens at checkout", 
   }
 });
 
-Deno.test("a git directory inside the work tree is refused, and so is a work tree with something in it", async () => {
+Deno.test("a git directory inside the work tree, or a work tree that is not empty, is refused", async () => {
   await using bench = await GitBench.start();
   const url = parseRepo(bench.origin);
   const stage = (git_dir: string, work_tree: string) => stageRepository(bench.git, { url, git_dir, work_tree });

@@ -8,7 +8,7 @@ import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
 import { parseProgress } from "../../../broker/agent/progress_reader.ts";
 import type { AgentProgress } from "../../../broker/agent/progress.ts";
 import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
-import { psLister } from "../../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import type { OutputLine, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
 
 /** Owner of everything that these tests start; a new one for each process. */
@@ -95,7 +95,7 @@ export class Place implements AsyncDisposable {
 
 /** Command lines of processes that still run for `task_id`. */
 export async function processesOf(task_id: string): Promise<string[]> {
-  return (await psLister()()).map(({ command_line }) => command_line).filter((line) => line.includes(`:${task_id}`));
+  return (await listProcesses()).map(({ command_line }) => command_line).filter((line) => line.includes(`:${task_id}`));
 }
 
 /** Resolves once nothing runs for `task_id` any more; the caller's test has a deadline of its own. */

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { OUTCOMES } from "../../../broker/agent/progress.ts";
 import { TOOLS } from "../../../broker/agent/tools.ts";
 
-Deno.test("docs/reference/built_in_agent.md names every tool with its arguments, and every outcome with its exit code", async () => {
+Deno.test("docs/reference/built_in_agent.md names every tool, argument, outcome and exit code", async () => {
   const text = await Deno.readTextFile(new URL("../../../docs/reference/built_in_agent.md", import.meta.url));
   const rows = [...text.matchAll(/^\| `(\w+)` +\| ([^|]*?) +\|/gm)].map(([, name, second]) => [name!, second!]);
   const tools = Object.entries(TOOLS).map(([name, { parameters }]) => [

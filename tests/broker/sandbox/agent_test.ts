@@ -87,7 +87,7 @@ Deno.test("the built-in agent answers hostile calls with errors and goes on", as
   assertEquals([...Deno.readDirSync(place.root)].length, 2);
 });
 
-Deno.test("the built-in agent ends an endless loop, a model without calls, and an endpoint that talks nonsense", async () => {
+Deno.test("the built-in agent ends an endless loop, a model without calls, and malformed answers", async () => {
   const table = [
     { script: { calls: [["list", { path: "." }]] as [string, unknown][] }, outcome: "turn_limit", turns: 8 },
     { script: { text: "I am done." }, outcome: "finished", turns: 2 },
@@ -105,7 +105,7 @@ Deno.test("the built-in agent ends an endless loop, a model without calls, and a
   }
 });
 
-Deno.test("the built-in agent waits for a 429 with Retry-After and ends with the gateway's reason otherwise", async () => {
+Deno.test("the built-in agent waits for a 429 with Retry-After, else ends with the gateway's reason", async () => {
   const answer = (status: number, headers: Record<string, string> = {}) =>
     Response.json({ detail: `reason ${status}` }, { status, headers });
   const problem = (status: number, code: string) =>

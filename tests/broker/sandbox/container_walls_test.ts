@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { FORK_BOMB, WALL_ATTACKS } from "../../../cli/redteam/inputs/container_scripts.ts";
-import { psLister } from "../../../broker/sandbox/processes.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, runIn, startIn } from "./_container.ts";
 
@@ -74,7 +74,7 @@ podmanTest("secrets of a sandbox are on no command line of the host", async () =
     env: { TOKEN: secret, SPACED: "a b 'c' \"d\" $e #f = g" },
   });
   assertEquals(await line("has"), `has ${secret}`);
-  for (const { command_line } of await psLister()()) seen.add(command_line);
+  for (const { command_line } of await listProcesses()) seen.add(command_line);
   assertEquals([...seen].filter((command_line) => command_line.includes(secret)), []);
   await sandbox.stop();
   const { out } = await runIn(test, ["printenv", "SPACED"], { env: { SPACED: "a b 'c' \"d\" $e #f = g" } });

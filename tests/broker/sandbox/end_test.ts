@@ -147,7 +147,7 @@ Deno.test("a sandbox whose output cannot be taken is ended, and wait() says why"
   assertEquals(await processesOf(place.task_id), []);
 });
 
-Deno.test("a folder of links is put aside and back, and what stood there first is not lost when starting fails", async () => {
+Deno.test("a folder of links is put aside and back, and nothing is lost when starting fails", async () => {
   await using place = new Place();
   for (let index = 0; index < 500; index++) Deno.symlinkSync(`target ${index}`, `${place.work}/link${index}`);
   const absent = new DenoRuntime({

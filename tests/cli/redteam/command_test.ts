@@ -31,7 +31,7 @@ function entries(path: string): string[] {
   return [...Deno.readDirSync(path)].map(({ name }) => name);
 }
 
-Deno.test("taskd redteam tries everything with the permissions of the command, exits 0 and leaves nothing behind", () =>
+Deno.test("taskd redteam tries everything with the command's permissions, exits 0, leaves nothing", () =>
   withHome(async (home) => {
     const { code, out, err } = await redteam(home);
     assertEquals([code, err], [0, ""], out);
