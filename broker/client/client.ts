@@ -24,13 +24,13 @@ import * as wire from "../api/wire.ts";
 import { readable } from "../api/readable.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
 import type { Stage } from "../task/stages.ts";
-import { readEvents, type TaskEvent } from "./events.ts";
+import { readEvents, type StreamedEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
-import { type BrokerPlace, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
+import { type BrokerAddress, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { concat } from "../../lib/concat.ts";
 
-export type { BrokerPlace, TaskEvent };
+export type { BrokerAddress, StreamedEvent };
 
 /** The most bytes of an answer in JSON: a list of a thousand tasks has one. */
 const MAX_ANSWER_BYTES = 64 << 20;
@@ -72,13 +72,13 @@ export interface TaskDiff {
  * ```
  */
 export class BrokerClient {
-  readonly place: BrokerPlace;
+  readonly place: BrokerAddress;
   readonly #clock: Clock;
   readonly #signal: AbortSignal | undefined;
   readonly #head_deadline_ms: number;
 
   /** Nothing is connected before something is asked. */
-  constructor(place: BrokerPlace, options: ClientOptions = {}) {
+  constructor(place: BrokerAddress, options: ClientOptions = {}) {
     this.place = place;
     this.#clock = options.clock ?? systemClock;
     this.#signal = options.signal;
@@ -113,7 +113,7 @@ export class BrokerClient {
   async *events(
     id: string,
     options: { after?: number; signal?: AbortSignal } = {},
-  ): AsyncGenerator<TaskEvent, void> {
+  ): AsyncGenerator<StreamedEvent, void> {
     const signal = this.#until(options.signal);
     let after = options.after ?? 0;
     for (let failures = 0;;) {

@@ -16,7 +16,7 @@ import { errorOf } from "./problems.ts";
 const MAX_EVENT_CHARS = 4 << 20;
 
 /** An event, with the number of its row; live spend has none. */
-export type TaskEvent = TaskEventView & {
+export type StreamedEvent = TaskEventView & {
   /** The number of its row: give it as `after` to go on behind it. */
   id?: number;
 };
@@ -26,7 +26,7 @@ export type TaskEvent = TaskEventView & {
  *
  * @throws {TaskdError} What the broker says of a trace that it cannot read on; `broker_unreachable` for what is no event.
  */
-export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<TaskEvent, void> {
+export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<StreamedEvent, void> {
   const read: ServerSentEvent[] = [];
   const parser = new EventParser((event) => read.push(event), MAX_EVENT_CHARS);
   for await (const chunk of bytes) {
@@ -39,7 +39,7 @@ export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenera
   }
 }
 
-function eventOf({ event, data, id }: ServerSentEvent): TaskEvent | undefined {
+function eventOf({ event, data, id }: ServerSentEvent): StreamedEvent | undefined {
   if (event === undefined) return undefined;
   let value: unknown;
   try {

@@ -11,7 +11,7 @@ import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 
 /** Where a broker is. */
-export type BrokerPlace = { socket: string } | { addr: string };
+export type BrokerAddress = { socket: string } | { addr: string };
 
 /** What is sent. */
 export interface Sending {
@@ -51,7 +51,7 @@ export interface TransportOptions {
  * @throws {TaskdError} `broker_unreachable`, `denied`, `unavailable` when no head comes in time, or `interrupted`.
  */
 export async function exchange(
-  place: BrokerPlace,
+  place: BrokerAddress,
   sending: Sending,
   { clock, head_deadline_ms }: TransportOptions,
 ): Promise<Received> {
@@ -114,7 +114,7 @@ async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal | undefine
   if (signal?.aborted) throw interruptedBy(signal);
 }
 
-function addressOf(place: BrokerPlace): { socketPath: string } | { host: string; port: number } {
+function addressOf(place: BrokerAddress): { socketPath: string } | { host: string; port: number } {
   if ("socket" in place) return { socketPath: place.socket };
   const { hostname, port } = parseHttpAddress(place.addr);
   return { host: hostname, port };
@@ -135,7 +135,7 @@ function brokenOff(cause: unknown): TaskdError {
 }
 
 /** What a failed connection means. */
-function explained(place: BrokerPlace, error: unknown): TaskdError {
+function explained(place: BrokerAddress, error: unknown): TaskdError {
   if (error instanceof TaskdError) return error;
   const where = "socket" in place ? place.socket : place.addr;
   const reason = messageOf(error);

@@ -11,7 +11,7 @@ import { computeStats } from "../task/stats.ts";
 import { type Grouping, GROUPINGS } from "../task/schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
-import type { Body } from "./route.ts";
+import type { ReadBody } from "./route.ts";
 import { RequestRefused } from "./statuses.ts";
 
 /** `GET /admin/pending` */
@@ -56,14 +56,14 @@ function isGrouping(text: string): text is Grouping {
 }
 
 /** `POST /admin/tasks/<id>/approve` */
-export async function approve(call: Call, body: Body<typeof APPROVE_REQUEST>): Promise<Response> {
+export async function approve(call: Call, body: ReadBody<typeof APPROVE_REQUEST>): Promise<Response> {
   const id = call.task();
   await call.engine.approve(id, await body());
   return nothing();
 }
 
 /** `POST /admin/tasks/<id>/deny` */
-export async function deny(call: Call, body: Body<typeof REASON_REQUEST>): Promise<Response> {
+export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
   await call.engine.deny(id, reason);
@@ -71,7 +71,7 @@ export async function deny(call: Call, body: Body<typeof REASON_REQUEST>): Promi
 }
 
 /** `POST /admin/tasks/<id>/kill` */
-export async function kill(call: Call, body: Body<typeof REASON_REQUEST>): Promise<Response> {
+export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
   await call.engine.kill(id, reason);
@@ -79,7 +79,7 @@ export async function kill(call: Call, body: Body<typeof REASON_REQUEST>): Promi
 }
 
 /** `POST /admin/prune` */
-export async function prune(call: Call, body: Body<typeof PRUNE_REQUEST>): Promise<Response> {
+export async function prune(call: Call, body: ReadBody<typeof PRUNE_REQUEST>): Promise<Response> {
   const { before, dry_run } = await body();
   const pruned = await call.engine.prune({ before_ms: Date.parse(before), dry_run });
   return json({ pruned, dry_run } satisfies Pruned);

@@ -11,7 +11,7 @@ import * as v from "valibot";
 import { VERSION } from "../../lib/version.ts";
 import type { SchemaInside } from "../api/readable.ts";
 import * as wire from "../api/wire.ts";
-import type { Route } from "./route.ts";
+import type { HttpRoute } from "./route.ts";
 
 /** A JSON object. */
 type JsonObject = Record<string, unknown>;
@@ -134,7 +134,7 @@ class Describer {
 const ID = { name: "id", in: "path", required: true, description: "The id, or a beginning of it that no other has" };
 
 /** The whole document. */
-export function openApi(routes: readonly Route[]): JsonObject {
+export function openApi(routes: readonly HttpRoute[]): JsonObject {
   const [requests, answers] = [new Describer({ closed: true }), new Describer({ closed: false })];
   const paths: Record<string, JsonObject> = {};
   for (const route of routes) {
@@ -170,7 +170,7 @@ export function openApi(routes: readonly Route[]): JsonObject {
   };
 }
 
-function operation(route: Route, requests: Describer, answers: Describer): JsonObject {
+function operation(route: HttpRoute, requests: Describer, answers: Describer): JsonObject {
   const { method, path, admin, query = {}, body, doc } = route;
   const words = path.replaceAll(/<id>|[^a-z]+/g, " ").trim().split(" ");
   const parameters = [
@@ -198,7 +198,7 @@ function operation(route: Route, requests: Describer, answers: Describer): JsonO
   };
 }
 
-function success({ answer }: Route, answers: Describer): JsonObject {
+function success({ answer }: HttpRoute, answers: Describer): JsonObject {
   if ("schema" in answer) {
     return { description: "JSON", content: { "application/json": { schema: answers.describe(answer.schema) } } };
   }

@@ -9,7 +9,7 @@ import type { BodySchema } from "./bodies.ts";
 import type { Call } from "./call.ts";
 
 /** A route. */
-export interface Route {
+export interface HttpRoute {
   readonly method: "GET" | "POST";
   /** `<id>` stands for one segment. */
   readonly path: string;
@@ -33,14 +33,14 @@ export type RouteAnswer =
   | { readonly status: 204 };
 
 /** Reads the body of a request. */
-export type Body<S extends BodySchema> = () => Promise<v.InferOutput<S>>;
+export type ReadBody<S extends BodySchema> = () => Promise<v.InferOutput<S>>;
 
 /** A route's body and its handler, which reads the body when it has checked what comes first. */
 export function takes<S extends BodySchema>(
   schema: S,
-  handle: (call: Call, body: Body<S>) => Promise<Response>,
+  handle: (call: Call, body: ReadBody<S>) => Promise<Response>,
   options: { optional?: true } = {},
-): Pick<Route, "body" | "body_optional" | "run"> {
+): Pick<HttpRoute, "body" | "body_optional" | "run"> {
   return {
     body: schema,
     ...(options.optional === undefined ? {} : { body_optional: true }),

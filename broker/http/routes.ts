@@ -13,7 +13,7 @@ import { STAGES } from "../task/stages.ts";
 import { TIME } from "../task/values.ts";
 import { json } from "./answers.ts";
 import { openApi } from "./openapi.ts";
-import { type Route, takes } from "./route.ts";
+import { type HttpRoute, takes } from "./route.ts";
 import * as tasks from "./task_routes.ts";
 
 const LIST_QUERY = {
@@ -23,7 +23,7 @@ const LIST_QUERY = {
 };
 
 /** The table. */
-export const ROUTES: readonly Route[] = [
+export const ROUTES: readonly HttpRoute[] = [
   {
     method: "POST",
     path: "/tasks",
@@ -205,7 +205,7 @@ const MAX_ID_CHARS = 64;
 /** What a path leads to. */
 export interface Found {
   /** By method; empty when there is no such path. */
-  routes: readonly Route[];
+  routes: readonly HttpRoute[];
   /** What stands for `<id>`; empty without one. */
   id: string;
 }

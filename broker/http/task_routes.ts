@@ -12,7 +12,7 @@ import type { SUBMIT_REQUEST, TaskRecord } from "../task/schema.ts";
 import { isStage, type Stage, STAGES } from "../task/stages.ts";
 import { answer, json } from "./answers.ts";
 import type { Call } from "./call.ts";
-import type { Body } from "./route.ts";
+import type { ReadBody } from "./route.ts";
 import { TaskEvents } from "./event_stream.ts";
 import { TaskLog } from "./log_stream.ts";
 
@@ -31,7 +31,7 @@ function accepted({ id, stage }: TaskRecord): Response {
 }
 
 /** `POST /tasks` */
-export async function submit(call: Call, body: Body<typeof SUBMIT_REQUEST>): Promise<Response> {
+export async function submit(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
   return accepted(await call.engine.submit(await body()));
 }
 
@@ -121,7 +121,7 @@ export async function log(call: Call): Promise<Response> {
 }
 
 /** `POST /queue` */
-export async function enqueue(call: Call, body: Body<typeof SUBMIT_REQUEST>): Promise<Response> {
+export async function enqueue(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
   return json(await call.engine.enqueue(await body()), { status: 202 });
 }
 

@@ -16,7 +16,7 @@ import { decodeDiff, diffText } from "../text/diff_text.ts";
 import { briefOf } from "./inspect.ts";
 
 /** A change. */
-export interface Change {
+export interface GateChange {
   task: TaskView;
   brief: TrustBrief | null;
   /** As git writes it: anything can be in it. */
@@ -29,7 +29,7 @@ export interface Change {
  * @throws {TaskdError} `not_found` before there is one; `corrupt` when the diff is not the one that the task's record names:
  * nobody should decide by it.
  */
-export async function readChange(broker: BrokerClient, task: TaskView): Promise<Change> {
+export async function readChange(broker: BrokerClient, task: TaskView): Promise<GateChange> {
   const { bytes } = await broker.diff(task.id);
   const recorded = recordedDigest(task);
   if (recorded !== undefined && recorded !== new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex()) {
@@ -53,7 +53,7 @@ export function openGate({ stage, gate }: TaskView): Gate | undefined {
 }
 
 /** The brief, safe to print. */
-export function knownText({ task, brief }: Pick<Change, "task" | "brief">): string {
+export function knownText({ task, brief }: Pick<GateChange, "task" | "brief">): string {
   const { trace } = task;
   return [
     ...(trace.intact ? [] : [`THE RECORD OF THIS TASK IS ALTERED OR DAMAGED: ${sanitizeLine(trace.fault)}`, ""]),
@@ -66,6 +66,6 @@ export function knownText({ task, brief }: Pick<Change, "task" | "brief">): stri
 }
 
 /** The diff, safe to print. */
-export function shownDiff({ diff }: Pick<Change, "diff">, colours: boolean): string {
+export function shownDiff({ diff }: Pick<GateChange, "diff">, colours: boolean): string {
   return diff === "" ? "The diff is empty" : diffText(diff, colours);
 }

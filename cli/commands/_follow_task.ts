@@ -20,7 +20,7 @@ import { spendWord } from "./_task_text.ts";
 import type { Io } from "../text/io.ts";
 
 /** How far a task has come, as its events tell. */
-export interface Progress {
+export interface TaskProgress {
   stage: Stage;
   outcome?: Outcome;
   reason?: string;
@@ -55,10 +55,10 @@ const DRAW_APART_MS = 100;
  * @throws {TaskdError} `interrupted` when `io.signal` is aborted: the task itself goes on; `broker_unreachable` when the
  * broker does not come back.
  */
-export async function followTask(broker: BrokerClient, id: string, options: FollowOptions): Promise<Progress> {
+export async function followTask(broker: BrokerClient, id: string, options: FollowOptions): Promise<TaskProgress> {
   const { io, until, show, clock = systemClock } = options;
   const view = new LiveView(io, clock);
-  const progress: Progress = { stage: "admission" };
+  const progress: TaskProgress = { stage: "admission" };
   let after: number | undefined;
   let lost_ms: number | undefined;
   const wait = async (failure: TaskdError) => {
@@ -91,7 +91,7 @@ export async function followTask(broker: BrokerClient, id: string, options: Foll
   }
 }
 
-function isOver({ stage, outcome }: Progress, until: "gate" | "end"): boolean {
+function isOver({ stage, outcome }: TaskProgress, until: "gate" | "end"): boolean {
   if (outcome !== undefined) return true;
   return until === "gate" && (stage === "awaiting_approval" || stage === "awaiting_ci");
 }
@@ -103,7 +103,7 @@ function gone(id: string): TaskdError {
 }
 
 /** Takes an event into `progress`. */
-function take(progress: Progress, { event, data }: TaskEventView): void {
+function take(progress: TaskProgress, { event, data }: TaskEventView): void {
   switch (event) {
     case "stage":
       progress.stage = data.stage;
@@ -134,7 +134,7 @@ class LiveView {
   readonly #line: ReturnType<Io["live"]>;
   readonly #clock: Clock;
   readonly #stop = new AbortController();
-  #progress: Progress | undefined;
+  #progress: TaskProgress | undefined;
   #since_ms: number | undefined;
   #drawn_ms: number | undefined;
   #output = "";
@@ -145,7 +145,7 @@ class LiveView {
     if (this.#line !== undefined) void this.#tick();
   }
 
-  async update(progress: Progress, event: TaskEventView): Promise<void> {
+  async update(progress: TaskProgress, event: TaskEventView): Promise<void> {
     if (this.#line === undefined) return;
     this.#progress = progress;
     this.#since_ms ??= Date.parse(event.data.ts);

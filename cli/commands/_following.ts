@@ -10,13 +10,13 @@ import type { Submitted } from "../../broker/api/wire.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
-import { followTask, type Progress } from "./_follow_task.ts";
+import { followTask, type TaskProgress } from "./_follow_task.ts";
 import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
 import { isSuccess, nextSteps, shortId, spendWords } from "./_task_text.ts";
 
 /** A task that was accepted, and how far it was seen to come. */
-export interface FollowedTask extends Progress, Pick<Submitted, "id" | "links"> {
+export interface FollowedTask extends TaskProgress, Pick<Submitted, "id" | "links"> {
   /** False with `--detach`. */
   followed: boolean;
 }
@@ -66,7 +66,7 @@ function show(event: Parameters<typeof eventLines>[0], io: Io): void {
   for (const line of eventLines(event)) io.note(line);
 }
 
-function lastWords(id: string, progress: Progress): string[] {
+function lastWords(id: string, progress: TaskProgress): string[] {
   const { spend, pushed } = progress;
   const next = nextSteps(id, progress);
   return [

@@ -7,11 +7,11 @@
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { type Change, knownText, openGate, readChange, shownDiff } from "./_change.ts";
+import { type GateChange, knownText, openGate, readChange, shownDiff } from "./_change.ts";
 import { approveCommand, shortId, standing } from "./_task_text.ts";
 
 /** A change, and how to approve it. */
-export interface ReviewResult extends Change {
+export interface ReviewResult extends GateChange {
   /** Null when the task does not wait for approval. */
   approve_command: string | null;
 }

@@ -23,6 +23,7 @@ const GATES: readonly Gate[] = [
   { name: "fmt --check", args: ["fmt", "--check"] },
   { name: "lint", args: ["lint"] },
   { name: "check", args: ["check"] },
+  { name: "type names", args: ["run", "--allow-read", "--allow-run=git", "--no-prompt", "tests/tools/type_names.ts"] },
   { name: "doc --lint", args: ["doc", "--lint", ...Object.values(config.exports)] },
   TEST_GATE,
   { name: "publish --dry-run", args: ["task", "publish", "--dry-run"] },

@@ -54,7 +54,7 @@ export interface SetupLimits {
 }
 
 /** What a setup phase came to. */
-export interface SetupResult {
+export interface RunSetupResult {
   evidence: SetupEvidence;
   passed: boolean;
   /** Why it did not pass. */
@@ -81,7 +81,7 @@ export function hasSetup(profile: Profile | undefined): profile is Profile {
  * @throws The signal's reason after an abort, once nothing of the phase runs any more.
  * @throws {TaskdError} `sandbox_failed` or `invalid_config` when a sandbox cannot be started; what writing the log throws.
  */
-export async function runSetup(options: SetupOptions): Promise<SetupResult> {
+export async function runSetup(options: SetupOptions): Promise<RunSetupResult> {
   const { profile, cache, signal } = options;
   signal.throwIfAborted();
   using log = new SetupLog(options.log_path);

@@ -22,7 +22,7 @@ export class ApiError extends Error {
 }
 
 /** How a page follows a task. */
-export interface FollowOptions {
+export interface FollowEventsOptions {
   /** Number of the last row that is known. */
   after: number;
   signal: AbortSignal;
@@ -90,7 +90,7 @@ export class Api {
   }
 
   /** Follows a task until its result, connecting again and going on where it stopped. */
-  async follow(id: string, { after, signal, onEvent, onLink }: FollowOptions): Promise<void> {
+  async follow(id: string, { after, signal, onEvent, onLink }: FollowEventsOptions): Promise<void> {
     let last = String(after);
     for (let failures = 0; !signal.aborted;) {
       try {

@@ -5,7 +5,7 @@
  */
 
 /** What is known of a cost. */
-export interface Spent {
+export interface ShownSpend {
   usd: number;
   requests: number;
   unmetered_requests: number;
@@ -34,7 +34,7 @@ export function dollars(usd: number): string {
 }
 
 /** A cost: what has no price is said, never shown as nothing. */
-export function cost(spend: Spent | undefined): string {
+export function cost(spend: ShownSpend | undefined): string {
   if (spend === undefined) return "not metered";
   const { usd, requests, unmetered_requests, priced } = spend;
   if (requests > 0 && unmetered_requests === requests && usd === 0) return "unmetered";

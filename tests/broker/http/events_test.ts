@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { BrokerClient, type TaskEvent } from "../../../broker/client/client.ts";
+import { BrokerClient, type StreamedEvent } from "../../../broker/client/client.ts";
 import { TaskEvents } from "../../../broker/http/event_stream.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { tracePath } from "../../../broker/task/trace.ts";
@@ -16,7 +16,7 @@ async function denied(task: Task): Promise<void> {
 }
 
 /** Event names with their ids, as a subscriber gets them. */
-function shape(events: readonly TaskEvent[]): string[] {
+function shape(events: readonly StreamedEvent[]): string[] {
   return events.map(({ event, id }) => id === undefined ? event : `${id} ${event}`);
 }
 
@@ -100,7 +100,7 @@ Deno.test("live spend comes in between, the latest only, without an id", () =>
     const task = await broker.runningTask();
     engine.live.set(task.id, spendOf(1));
     const events = client.events(task.id);
-    const seen: TaskEvent[] = [];
+    const seen: StreamedEvent[] = [];
     for (let n = 0; n < 4; n++) seen.push((await events.next()).value!);
     assertEquals(shape(seen).toSorted(), ["1 stage", "2 stage", "3 stage", "spend"]);
     engine.spend("f".repeat(32), spendOf(50));

@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Route } from "../../../broker/http/route.ts";
+import type { HttpRoute } from "../../../broker/http/route.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { STATUSES } from "../../../broker/http/statuses.ts";
 import { ERROR_CODES, type ErrorCode } from "../../../lib/errors.ts";
@@ -37,7 +37,7 @@ function routes(): string {
 }
 
 /** The fields of a body; in brackets when there need be none. */
-function bodyText({ body }: Route): string[] {
+function bodyText({ body }: HttpRoute): string[] {
   if (body === undefined) return [];
   const fields = Object.entries(body.entries);
   const named = (optional: boolean) =>
@@ -46,7 +46,7 @@ function bodyText({ body }: Route): string[] {
   return [[named(false), ...(optional === "" ? [] : [`[${optional}]`])].filter((text) => text !== "").join(", ")];
 }
 
-function answerText({ answer }: Route): string {
+function answerText({ answer }: HttpRoute): string {
   if ("schema" in answer) return `${answer.status} JSON`;
   return "type" in answer ? `${answer.status} \`${answer.type}\`` : String(answer.status);
 }

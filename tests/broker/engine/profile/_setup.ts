@@ -5,7 +5,7 @@
  */
 
 import { systemClock } from "../../../../lib/clock.ts";
-import { runSetup, type SetupOptions, type SetupResult } from "../../../../broker/engine/profile/run_setup.ts";
+import { runSetup, type RunSetupResult, type SetupOptions } from "../../../../broker/engine/profile/run_setup.ts";
 import type { Profile } from "../../../../broker/settings/settings.ts";
 import { HostRuntime } from "./_host_runtime.ts";
 
@@ -17,7 +17,7 @@ export interface World extends AsyncDisposable {
   runtime: HostRuntime;
   /** What `onLine` was told. */
   lines: string[];
-  run(profile: Partial<Profile>, options?: Partial<SetupOptions>): Promise<SetupResult>;
+  run(profile: Partial<Profile>, options?: Partial<SetupOptions>): Promise<RunSetupResult>;
   log(): Promise<string>;
 }
 
