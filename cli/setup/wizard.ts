@@ -10,7 +10,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { type AgentName, agentOf, AGENTS, type Lane, laneText } from "../../broker/agents.ts";
+import { type AgentName, agentOf, AGENTS, type Lane, LANES, laneText } from "../../broker/agents.ts";
 import { parseEnvFile } from "../../broker/settings/env_file.ts";
 import { describePlace, InvalidConfig } from "../../broker/settings/invalid_config.ts";
 import { apiKey, KEY_VARIABLES, readKeys, writeKeys } from "../../broker/settings/keys.ts";
@@ -46,8 +46,8 @@ export interface WizardOptions {
   prompt?: Prompt;
   findRuntimes: () => Promise<FoundRuntime[]>;
   hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
-  /** Builds the images; when absent, missing images are only reported. */
-  buildImages?: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
+  /** Builds the images of a container runtime. */
+  buildImages: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
   /** Reports a step. */
   say: (text: string) => void;
 }
@@ -59,8 +59,16 @@ export interface WizardResult {
   /** Variables under which keys were stored. */
   keys_stored: string[];
   images_built: string[];
-  runtime?: string;
+  runtime: string;
   agent: AgentName;
+}
+
+/** What the steps share. */
+interface StepOptions extends WizardOptions {
+  /** The settings before any change. */
+  before: Settings;
+  /** Settings that the steps change. */
+  changes: Map<SettingPath, PlainValue>;
 }
 
 /** The variable of the endpoint's key where none is named. */
@@ -71,15 +79,13 @@ export async function runWizard(options: WizardOptions): Promise<WizardResult> {
   const { home, say } = options;
   const seeded = await seedHome(home);
   for (const path of seeded.created) say(`Wrote ${path}`);
-  const before = await loadWith(options);
-  const changes = new Map<SettingPath, PlainValue>();
-  const runtime = await chooseRuntimeStep(options, before, changes);
-  const agent = await chooseAgentStep(options, before, { changes, runtime });
-  if (agentOf(agent).lane === "compat" || options.answers.compat_url !== undefined) {
-    await compatStep(options, before, changes);
-  }
-  const keys = await keysStep(options, before, { agent, changes });
-  const settings = await saveConfig(options, changes);
+  const changes: StepOptions["changes"] = new Map();
+  const shared = { ...options, before: await loadWith(options), changes };
+  const runtime = await chooseRuntimeStep(shared);
+  const agent = await chooseAgentStep(shared, runtime);
+  if (agentOf(agent).lane === "compat" || options.answers.compat_url !== undefined) await compatStep(shared);
+  const keys = await keysStep(shared, agent);
+  const settings = await saveConfig(shared);
   if (keys.size > 0) {
     await writeKeys(home, keys);
     say(`Stored ${[...keys.keys()].join(", ")} in ${taskdHome(home)}/api-keys.env`);
@@ -89,7 +95,7 @@ export async function runWizard(options: WizardOptions): Promise<WizardResult> {
     changed: Object.fromEntries(changes),
     keys_stored: [...keys.keys()],
     images_built,
-    ...(runtime === undefined ? {} : { runtime: describeRuntime(runtime) }),
+    runtime: describeRuntime(runtime),
     agent,
   };
 }
@@ -102,14 +108,8 @@ async function loadWith({ home, env, uid }: WizardOptions, text?: string): Promi
   return (await loadSettings({ home, env, uid, read })).settings;
 }
 
-type Changes = Map<SettingPath, PlainValue>;
-
-async function chooseRuntimeStep(
-  options: WizardOptions,
-  before: Settings,
-  changes: Changes,
-): Promise<FoundRuntime | undefined> {
-  const { answers, prompt, say } = options;
+async function chooseRuntimeStep(options: StepOptions): Promise<FoundRuntime> {
+  const { answers, before, changes, prompt, say } = options;
   const found = await options.findRuntimes();
   for (const runtime of found) say(`${runtime.works ? "Found " : ""}${describeRuntime(runtime)}`);
   let requested = answers.runtime ?? before.runtime;
@@ -121,24 +121,16 @@ async function chooseRuntimeStep(
   }
   const chosen = chooseRuntime(requested, found);
   if (chosen === undefined) {
-    throw new TaskdError(
-      "sandbox_failed",
-      `Cannot use the runtime ${requested}: it is not installed or does not work`,
-      {
-        hint: "Install it, or choose another: taskd setup --runtime auto",
-      },
-    );
+    const why = `Cannot use the runtime ${requested}: it is not installed or does not work`;
+    throw new TaskdError("sandbox_failed", why, { hint: "Install it, or choose another: taskd setup --runtime auto" });
   }
   if (requested !== before.runtime) changes.set("runtime", requested);
   return chosen;
 }
 
-async function chooseAgentStep(
-  { answers, prompt, say }: WizardOptions,
-  before: Settings,
-  { changes, runtime }: { changes: Changes; runtime: FoundRuntime | undefined },
-): Promise<AgentName> {
-  const embedded = runtime?.name === "deno";
+async function chooseAgentStep(options: StepOptions, runtime: FoundRuntime): Promise<AgentName> {
+  const { answers, before, changes, prompt, say } = options;
+  const embedded = runtime.name === "deno";
   const usable = AGENTS.filter(({ name }) => !embedded || name === "agent_d");
   const suggested = usable.some(({ name }) => name === before.default_agent) ? before.default_agent : usable[0]!.name;
   let agent = answers.agent ?? (answers.yes ? suggested : before.default_agent);
@@ -156,8 +148,7 @@ async function chooseAgentStep(
   return agent;
 }
 
-async function compatStep({ answers, prompt }: WizardOptions, before: Settings, changes: Changes): Promise<void> {
-  const { compat } = before;
+async function compatStep({ answers, before: { compat }, changes, prompt }: StepOptions): Promise<void> {
   let url = answers.compat_url;
   if (url === undefined && prompt !== undefined) {
     url = await prompt.line("URL of the OpenAI-compatible endpoint", compat.base_url + compat.base_path);
@@ -181,14 +172,9 @@ function splitEndpoint(text: string): [base_url: string, base_path: string] {
   return [url.href.replace(/\/$/, ""), base_path];
 }
 
-async function keysStep(
-  options: WizardOptions,
-  before: Settings,
-  { agent, changes }: { agent: AgentName; changes: Changes },
-): Promise<Map<string, string>> {
-  const { answers, env, home, prompt, say } = options;
-  const keys = new Map<string, string>();
-  for (const [lane, secret] of answers.keys) keys.set(variableOf(lane, before, changes), secret);
+async function keysStep(options: StepOptions, agent: AgentName): Promise<Map<string, string>> {
+  const { answers, before, env, home, prompt, say } = options;
+  const keys = new Map([...answers.keys].map(([lane, secret]) => [variableOf(lane, options), secret]));
   const { lane } = agentOf(agent);
   const subscribed = (lane === "vendor_a" || lane === "vendor_b") && before[`${lane}_auth`] === "subscription";
   if (prompt === undefined || answers.keys.has(lane) || subscribed) return keys;
@@ -198,15 +184,14 @@ async function keysStep(
     say(`The key of ${laneText(lane)} is there: ${known.source}`);
     if (!await prompt.confirm("Replace it?", false)) return keys;
   }
-  const secret = await prompt.secret(
-    lane === "compat" ? "Key of the endpoint, empty for none" : `Key of ${laneText(lane)}`,
-  );
-  if (secret !== "") keys.set(variableOf(lane, before, changes), secret);
+  const question = lane === "compat" ? "Key of the endpoint, empty for none" : `Key of ${laneText(lane)}`;
+  const secret = await prompt.secret(question);
+  if (secret !== "") keys.set(variableOf(lane, options), secret);
   return keys;
 }
 
 /** The variable under which a key is stored; for the endpoint, the setting is added when there is none. */
-function variableOf(lane: Lane, before: Settings, changes: Changes): string {
+function variableOf(lane: Lane, { before, changes }: StepOptions): string {
   if (lane !== "compat") return KEY_VARIABLES[lane][0]!;
   if (before.compat.api_key_env !== "") return before.compat.api_key_env;
   changes.set("compat.api_key_env", COMPAT_VARIABLE);
@@ -214,10 +199,10 @@ function variableOf(lane: Lane, before: Settings, changes: Changes): string {
 }
 
 /** Writes config.yaml if it changes; a text that would not load is not written. */
-async function saveConfig(options: WizardOptions, changes: Changes): Promise<Settings> {
+async function saveConfig(options: StepOptions): Promise<Settings> {
   const path = `${taskdHome(options.home)}/config.yaml`;
   const text = await readPrivateFile(path, "own") ?? "";
-  const changed = changeConfig(path, text, changes);
+  const changed = changeConfig(path, text, options.changes);
   let settings: Settings;
   try {
     settings = await loadWith(options, changed);
@@ -226,7 +211,7 @@ async function saveConfig(options: WizardOptions, changes: Changes): Promise<Set
   }
   if (changed === text) return settings;
   await writeFileAtomic(path, new TextEncoder().encode(changed), 0o600);
-  for (const [name, value] of changes) options.say(`Set ${name}: ${value}`);
+  for (const [name, value] of options.changes) options.say(`Set ${name}: ${value}`);
   return settings;
 }
 
@@ -240,21 +225,16 @@ function refusedChange(path: string, error: unknown): unknown {
   });
 }
 
-async function imagesStep(
-  options: WizardOptions,
-  settings: Settings,
-  runtime: FoundRuntime | undefined,
-): Promise<string[]> {
-  const { answers, prompt, hasImage, say } = options;
-  if (runtime === undefined || runtime.name === "deno") return [];
+async function imagesStep(options: WizardOptions, settings: Settings, runtime: FoundRuntime): Promise<string[]> {
+  const { answers, buildImages, prompt, hasImage, say } = options;
+  if (runtime.name === "deno") return [];
   const images: string[] = [];
   for (const image of [settings.sandbox_image, settings.anchor_image]) {
     if (answers.build_images === "all" || !await hasImage(runtime, image)) images.push(image);
   }
   if (images.length === 0) return [];
-  const { buildImages } = options;
   const names = images.join(" and ");
-  if (buildImages === undefined || answers.build_images === "none") {
+  if (answers.build_images === "none") {
     say(`Missing: ${names}`);
     return [];
   }
@@ -268,11 +248,10 @@ async function imagesStep(
 export function keysOfFile(path: string, text: string, compat_variable: string): Map<Lane, string> {
   const found = new Map<Lane, string>();
   for (const [name, value] of parseEnvFile(path, text)) {
-    const lane = (Object.keys(KEY_VARIABLES) as Exclude<Lane, "compat">[]).find((lane) =>
-      KEY_VARIABLES[lane].includes(name)
+    const lane = LANES.find((lane) =>
+      lane === "compat" ? name === (compat_variable || COMPAT_VARIABLE) : KEY_VARIABLES[lane].includes(name)
     );
     if (lane !== undefined) found.set(lane, value);
-    else if (name === (compat_variable || COMPAT_VARIABLE)) found.set("compat", value);
   }
   return found;
 }
