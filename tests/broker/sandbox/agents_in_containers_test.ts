@@ -12,7 +12,7 @@ import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { compatBook, harness } from "../gateway/harness.ts";
 import { REAL_KEY } from "../gateway/vendor_server.ts";
 import { runIn } from "./_container.ts";
-import { vendorScript } from "./_vendor_scripts.ts";
+import { vendorScript } from "./vendor_scripts.ts";
 import { longTest, scaledTest } from "../../support/long.ts";
 
 const MODELS: Readonly<Record<string, string>> = {

@@ -7,6 +7,7 @@
 
 import { join } from "@std/path/join";
 import { launchFlags } from "../../../cli/table/launch_flags.ts";
+import { longTest } from "../../support/long.ts";
 import { writeProgram } from "../../support/programs.ts";
 import { stepsOf } from "../page.ts";
 import { type Machine, makeMachine, runPage } from "../run_page.ts";
@@ -94,7 +95,7 @@ exec "$@"
 }
 
 const reason = unable();
-Deno.test({
+longTest({
   name: `the page about a production database runs as it is printed${reason ? ` (ignored: ${reason})` : ""}`,
   ignore: reason !== undefined,
   async fn() {
