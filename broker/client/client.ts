@@ -36,7 +36,7 @@ export type { BrokerAddress, StreamedEvent };
 const MAX_ANSWER_BYTES = 64 << 20;
 /** The most bytes of a diff. */
 const MAX_DIFF_BYTES = 512 << 20;
-/** How often a stream of events that breaks off is taken up again before its reader is told. */
+/** How often a stream of events that breaks off is resumed before its reader gets an error. */
 const RESUME_TRIES = 4;
 /** Before the second of these, and twice as long before each further one. */
 const RESUME_PAUSE_MS = 100;
@@ -61,7 +61,7 @@ export interface TaskDiff {
 /**
  * Asks one broker.
  *
- * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when nobody answers
+ * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when no broker answers
  * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
  *
  * @example

@@ -47,7 +47,7 @@ export function healthOverSocket(clock: Clock): AskHealth {
 
 /** What there is of a broker. */
 export type FoundBroker =
-  /** Nobody holds the lock. */
+  /** The lock is free. */
   | { state: "none" }
   /** It answers. */
   | { state: "serving"; pid: number; socket: string; health: BrokerHealth }

@@ -25,7 +25,7 @@ export interface Sending {
   signal?: AbortSignal | undefined;
 }
 
-/** What came back: its head, and its body as it comes. */
+/** An answer: its head, and its body as it comes. */
 export interface Received extends Disposable {
   status: number;
   /** A header's value; empty without one. */

@@ -70,7 +70,7 @@ export function endingOf(
 ): TaskEnding | undefined {
   if (end.reason === "timed_out") return timeoutEnding(known.settings.task_timeout);
   if (end.reason === "out_of_memory") {
-    return new TaskEnding("agent_failed", "the agent wanted more memory than it may have");
+    return new TaskEnding("agent_failed", "the agent needed more memory than it may have");
   }
   if (end.reason === "exited" && end.code === 0 && end.signal === undefined) return undefined;
   const limit = limitMet(known.settings, known.spend, known.auth) ?? refusedBudget(end, known);

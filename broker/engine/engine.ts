@@ -32,7 +32,7 @@ import { removeLeftovers } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
 
-const NO_REASON = "somebody ended it and gave no reason";
+const NO_REASON = "a person ended it and gave no reason";
 /** How long a person waits who ends a task that is about to leave its stage: a large work tree is removed meanwhile. */
 const WRITTEN_MS = 10_000;
 
@@ -327,7 +327,7 @@ export class Engine implements BrokerEngine {
   }
 
   /**
-   * Takes nothing more, ends what runs, waits for pushes, and lets go of every task. What waits at the gate goes on
+   * Takes nothing more, ends what runs, waits for pushes, and releases every task. What waits at the gate goes on
    * waiting for the next broker.
    */
   async stop(): Promise<void> {
@@ -340,7 +340,7 @@ export class Engine implements BrokerEngine {
   }
 }
 
-/** What a person says, or that nobody said anything. */
+/** A person's reason, or the default. */
 function given(reason: string): string {
   return reason.trim() === "" ? NO_REASON : reason;
 }

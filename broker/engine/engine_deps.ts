@@ -37,12 +37,12 @@ export interface SetupRequest {
   /** What was staged: lockfiles are read from there. */
   git_dir: string;
   base_commit: string;
-  /** The way out, with the task's password. */
+  /** URL of the egress proxy, with the task's password. */
   proxy_url: string;
   /** Where the combined output goes. */
   log_path: string;
   signal: AbortSignal;
-  /** Told each line. */
+  /** Called with each line. */
   onLine(text: string): void;
 }
 
@@ -56,7 +56,7 @@ export interface SetupResult {
   mounts: CommandWorkload["mounts"];
   /** What leads package managers there. */
   env: Readonly<Record<string, string>>;
-  /** Lets go of the cache; called once, when the agent has ended. */
+  /** Releases the cache; called once, when the agent has ended. */
   release(): Promise<void>;
 }
 
@@ -94,7 +94,7 @@ export interface TaskOrigin {
 
 /** What the queue and the watch may ask of the engine. */
 export interface EngineOperations {
-  /** As the listeners' `submit`; `origin` says why there is a task that nobody asked for just now. */
+  /** As the listeners' `submit`; `origin` says why a task is made that no person asked for just now. */
   submit(request: SubmitRequest, origin?: TaskOrigin): Promise<TaskRecord>;
   retry(id: string): Promise<TaskRecord>;
   kill(id: string, reason: string): Promise<void>;
@@ -121,7 +121,7 @@ export interface EngineDeps {
   setup(request: SetupRequest): Promise<SetupResult>;
   /** Branches of databases for tasks; absent where there are none to be had. */
   databases?: TaskDatabases;
-  /** Told when a task begins to wait for a person. */
+  /** Called when a task begins to wait for a person. */
   notify?: (task: AtGate) => void;
   /** Made once the engine is there. */
   ci?: (engine: EngineOperations) => CiWatch;

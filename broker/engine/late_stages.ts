@@ -55,7 +55,7 @@ export class LateStages {
     this.#onEnded = onEnded;
   }
 
-  /** Stays with a task at the gate until its time is over, somebody has answered, or the broker stops. */
+  /** Stays with a task at the gate until its time is over, a person has answered, or the broker stops. */
   async keepGate(task: Task): Promise<void> {
     while (!this.#over.aborted) {
       try {
@@ -103,7 +103,7 @@ export class LateStages {
     if (task.record.stage === "done") await this.settle(task);
   }
 
-  /** Lets go of a task that has ended. */
+  /** Releases a task that has ended. */
   async settle(task: Task): Promise<void> {
     const { id, record } = task;
     const { outcome, updated_at, spend } = record;
@@ -113,7 +113,7 @@ export class LateStages {
     await this.#removeScratch(task);
     await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
     this.#claims.delete(id);
-    // The store may be slow to answer, or not there: nobody waits for it.
+    // The store may be slow to answer, or not there: it is not waited for.
     this.#background.go(() => releaseData(this.#deps, record));
     await this.#deps.tasks.release(id);
   }
@@ -139,7 +139,7 @@ export class LateStages {
     if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
       this.#claims.set(id, admission.adopt(task.record));
     }
-    // The remote of a push may be slow to answer, or not there: nobody waits for it.
+    // The remote of a push may be slow to answer, or not there: it is not waited for.
     if (stage === "pushing") return this.#background.go(() => this.#restoreStage(task));
     try {
       await this.#restoreStage(task);
@@ -211,7 +211,7 @@ export class LateStages {
     try {
       await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
     } catch (error) {
-      // Somebody decided in the same moment, and was first.
+      // Another decision came first, in the same moment.
       if (!hasCode(error, "conflict")) throw error;
       throw new TaskdError("wrong_state", `Cannot end the task ${id}: it left the gate just now`, { cause: error });
     }

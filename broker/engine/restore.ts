@@ -23,7 +23,7 @@ import { openPullRequest } from "./pull_request.ts";
 import { auditPaths, stagedTasks, stagePaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
-/** How often one looks whether an ended push is gone, and the time in between. */
+/** How often an ended push is looked for, and the time in between. */
 const POLLS = 100;
 const POLL_MS = 50;
 
@@ -96,7 +96,7 @@ export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Pr
 }
 
 /**
- * Removes scratch of tasks that are not in `keep`; returns their ids. What cannot be removed is told and left for the
+ * Removes scratch of tasks that are not in `keep`; returns their ids. What cannot be removed is logged and left for the
  * next broker: it must not keep this one from its other tasks.
  *
  * @throws {TaskdError} when the folder of the scratch cannot be looked into.

@@ -49,7 +49,7 @@ export function auditPaths(audit_root: string, id: string): AuditPaths {
   return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log` };
 }
 
-/** Ids of tasks that have scratch below `stage_root`; what else lies there is nobody's business here. */
+/** Ids of tasks that have scratch below `stage_root`; what else lies there is ignored. */
 export function stagedTasks(stage_root: string): string[] {
   try {
     return [...Deno.readDirSync(stage_root)].map(({ name }) => name).filter(isTaskId);

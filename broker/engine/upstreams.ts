@@ -89,7 +89,7 @@ async function subscriptionProblem(subscription: VendorSubscription): Promise<st
   }
 }
 
-/** What fails is also told to the operator: the agent only hears that it did. */
+/** Logs failures for the operator: the agent only learns that there was one. */
 function withErrorLog(subscription: VendorSubscription, log: Log): TokenSource {
   const logged = async (bearer: Promise<Credential>) => {
     try {

@@ -68,7 +68,7 @@ export function pendingTask(record: TaskRecord, now_ms: number): PendingTask | u
  * The diff or the brief of a task.
  *
  * @throws {TaskdError} `not_found` while there is none; `corrupt` for a diff that is not the one that was collected:
- * nobody shall approve what another has written.
+ * a person must not approve what another program has written.
  */
 export async function keptFile(
   tasks: TaskStore,

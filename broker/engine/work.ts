@@ -2,7 +2,7 @@
  * The work on one task, from its first row to the gate: staging, setting up, running, collecting.
  *
  * Every move is on the disk before it is acted on. Whatever ends the work, the order of the end is the same: the sandbox
- * is stopped, the gateway lease and the way out are ended and their figures written, the scratch is removed, and only
+ * is stopped, the gateway lease and the egress access are ended and their figures written, the scratch is removed, and only
  * then is the task `done`.
  *
  * @module
@@ -59,7 +59,7 @@ export class TaskWork {
   #interim_rows = 0;
   /** The last figures of the lease, until they are on the disk. */
   #unwritten_spend: SpendFigures | undefined;
-  /** Aborted when the broker stops: nobody waits for a disk then. */
+  /** Aborted when the broker stops: the disk is not waited for then. */
   readonly #abandoned = new AbortController();
 
   readonly #releaseSlot: () => void;

@@ -28,7 +28,7 @@ export interface WorkloadOf {
   paths: StagePaths;
   /** The task's token for the gateway. */
   token: string;
-  /** The way out, with the task's password. */
+  /** URL of the egress proxy, with the task's password. */
   proxy_url: string;
   /** More that the agent may see. */
   mounts: CommandWorkload["mounts"];
@@ -115,7 +115,7 @@ function withDatabases(instruction: string, databases: readonly string[]): strin
   ].join("\n");
 }
 
-/** The way out in every spelling that programs know; the gateway is reached without it. */
+/** The egress proxy in every spelling that programs know; the gateway is reached without it. */
 function proxyEnv(proxy_url: string, gateway_url: string): Record<string, string> {
   const direct = new URL(gateway_url).hostname;
   const env: Record<string, string> = {};

@@ -20,7 +20,7 @@ import { problemOf } from "./statuses.ts";
 /** After how long a subscriber that lost its connection should come back. */
 const RETRY_MS = 1_000;
 
-/** The head of a response is sent with its first bytes: the subscriber shall see at once that there is one. */
+/** The head of a response is sent with its first bytes: the subscriber sees at once that there is one. */
 const HELLO = new TextEncoder().encode(`retry: ${RETRY_MS}\n\n`);
 
 /** What an event stream takes. */

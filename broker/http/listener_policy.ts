@@ -101,7 +101,7 @@ export function checkToken(request: Request, listener: ListenerPolicy): void {
   });
 }
 
-/** Headers by which a program in between says whom it speaks for: everybody is a local peer then. */
+/** Headers by which a program in between names its client: every peer is a local one then. */
 const FORWARDING = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /** Refuses an operator's route to a peer that is not on this machine. */

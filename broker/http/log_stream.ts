@@ -1,5 +1,5 @@
 /**
- * What came out of a task as plain text, in the order in which it came, whether from its
+ * The output of a task as plain text, in the order in which it came, whether from its
  * setup or its agent; safe to show on a terminal.
  *
  * @module

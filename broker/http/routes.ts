@@ -215,10 +215,10 @@ export function findRoutes(pathname: string): Found {
   const segments = pathname.split("/");
   let id = "";
   const routes = ROUTES.filter(({ path }) => {
-    const wanted = path.split("/");
-    const place = wanted.indexOf("<id>");
-    if (wanted.length !== segments.length) return false;
-    if (!wanted.every((word, at) => at === place ? isId(segments[at]!) : word === segments[at])) return false;
+    const pattern = path.split("/");
+    const place = pattern.indexOf("<id>");
+    if (pattern.length !== segments.length) return false;
+    if (!pattern.every((word, at) => at === place ? isId(segments[at]!) : word === segments[at])) return false;
     id = place < 0 ? "" : segments[place]!;
     return true;
   });

@@ -27,7 +27,7 @@ import { RequestRefused } from "./statuses.ts";
 
 /** How long the end waits for answers to be taken. */
 const LAST_ANSWERS_MS = 2_000;
-/** And how long for calls to end whose answers nobody waits for any more. */
+/** Milliseconds for calls to end whose answers no client takes any more. */
 const LAST_CALLS_MS = 60_000;
 /** The part of the time for a whole request that its body has: the rest is for saying that it was too long. */
 const BODY_SHARE = 0.8;

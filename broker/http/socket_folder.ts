@@ -1,7 +1,7 @@
 /**
  * The folder of the broker's socket: a user who can enter it can reach the socket, so it is
  * its owner's alone. One that is missing is made so; one that is not so is refused and left
- * as it is, since it may be somebody else's, or serve another purpose.
+ * as it is, since it may be another user's, or serve another purpose.
  *
  * @module
  */

@@ -132,14 +132,14 @@ export function queue(call: Call): Response {
 
 /** `POST /queue/<id>/cancel` */
 export async function cancelQueued(call: Call): Promise<Response> {
-  const wanted = call.id.toLowerCase();
-  const ids = call.engine.queue().map(({ id }) => id).filter((id) => id.toLowerCase().startsWith(wanted));
-  if (ids.length > 1 && !ids.includes(wanted)) {
+  const prefix = call.id.toLowerCase();
+  const ids = call.engine.queue().map(({ id }) => id).filter((id) => id.toLowerCase().startsWith(prefix));
+  if (ids.length > 1 && !ids.includes(prefix)) {
     throw new TaskdError("usage", `Cannot cancel the queue item: ${ids.length} items have an id that begins so`, {
       hint: "Write more digits of the id",
     });
   }
-  await call.engine.cancelQueued(ids.length === 1 ? ids[0]! : wanted);
+  await call.engine.cancelQueued(ids.length === 1 ? ids[0]! : prefix);
   return answer(null, { status: 204 });
 }
 

@@ -83,7 +83,7 @@ export function denialMove(record: TaskRecord, reason: string, time: GateTime): 
 
 /** The denial of a task whose gate has expired. */
 export function expiryMove(record: TaskRecord): Move {
-  return denied(`nobody approved it within approval_timeout (${record.gate?.timeout_ms ?? 0} ms)`);
+  return denied(`it was not approved within approval_timeout (${record.gate?.timeout_ms ?? 0} ms)`);
 }
 
 function denied(reason: string): Move {

@@ -72,7 +72,7 @@ const GAPS: readonly ((input: BriefInput) => string | undefined)[] = [
     spend === undefined
       ? "what the task has spent"
       : spend.unmetered_requests > 0
-      ? `what ${spend.unmetered_requests} of ${spend.requests} requests have cost: they have no price or told no usage`
+      ? `what ${spend.unmetered_requests} of ${spend.requests} requests have cost: they have no price or reported no usage`
       : undefined,
   ({ facts }) => facts === undefined ? "what the task has changed" : undefined,
   ({ facts }) => {

@@ -126,7 +126,7 @@ Deno.test("a full-text table has one line, which counts what differs in its inde
 Deno.test("half an answer is a gap, too", () => {
   const gaps = (input: Partial<BriefInput>) => buildBrief({ ...WHOLE, ...input }).missing_evidence.slice(0, -1);
   assertEquals(gaps({ spend: { ...WHOLE.spend!, unmetered_requests: 2, priced: false } }), [
-    "what 2 of 3 requests have cost: they have no price or told no usage",
+    "what 2 of 3 requests have cost: they have no price or reported no usage",
   ]);
   const { image_digest: _, ...undigested } = WHOLE;
   assertEquals(buildBrief(undigested).missing_evidence[0]!.includes("its digest is not known"), true);

@@ -10,7 +10,7 @@ import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
-/** Hex digits of an id: 128 bits, so that nobody has to look whether one is taken. */
+/** Hex digits of an id: 128 bits, so that two never collide. */
 const TASK_ID_DIGITS = 32;
 
 /** How many of the tasks that a prefix could mean are named in the error. */
@@ -51,10 +51,10 @@ const TASKS: Identified = { called: "task", listed_by: "taskd tasks" };
  * ```
  */
 export function resolveTaskId(prefix: string, ids: Iterable<string>, of: Identified = TASKS): string {
-  const wanted = prefix.toLowerCase();
+  const digits = prefix.toLowerCase();
   const shown = JSON.stringify(sanitizeLine(prefix.slice(0, TASK_ID_DIGITS + 8)));
   const attempted = `Cannot find the ${of.called} ${shown}`;
-  if (wanted.length > TASK_ID_DIGITS || !/^[0-9a-f]+$/.test(wanted)) {
+  if (digits.length > TASK_ID_DIGITS || !/^[0-9a-f]+$/.test(digits)) {
     throw new TaskdError("usage", `${attempted}: it is not the beginning of a ${of.called} id`, {
       hint: `Ids are ${TASK_ID_DIGITS} hex digits; the first few are enough when no other ${of.called} has them`,
     });
@@ -62,7 +62,7 @@ export function resolveTaskId(prefix: string, ids: Iterable<string>, of: Identif
   const found: string[] = [];
   let count = 0;
   for (const id of ids) {
-    if (!id.startsWith(wanted)) continue;
+    if (!id.startsWith(digits)) continue;
     count++;
     if (found.length < NAMED_CANDIDATES) found.push(id);
   }

@@ -24,7 +24,7 @@ export type Recovery =
   /** Its checks are still to be watched. */
   | { kind: "watch" };
 
-/** The spec's words for a watch that nobody goes on with. */
+/** The contract's words for a watch that no broker continues. */
 export const NO_CI_CONCLUSION = "no CI conclusion was observed";
 
 function lostIn(from: Stage): string {
@@ -72,7 +72,7 @@ export interface RecoveryHooks {
 /** Result of a recovery. */
 export type Recovered =
   | { kind: "ended" | "kept" | "watching" }
-  /** The remote could not be looked at: the task stays as it is, until somebody asks again. */
+  /** The remote could not be looked at: the task stays as it is, until it is asked again. */
   | { kind: "undecided"; cause: unknown };
 
 /**

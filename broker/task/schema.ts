@@ -347,7 +347,7 @@ export const TRUST_BRIEF = v.strictObject({
 /** See {@linkcode TRUST_BRIEF}. */
 export type TrustBrief = v.InferOutput<typeof TRUST_BRIEF>;
 
-/** What tasks can be told apart by. */
+/** What tasks are grouped by. */
 export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
 /** One of them. */
 export type Grouping = typeof GROUPINGS[number];

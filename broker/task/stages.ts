@@ -17,7 +17,7 @@ export const OUTCOMES = {
   promoted: "the change to databases is in the branch store; no file was changed",
   no_diff: "the agent changed nothing",
   denied: "the change was refused at the gate, by a person or by approval_timeout",
-  cancelled: "somebody ended the task",
+  cancelled: "a person ended the task",
   timed_out: "the task ran longer than task_timeout",
   setup_failed: "the task could not be prepared; the agent never ran",
   agent_failed: "the agent, or what it ran in, failed",
@@ -187,22 +187,22 @@ export function isStage(text: string): text is Stage {
 export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
   if (move.from !== stage) return `the task is in ${stage}, not in ${move.from}`;
   const row: StageRow = STAGES[stage];
-  const wanted: Set<string> = new Set();
+  const required: Set<string> = new Set();
   if (move.to === "done") {
     if (move.outcome === undefined || !row.ends.includes(move.outcome)) {
       return `a task in ${stage} cannot end as ${move.outcome ?? "nothing"}`;
     }
-    wanted.add("outcome").add("reason");
-    if (move.outcome === "pushed") wanted.add("pushed");
+    required.add("outcome").add("reason");
+    if (move.outcome === "pushed") required.add("pushed");
   } else {
     if (!row.next.includes(move.to)) return `there is no way from ${stage} to ${move.to}`;
-    if (move.to === "awaiting_approval") wanted.add("gate");
-    if (move.to === "awaiting_ci") wanted.add("pushed");
-    if (move.to === "pushing") wanted.add(stage === "awaiting_approval" ? "approval" : "diff_sha256");
+    if (move.to === "awaiting_approval") required.add("gate");
+    if (move.to === "awaiting_ci") required.add("pushed");
+    if (move.to === "pushing") required.add(stage === "awaiting_approval" ? "approval" : "diff_sha256");
   }
   for (const name of ["outcome", "reason", "gate", "approval", "diff_sha256", "pushed"] as const) {
-    if ((move[name] !== undefined) !== wanted.has(name)) {
-      return `the move from ${stage} to ${move.to} ${wanted.has(name) ? "needs" : "takes no"} ${name}`;
+    if ((move[name] !== undefined) !== required.has(name)) {
+      return `the move from ${stage} to ${move.to} ${required.has(name) ? "needs" : "takes no"} ${name}`;
     }
   }
   return undefined;

@@ -11,10 +11,10 @@ import { parseRepo } from "../git/repo_url.ts";
 import { type Outcome, OUTCOMES } from "./stages.ts";
 import type { DayFigures, Grouping, GroupTally, Tally, TaskStats, TaskSummary } from "./schema.ts";
 
-/** Days that are told one by one. */
+/** Days that are listed one by one. */
 export const MAX_DAYS = 366;
 const DAY_MS = 86_400_000;
-/** The name of what cannot be told. */
+/** The name of an unknown group. */
 const UNKNOWN = "unknown";
 
 /** How figures are added up. */

@@ -172,7 +172,7 @@ export class Task {
     return { now_ms: this.#clock.now(), waited_ms: this.#clock.monotonic() - this.#state.stage_seen_ms };
   }
 
-  /** Waits for what is being written, then lets go of the trace. */
+  /** Waits for what is being written, then releases the trace. */
   close(): Promise<void> {
     return this.#writer.close();
   }

@@ -6,7 +6,7 @@
  * gone at any time, and nothing is lost with it but time.
  *
  * Its heads are a second witness besides the traces: the last rows of a trace, or a chain
- * that was forged as a whole, cannot be told from the true ones without.
+ * that was forged as a whole, cannot be distinguished from the true ones without.
  *
  * @module
  */
@@ -120,7 +120,7 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
 export interface KnownOfTrace {
   /** A head that it has had. */
   known?: TraceHead | undefined;
-  /** What a look at its file has told just now. */
+  /** Just read from its file. */
   seen?: TraceStamp | undefined;
 }
 
@@ -170,7 +170,7 @@ export function* recordSteps(
   return { record, head };
 }
 
-/** Size and time of a file; undefined when it is gone. */
+/** Size and time of a file; undefined when there is none. */
 export function stamp(path: string): TraceStamp | undefined {
   try {
     const { size, mtime, isFile } = Deno.lstatSync(path);
@@ -237,7 +237,7 @@ async function visitIndexed(
   }
 }
 
-/** A trace that the index does not have as it is; undefined when it is gone. */
+/** A trace that the index does not have as it is; undefined when there is none. */
 function readEntry(
   audit_root: string,
   id: string,

@@ -84,7 +84,7 @@ export class TaskStore {
     const { clock = systemClock, random = systemRandom } = options;
     try {
       Deno.mkdirSync(audit_root, { recursive: true, mode: 0o700 });
-      // It may be older than this program: diffs and logs lie there, and are nobody else's business.
+      // It may be older than this program: diffs and logs lie there, and are for the owner alone.
       if ((Deno.statSync(audit_root).mode ?? 0o700) & 0o077) Deno.chmodSync(audit_root, 0o700);
     } catch (error) {
       throw fileError(error, `Cannot prepare the audit directory ${audit_root}`);
@@ -129,7 +129,7 @@ export class TaskStore {
     return this.#open.get(id);
   }
 
-  /** Lets go of a task that this broker does no more work on. */
+  /** Releases a task that this broker does no more work on. */
   async release(id: string): Promise<void> {
     const task = this.#open.get(id);
     await task?.close();
@@ -211,7 +211,7 @@ export class TaskStore {
     return this.#open.get(id)?.record ?? readRecord(this.audit_root, id, { known: this.#entries.get(id)?.head }).record;
   }
 
-  /** As {@linkcode read}, for those who can wait: a long trace keeps nobody else waiting. */
+  /** As {@linkcode read}, for callers that can wait: a long trace does not block the event loop. */
   async load(id: string): Promise<TaskRecord> {
     this.#assertId(id);
     const { record } = this.#open.get(id) ??
@@ -221,7 +221,7 @@ export class TaskStore {
 
   /**
    * Whether the trace of a task is what was written, by itself and by the head that was noted, and makes sense. A long
-   * trace keeps nobody else waiting.
+   * trace does not block the event loop.
    */
   async verify(id: string): Promise<Verdict> {
     this.#assertId(id);
@@ -262,7 +262,7 @@ export class TaskStore {
     try {
       while (!signal.aborted) {
         const entry = this.#entries.get(id);
-        // Nobody will add to a damaged trace; reading it to its end says where the damage is.
+        // A damaged trace gets no more rows; reading it to its end says where the damage is.
         const end = entry?.head ?? { seq: Infinity, bytes: Infinity };
         if (head.seq < end.seq) {
           // In pieces: the file is not kept open while a reader is slow.
@@ -287,7 +287,7 @@ export class TaskStore {
   /**
    * Writes the index, if anything has changed since; the next start is then fast.
    *
-   * @returns What kept it from being written. It can be told and lived with: the traces have everything.
+   * @returns What kept it from being written. The index can be built again: the traces have everything.
    */
   async save(): Promise<TaskdError | undefined> {
     if (!this.#stale) return undefined;
@@ -329,7 +329,7 @@ export class TaskStore {
     this.#stale = true;
   }
 
-  /** Lets go of every task and writes the index. */
+  /** Releases every task and writes the index. */
   async close(): Promise<void> {
     for (const id of [...this.#open.keys()]) await this.release(id);
     await this.save();

@@ -74,7 +74,7 @@ Deno.test("approval_timeout denies by the given clock; approving afterwards is r
     assertEquals(await watching, true);
     assertEquals([task.record.outcome, task.record.reason], [
       "denied",
-      "nobody approved it within approval_timeout (60000 ms)",
+      "it was not approved within approval_timeout (60000 ms)",
     ]);
     assertEquals(await refusal(task.approve(ALL)), "wrong_state");
     await task.close();

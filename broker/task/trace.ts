@@ -1,7 +1,7 @@
 /**
  * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row held
  * against the one before. Nothing is passed on from behind the first row that is not
- * what was written. Lines at the end that nobody has acted on are told apart: a row
+ * what was written. Lines at the end that nothing has acted on are recognised: a row
  * without its newline was still being written when the machine or the broker stopped.
  *
  * @module
@@ -23,7 +23,7 @@ const BYTES_PER_TURN = 131_072;
 const NEWLINE = 0x0a;
 const NOTHING = new Uint8Array();
 
-/** What a look at the file of a trace has told. */
+/** What was read from the file of a trace. */
 export interface TraceStamp {
   /** Bytes, a torn last line included. */
   size: number;
@@ -86,7 +86,7 @@ export interface TornTail {
  * Reads the rows after `after`, in order, each checked against its predecessor. Memory is one line.
  *
  * @param limits `end`: read up to this byte only; what lies behind may not be durable yet. `seen`: what a look at the
- * file has told just now, which spares another one; what it has grown by since is not read.
+ * file was just read, which spares another look; what it has grown by since is not read.
  * @returns The bytes of a torn last line; 0 when there is none.
  * @throws {DamagedTrace} at the first row that is not what was written.
  * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
@@ -169,7 +169,7 @@ function readSome(file: Deno.FsFile, into: Uint8Array, path: string): number {
   }
 }
 
-/** Takes all steps of a reading, and nobody else has a turn. */
+/** Takes all steps of a reading in one turn. */
 export function atOnce<R>(steps: Generator<TraceHead, R>): R {
   for (;;) {
     const step = steps.next();

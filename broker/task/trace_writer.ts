@@ -40,7 +40,7 @@ export interface TraceWriterOptions {
   clock: Clock;
   /** Called with each batch of rows once they are on the disk, before those who wait for them go on. */
   onDurable?: (rows: Row[], head: TraceHead) => void;
-  /** Called when queued rows are given up, before those who wait for them are told. */
+  /** Called when queued rows are given up, before their callers get the error. */
   onGivenUp?: () => void;
 }
 
@@ -84,7 +84,7 @@ export class TraceWriter {
     const encoded = encodeRow(created, { seq: 1, now_ms: options.clock.now(), prev: NO_PREVIOUS });
     if (isThere(path)) throw new TaskdError("already_exists", `${attempted}: there is one`);
     try {
-      // Under its name once the row is in it: a trace without one would be the damaged record of a task that nobody has.
+      // Under its name once the row is in it: a trace without one would be the damaged record of a task that does not exist.
       await writeFileAtomic(path, encoded.line, 0o600);
       const head: TraceHead = { seq: 1, sha256: encoded.sha256, bytes: encoded.line.length };
       const writer = new TraceWriter(path, openLocked(path), head, options);
@@ -101,12 +101,12 @@ export class TraceWriter {
   }
 
   /**
-   * Goes on with a trace. A last line that a crash has torn is cut off, and a row says so; nobody has acted on it,
+   * Goes on with a trace. A last line that a crash has torn is cut off, and a row says so; nothing has acted on it,
    * since it was never reported as written.
    *
    * @param onRow Called with each row that is there.
    * @throws {DamagedTrace} when it is not what was written.
-   * @throws {TaskdError} `busy` when somebody else writes it; `not_found`, `denied`, `no_space` or `unavailable`.
+   * @throws {TaskdError} `busy` when another process writes it; `not_found`, `denied`, `no_space` or `unavailable`.
    */
   static async open(
     audit_root: string,
@@ -150,7 +150,7 @@ export class TraceWriter {
    * @param check Called with the row before it is queued; what it throws keeps the row out.
    * @returns The row as it reads.
    * @throws {TaskdError} `no_space`, `denied`, `unavailable`: it is not written. `invalid_request` or `too_large`: it
-   * breaks a limit. `overloaded`: too much output waits already. `fenced`: somebody else has changed the file.
+   * breaks a limit. `overloaded`: too much output waits already. `fenced`: another process has changed the file.
    */
   append(event: TaskEvent, check: (row: Row) => void = () => {}): Promise<Row> {
     try {
@@ -213,7 +213,7 @@ export class TraceWriter {
     if (this.#broken !== undefined) throw this.#broken;
     let written = false;
     try {
-      // Rows in a file that has no name any more, or that somebody else has made longer, would be lost or torn.
+      // Rows in a file that has no name any more, or that another process has made longer, would be lost or torn.
       if (!isStillAt(this.#file, this.path) || this.#file.statSync().size !== this.#durable.bytes) {
         throw this.#broken = new TaskdError("fenced", `${attempted}: somebody else has changed or removed it`, {
           hint: "Nothing but the broker may write below audit_root",
@@ -224,7 +224,7 @@ export class TraceWriter {
       await this.#file.sync();
     } catch (error) {
       const failure = fileError(error, attempted);
-      // After a failed fsync nobody knows what the disk has.
+      // After a failed fsync it is unknown what the disk has.
       if (written) this.#broken ??= failure;
       if (this.#broken === undefined) await this.#takeBack(failure);
       throw failure;

@@ -2,7 +2,7 @@
  * The operator's web pages, as answers to `GET /ui/...`: one shell, one style sheet, and the modules of `pages/`, which a
  * browser loads as they are, without their types.
  *
- * Everything here is public and the same for everybody: what a page shows it asks the API for, with a token that only the
+ * Everything here is public and the same for every user: what a page shows it asks the API for, with a token that only the
  * browser holds. The policy that goes with each answer lets a page load its own files and speak to its own origin, and
  * nothing else; markup from strings is forbidden to scripts altogether.
  *

@@ -19,7 +19,7 @@ export function dispatchFloor(poll_interval_ms: number): number {
   return Math.max(2 * poll_interval_ms, DISPATCH_FLOOR_MS);
 }
 
-/** Somebody gave the change up. Not so with a merge: the checks of the commit go on. */
+/** The change was given up. A merge is another matter: the checks of the commit go on. */
 const CLOSED: CiObservation = {
   state: "no_conclusion",
   detail: "the pull request was closed before its checks had concluded",

@@ -39,7 +39,7 @@ export interface SetupOptions {
   log_path: string;
   /** Ends the phase; {@linkcode runSetup} then rejects with its reason. */
   signal: AbortSignal;
-  /** Told each line of output as it comes, safe to show. */
+  /** Called with each line of output as it comes, safe to show. */
   onLine: (line: string) => void;
   clock: Clock;
   limits?: Partial<SetupLimits>;
@@ -145,9 +145,9 @@ async function runCommand(
   signal.throwIfAborted();
   const duration_ms = Math.max(0, clock.monotonic() - started_ms);
   if (end.output_truncated) run.log.note("# more output was discarded");
-  if (end.reason === "out_of_memory") run.log.note("# it wanted more memory than it may have");
+  if (end.reason === "out_of_memory") run.log.note("# it needed more memory than it may have");
   if (end.reason === "timed_out") return { status: "timed_out", duration_ms };
-  // Somebody else has ended it.
+  // Another process ended it.
   if (end.reason === "stopped") return { status: "failed", duration_ms };
   const passed = end.reason === "exited" && end.code === 0 && end.signal === undefined;
   return { status: passed ? "passed" : "failed", exit_code: end.code, duration_ms };

@@ -99,7 +99,7 @@ export class DurableQueue implements TaskQueue {
       try {
         this.#follow(tasks.read(id));
       } catch (error) {
-        // A trace that went bad on the disk keeps nobody else's tasks from going on.
+        // A trace that went bad on the disk keeps no other task from going on.
         log(
           "error",
           "queue_task_unreadable",
@@ -114,7 +114,7 @@ export class DurableQueue implements TaskQueue {
     }
   }
 
-  /** Why nobody goes on with a begun item; undefined when its task can be followed, or may be once it can be read. */
+  /** Why no task goes on with a begun item; undefined when its task can be followed, or may be once it can be read. */
   #lost({ task_id, state }: QueueItem): string | undefined {
     const gone = "its task is gone from the audit directory";
     if (task_id === undefined) return gone;

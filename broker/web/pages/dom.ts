@@ -136,7 +136,7 @@ export function byId(id: string): PageElement {
   return found;
 }
 
-/** Calls `action` every `period_ms` while somebody can see the page, until `signal` is aborted. */
+/** Calls `action` every `period_ms` while the page is visible, until `signal` is aborted. */
 export function every(period_ms: number, signal: AbortSignal, action: () => void): void {
   const timer = setInterval(() => {
     if (browser.document.visibilityState === "visible") action();

@@ -34,7 +34,7 @@ export function provenance(task: TaskView, brief: TrustBrief | undefined): PageE
   );
 }
 
-/** What nobody has established. */
+/** What is not established. */
 export function missing(brief: TrustBrief | undefined): PageElement | false {
   const gaps = brief === undefined ? ["anything: there is no brief of this task"] : brief.missing_evidence;
   return gaps.length > 0 &&

@@ -122,7 +122,7 @@ function warnings(task: TaskView, genuine: boolean): PageElement[] {
   ];
 }
 
-/** The files of the change with what was read of them, which the decision is told. */
+/** The files of the change with what was read of them, which the decision shows. */
 function fileList(
   diff: Diff,
   { decision, signal }: { decision: Decision; signal: AbortSignal },
@@ -267,8 +267,8 @@ function spendPart(
       spend === undefined ? "" : `${(spend.input_tokens + spend.output_tokens).toLocaleString("en")} tokens`,
     ].filter((part) => part !== "").join(" · ");
   };
-  const setSpend = (told: SpendFigures) => {
-    spend = laterSpend(spend, told);
+  const setSpend = (reported: SpendFigures) => {
+    spend = laterSpend(spend, reported);
     showSpend();
   };
   showSpend();

@@ -1,5 +1,5 @@
 /**
- * Colours for code: comments, strings, numbers and keywords, told apart line by line.
+ * Colours for code: comments, strings, numbers and keywords, recognised line by line.
  *
  * It knows families of languages, not languages, and nothing of the lines before: a diff shows pieces of files. So it
  * never colours a line as a comment that does not begin as one, which in a review would be worse than no colour.
