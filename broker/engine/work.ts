@@ -340,7 +340,7 @@ export class TaskWork {
       ["note refused egress", async () => {
         const refused = this.refusedEgress();
         this.#egress?.end();
-        if (refused.length > 0) await this.#evidence("refused_egress", refused as unknown as Json);
+        if (refused.length > 0) await this.#evidence("refused_egress", refused);
       }],
       ["write the brief", async () => {
         if (move.to === "done" && this.#known.base_commit !== undefined && this.#known.verdict === undefined) {
