@@ -4,7 +4,7 @@ import { atTerminal, isInstalled, runAtTerminal } from "./support/terminal.ts";
 
 const has_terminal = await isInstalled("script");
 const why = has_terminal ? "" : " (ignored: script is not installed)";
-const DEMO = new URL("../../cli/demo/run_demo.ts", import.meta.url).pathname;
+const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
 
 /** Asserts that a terminal was shown lines and nothing else. */
 function assertPlain(seen: string): void {
@@ -52,7 +52,9 @@ Deno.test({
       "-A",
       "--no-prompt",
       "--quiet",
-      DEMO,
+      "--unstable-worker-options",
+      MAIN,
+      "demo",
       "--quick",
     ];
     const env = { ...host.env, TMPDIR: host.base };

@@ -154,6 +154,6 @@ Deno.test("there are exactly the contract's eight types of events", () => {
 // conformance: 8.multipart_cleanup 9.pre_1_0 9.releases
 Deno.test("the documentation names the operator's duties and what may still change", async () => {
   const page = async (name: string) => await Deno.readTextFile(new URL(`../../docs/${name}`, import.meta.url));
-  assert(/AbortIncompleteMultipartUpload|incomplete multipart/i.test(await page("s3.md")));
-  assert((await page("limitations.md")).includes("## Pre-1.0"));
+  assert(/aborts incomplete multipart uploads/.test(await page("how-to/s3.md")));
+  assert((await page("limitations.md")).includes("## Before 1.0"));
 });

@@ -6,7 +6,7 @@ import { HttpDaemon, TOKEN } from "./_http.ts";
 
 const PROMETHEUS = "/usr/bin/prometheus";
 const PROMTOOL = "/usr/bin/promtool";
-const DOCS = new URL("../../docs/", import.meta.url).pathname;
+const DOCS = new URL("../../docs/monitoring/", import.meta.url).pathname;
 
 const missing = [PROMETHEUS, PROMTOOL].find((path) => !existsSync(path));
 const why = missing === undefined ? "" : " (ignored: prometheus is not installed)";
