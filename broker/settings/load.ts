@@ -82,7 +82,7 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
   const path = `${taskdHome(directory)}/config.yaml`;
   const given = readGiven(new YamlFile(path, await read(path, "own") ?? ""), expand);
   const resolved = new Map(SETTING_PATHS.map((path) => [path, resolve(path, { given, env, expand })]));
-  const settings = nest(new Map([...resolved].map(([path, { value }]) => [path, value]))) as Settings;
+  const settings = nest([...resolved].map(([path, { value }]) => [path, value])) as unknown as Settings;
   checkPairs(settings, (path) => resolved.get(path)!.place);
   const list = await loadEgress(env, { directory, expand, read });
   const rows: ResolvedSetting[] = [...resolved].map(([setting, { value, source }]) => {
@@ -112,13 +112,14 @@ interface GivenSetting {
 
 /** The settings of the file; a key that no setting has is refused. */
 function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSetting> {
+  const rule = "must be a map of settings";
   // An empty value counts as not given.
   const schemas = nest(
-    new Map(SETTING_PATHS.map((path) => [path, v.nullish(expanding(SETTINGS[path].value, expand))] as const)),
-    (entries) => v.nullish(fields(entries as v.ObjectEntries, MAP_RULE)),
+    SETTING_PATHS.map((path) => [path, v.nullish(expanding(SETTINGS[path].value, expand))] as const),
   );
+  for (const group of GROUPS) schemas[group] = v.nullish(fields(schemas[group] as v.ObjectEntries, rule));
   const secret = SETTING_PATHS.filter((path) => SETTINGS[path].secret);
-  const values: Record<string, unknown> = file.check(fields(schemas as v.ObjectEntries, MAP_RULE), secret);
+  const values: Record<string, unknown> = file.check(fields(schemas as v.ObjectEntries, rule), secret);
   const given = new Map<SettingPath, GivenSetting>();
   for (const path of SETTING_PATHS) {
     const steps = path.split(".");
@@ -128,26 +129,20 @@ function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSettin
   return given;
 }
 
-const MAP_RULE = "must be a map of settings";
-
 /** The schema of a setting, with the variables of a path expanded before it. */
 function expanding(schema: v.GenericSchema, expand: Expand): v.GenericSchema {
   if (!traitsOf(schema).is_path) return schema;
   return v.pipe(v.unknown(), v.transform((value) => typeof value === "string" ? expand(value) : value), schema);
 }
 
-/** One object of values by dotted path: `a.b` becomes `{ a: { b } }`, and `group` makes something of each inner one. */
-function nest(values: ReadonlyMap<string, unknown>, group = (entries: unknown) => entries): Record<string, unknown> {
-  const within = (name: string) =>
-    Object.fromEntries(
-      [...values].filter(([path]) => path.startsWith(`${name}.`)).map((
-        [path, value],
-      ) => [path.slice(name.length + 1), value]),
-    );
-  return Object.fromEntries([
-    ...[...values].filter(([path]) => !path.includes(".")),
-    ...GROUPS.map((name) => [name, group(within(name))] as const),
-  ]);
+/** One object of values by dotted path: `a.b` becomes `{ a: { b } }`. */
+function nest<T>(values: readonly (readonly [string, T])[]): Record<string, T | Record<string, T>> {
+  const nested: Record<string, T | Record<string, T>> = {};
+  for (const [path, value] of values) {
+    const [group = "", name] = path.split(".");
+    nested[group] = name === undefined ? value : { ...nested[group], [name]: value };
+  }
+  return nested;
 }
 
 interface ResolveInputs {

@@ -107,47 +107,43 @@ function systemdQuoted(word: string): string {
 }
 
 function launchdText({ command, env, stop_timeout_s }: UnitOptions): string {
-  const strings = (words: readonly string[]) => words.map((word) => `    <string>${xmlText(word)}</string>`);
-  const pairs = Object.entries(env).flatMap(([name, value]) => [
-    `    <key>${xmlText(name)}</key>`,
-    `    <string>${xmlText(value)}</string>`,
-  ]);
+  const agent: Plist = {
+    Label: LAUNCHD_LABEL,
+    ProgramArguments: command,
+    ...(Object.keys(env).length === 0 ? {} : { EnvironmentVariables: env }),
+    RunAtLoad: true,
+    KeepAlive: { SuccessfulExit: false },
+    ProcessType: "Background",
+    ExitTimeOut: stop_timeout_s,
+    Umask: 0o077,
+    HardResourceLimits: { Core: 0 },
+  };
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
     `<!-- ${MARKER} -->`,
     '<plist version="1.0">',
-    "<dict>",
-    "  <key>Label</key>",
-    `  <string>${LAUNCHD_LABEL}</string>`,
-    "  <key>ProgramArguments</key>",
-    "  <array>",
-    ...strings(command),
-    "  </array>",
-    ...(pairs.length === 0 ? [] : ["  <key>EnvironmentVariables</key>", "  <dict>", ...pairs, "  </dict>"]),
-    "  <key>RunAtLoad</key>",
-    "  <true/>",
-    "  <key>KeepAlive</key>",
-    "  <dict>",
-    "    <key>SuccessfulExit</key>",
-    "    <false/>",
-    "  </dict>",
-    "  <key>ProcessType</key>",
-    "  <string>Background</string>",
-    "  <key>ExitTimeOut</key>",
-    `  <integer>${stop_timeout_s}</integer>`,
-    // 077 in decimal: a plist knows no octal.
-    "  <key>Umask</key>",
-    "  <integer>63</integer>",
-    "  <key>HardResourceLimits</key>",
-    "  <dict>",
-    "    <key>Core</key>",
-    "    <integer>0</integer>",
-    "  </dict>",
-    "</dict>",
+    ...plistLines(agent, ""),
     "</plist>",
     "",
   ].join("\n");
+}
+
+/** A value of a property list. */
+type Plist = string | number | boolean | readonly string[] | { readonly [key: string]: Plist };
+
+function plistLines(value: Plist, indent: string): string[] {
+  if (typeof value === "boolean") return [`${indent}<${value}/>`];
+  if (typeof value === "number") return [`${indent}<integer>${value}</integer>`];
+  if (typeof value === "string") return [`${indent}<string>${xmlText(value)}</string>`];
+  const below = `${indent}  `;
+  const [tag, lines] = value instanceof Array ? ["array", value.flatMap((item) => plistLines(item, below))] : [
+    "dict",
+    Object.entries(value).flatMap((
+      [key, item],
+    ) => [`${below}<key>${xmlText(key)}</key>`, ...plistLines(item, below)]),
+  ];
+  return [`${indent}<${tag}>`, ...lines, `${indent}</${tag}>`];
 }
 
 function xmlText(text: string): string {
