@@ -161,12 +161,12 @@ export class Admission {
     const reached =
       `the aggregate ceiling of ${laneText(lane)} (aggregate_budget_usd) is reached: ${usdText(spent_usd)} of ` +
       `${usdText(budget_usd)} spent with its key ${span}`;
-    const anew = "start the broker again, with a higher aggregate_budget_usd or without: the count begins anew";
+    const restart = "start the broker again, with a higher aggregate_budget_usd or without: the count begins anew";
     const in_ms = this.#aggregate.agesOutIn(lane);
     if (window_ms === 0 || in_ms === undefined) {
-      return `${reached}. aggregate_window is 0s, so this does not age out. To clear it, ${anew}`;
+      return `${reached}. aggregate_window is 0s, so this does not age out. To clear it, ${restart}`;
     }
-    return `${reached}. To clear it, wait (the oldest of it ages out in ${formatDuration(in_ms)}); or ${anew}`;
+    return `${reached}. To clear it, wait (the oldest of it ages out in ${formatDuration(in_ms)}); or ${restart}`;
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * The aggregate ceiling: what the gateway has metered for each vendor that is paid with a
  * key, over a rolling window or since the broker started. In memory alone; it admits
- * whenever it cannot tell.
+ * when the figures are unknown.
  *
  * @module
  */

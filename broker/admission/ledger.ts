@@ -146,7 +146,7 @@ export class Ledger {
 
   /**
    * Adds a start that has ended. It counts at once; the promise resolves when it is on the disk, or when that has failed,
-   * which {@linkcode unwritten} then tells.
+   * which {@linkcode unwritten} then reports.
    */
   record(start: EndedStart): Promise<void> {
     const { time } = this.#options;

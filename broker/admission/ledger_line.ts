@@ -55,7 +55,7 @@ const OPENED = v.strictObject({
 const SCHEMAS = { start: START, damaged: DAMAGED, opened: OPENED } as const;
 
 /**
- * One task start. `usd` is null when the broker cannot know it; `usd_trusted` says that `usd` covers every request and
+ * One task start. `usd` is null when the broker cannot know it; `usd_trusted`: `usd` covers every request and
  * was metered by the broker that wrote the row. `held_since`: when `ended_at` was first found to lie in the future.
  */
 export type StartLine = v.InferOutput<typeof START>;

@@ -118,7 +118,7 @@ export class CacheFolder {
   }
 
   /**
-   * Records that an entry, or a folder that is to become one, is used now: later than every other, whatever the clock shows.
+   * Records that an entry, or a folder that is to become one, is used now: later than every other, even if the clock went back.
    * Under {@linkcode locked}.
    */
   touch(path: string, now_ms: number): void {

@@ -13,7 +13,7 @@ export interface CacheInputs {
   /** Canonical form of the repository. */
   repo: string;
   lockfiles: readonly Lockfile[];
-  /** Versions of what runs the setup: the sandbox runtime and whatever else is known. */
+  /** Versions of what runs the setup: the sandbox runtime and what else is known. */
   toolchain: string;
   /** Of the machine: `x86_64`, `aarch64`. */
   arch: string;

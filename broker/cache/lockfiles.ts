@@ -15,9 +15,9 @@ export interface Lockfile {
   digest: string;
 }
 
-/** Lists of requirements that are looked into; each costs a process. Further ones count as lockfiles unread. */
+/** Lists of requirements that are read; each costs a process. Further ones count as lockfiles unread. */
 const MAX_BLOBS = 200;
-/** A longer list of requirements is not looked into, and no lockfile. */
+/** A longer list of requirements is not read, and no lockfile. */
 const MAX_REQUIREMENTS_BYTES = 4 << 20;
 /** A package whose artefact is pinned by its digest. */
 const HASHED = /(?:^|\s)--hash[= ]sha(?:256|384|512):[0-9a-f]{64,128}(?:\s|$)/m;

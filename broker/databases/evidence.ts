@@ -1,5 +1,5 @@
 /**
- * What the trace of a task records of its databases. As with the code, it is the trace, whose rows are chained, that says
+ * What the trace of a task records of its databases. As with the code, the trace, whose rows are chained, proves
  * what was at the gate: the heads of branches, each of which stands for one content.
  *
  * @module

@@ -17,7 +17,7 @@ import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
 import { DEFINITION_CHANGE, TABLE_CHANGE } from "./evidence.ts";
 import type { Report } from "./inspection_report.ts";
-// Makes it part of the program, so that whatever caches or packs it has it.
+// Makes it part of the program, so that caches and packages include it.
 import type {} from "./inspector_main.ts";
 import { parseJson } from "../../lib/text/json.ts";
 

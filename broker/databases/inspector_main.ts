@@ -1,6 +1,6 @@
 /**
  * The process that opens what a sandbox left of a database. The file is hostile data: this process may read and write
- * the one folder that it was put into, and its end is the end of whatever SQLite was led to do.
+ * the one folder that it was put into, and its end ends all that SQLite was led to do.
  *
  * In the folder are `base.db`, which the store wrote, and `result.db`, with `result.db-wal` where there was one. When it
  * is done, `result.db` is a whole, sound database without a log, in the journal mode of `base.db`, and one line of JSON

@@ -49,9 +49,10 @@ export async function promoteDatabases(access: StoreAccess, { forks, changes }: 
         const found = inspections[index]!;
         if (found.kind === "promoted") results.push(resultOf(candidate, { result: "promoted" }));
         else if (obstacle === undefined) results.push(await promote(client, candidate));
-        else {results.push(
-            kept(candidate, found.kind === "kept" ? found.reason : `so that none is alone: ${obstacle.reason}`),
-          );}
+        else {
+          const reason = found.kind === "kept" ? found.reason : `so that none is alone: ${obstacle.reason}`;
+          results.push(kept(candidate, reason));
+        }
       }
       return results;
     });

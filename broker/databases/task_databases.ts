@@ -159,7 +159,7 @@ export class TaskDatabases {
   }
 
   /**
-   * Destroys a task's branches, but those in `keep`. What cannot be destroyed now is logged, and the next broker tries
+   * Destroys a task's branches, except those in `keep`. What cannot be destroyed now is logged, and the next broker tries
    * again.
    */
   async release(task_id: string, requested: readonly { db: string }[], keep: ReadonlySet<string>): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * The life of a client connection: requests one after the other, each of them checked, and an answer that says why for what
+ * The life of a client connection: requests one after the other, each of them checked, and an answer with the reason for what
  * is refused.
  *
  * @module

@@ -58,7 +58,7 @@ Deno.test("a bounded number of large buffers is lent, and one that came back is 
   assertEquals(buffers.lend(), undefined);
 });
 
-Deno.test("reads grow with what comes, a slow peer returns its large buffer, and bytes keep their order", async () => {
+Deno.test("reads grow with what comes, a slow peer returns its large buffer, and order is kept", async () => {
   const sizes = [SMALL_BYTES, LARGE_BYTES, LARGE_BUFFER_BYTES, 100, LARGE_BYTES, 7];
   const [from, to] = [new Scripted([...sizes]), new Scripted([])];
   await pass(from, to, new SharedBuffers(1));

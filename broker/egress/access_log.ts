@@ -25,7 +25,7 @@ export interface Transfer {
 
 /**
  * One line: `time elapsed client code/status bytes method url user hierarchy/address type` as squid writes it, with
- * `reason=...` as an eleventh field, where its tools expect none and look no further.
+ * `reason=...` as an eleventh field, where its tools expect none and stop reading.
  */
 export function formatLogLine(decision: EgressDecision, outcome: Transfer): string {
   const { at_ms, verdict, method, status } = decision;

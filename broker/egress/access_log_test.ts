@@ -93,7 +93,7 @@ Deno.test("a log at its limit is set aside, one before it is kept, and no line i
   });
 });
 
-Deno.test("a log that was moved away is begun anew at its limit, and goes on being written", async () => {
+Deno.test("a log that was moved away is replaced at its limit, and goes on being written", async () => {
   await inDirectory((directory) => {
     const path = join(directory, ACCESS_LOG_NAME);
     const log = AccessLog.open(directory, 2 * formatLogLine(DENIED, OUTCOME).length);

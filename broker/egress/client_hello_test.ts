@@ -45,7 +45,7 @@ Deno.test("a hello spread over records is read, down to one byte in each", () =>
   }
 });
 
-Deno.test("a hello without a name says so", () => {
+Deno.test("a hello without a name is reported as such", () => {
   assertEquals(read(record(hello())), { is: "hello", server_name: undefined });
   assertEquals(read(record(hello(extension(43, [2, 3, 4])))), { is: "hello", server_name: undefined });
 });

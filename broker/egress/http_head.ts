@@ -110,7 +110,7 @@ function listOf(fields: HeaderField[], key: string): string[] {
   return valuesOf(fields, key).flatMap((value) => value.toLowerCase().split(",")).map((item) => item.trim());
 }
 
-/** Whether the sender of this head wants the connection to end. */
+/** Whether the sender of this head closes the connection. */
 export function wantsClose({ fields, minor }: { fields: HeaderField[]; minor: 0 | 1 }): boolean {
   return minor === 0 || listOf(fields, "connection").includes("close") ||
     listOf(fields, "proxy-connection").includes("close");

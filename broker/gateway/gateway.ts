@@ -73,7 +73,7 @@ export class Gateway {
   readonly #room = new BodyRoom();
   /** Connections by the address of their client. */
   readonly #peers = new Map<string, number>();
-  /** Connections that Node no longer looks after, until they are closed. */
+  /** Connections that Node no longer handles, until they are closed. */
   readonly #detached = new Set<Duplex>();
   #closing = false;
 

@@ -95,7 +95,7 @@ export class Claim {
     this.#reserved_usd = this.#lease.reserve();
   }
 
-  /** From now on the request counts, whatever becomes of it. */
+  /** From now on the request counts, however it ends. */
   markSent(): void {
     this.#sent = true;
   }

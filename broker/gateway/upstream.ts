@@ -17,7 +17,7 @@ import { type MatchedRoute, upstreamPath } from "./routes.ts";
 /** A secret and the headers that go with it. */
 export interface Credential {
   secret: string;
-  /** Headers that the vendor wants beside it, such as an account id; `anthropic-beta` is added to the client's. */
+  /** Headers that the vendor requires beside it, such as an account id; `anthropic-beta` is added to the client's. */
   headers?: Readonly<Record<string, string>>;
 }
 
@@ -35,7 +35,7 @@ export interface UpstreamOptions {
   base_url: string;
   /** Takes the place of `/v1`, where an endpoint has another prefix, or `/` for none. */
   base_path?: string;
-  /** For leases that pay with a key. Empty for an endpoint that wants none. */
+  /** For leases that pay with a key. Empty for an endpoint that needs none. */
   api_key?: string;
   /** PEM certificates to trust in place of the public ones, for a self-hosted server. */
   ca?: string;

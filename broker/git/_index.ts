@@ -64,7 +64,7 @@ export async function buildTree(
   const { gone, changed } = sorted(splitRecords(await call(["diff-files", "--raw", "-z", "--no-renames"])), special);
   const omitted = changed.filter(isRefused).map(({ path }) => path);
   const edited = changed.filter((change) => !isRefused(change)).map(({ path }) => path);
-  // Out with what went, before anything takes its place; and with submodules, so that git never looks into one.
+  // Out with what went, before anything takes its place; and with submodules, so that git never reads one.
   await call(
     ["update-index", "-z", "--index-info"],
     removals([...gone, ...gitlinks.map(({ path }) => path)], base_commit),

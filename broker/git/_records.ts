@@ -55,7 +55,7 @@ export function rawPath(text: string): RawPath {
   return Buffer.from(text, "utf8").toString("latin1");
 }
 
-/** Records joined as `-z` input wants them. */
+/** Records joined as `-z` input requires. */
 export function joinRecords(records: readonly RawPath[]): Uint8Array<ArrayBuffer> {
   return bytesOf(records.map((record) => `${record}\0`).join(""));
 }

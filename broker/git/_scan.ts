@@ -1,5 +1,5 @@
 /**
- * A look over a hostile work tree before git reads it: what git skips without a word (pipes, sockets, devices, every
+ * Scans a hostile work tree before git reads it: what git skips without a word (pipes, sockets, devices, every
  * `.git`) is found here, and what would block git forever is refused.
  *
  * @module
@@ -14,7 +14,7 @@ export interface Scan {
   special: string[];
   /** Entries that git or a file system reads as `.git`. */
   nested_git: string[];
-  /** Directories that could not be looked into: names that are no UTF-8, or too long. */
+  /** Directories that could not be read: names that are no UTF-8, or too long. */
   opaque: string[];
 }
 

@@ -63,7 +63,7 @@ export async function verifyCommit(
 ): Promise<void> {
   const found = await git.text(["show", "-s", "--no-show-signature", "--format=%T %P", commit, "--"], {
     repository: { git_dir },
-    attempted: "Cannot look at the commit",
+    attempted: "Cannot read the commit",
   });
   if (found === `${tree} ${base_commit}`) return;
   throw new TaskdError("corrupt", `Cannot push ${commit}: it is not the approved change`, {

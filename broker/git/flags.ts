@@ -1,8 +1,8 @@
 /**
- * What a careful reviewer wants pointed out: one table of categories, and the rules by which a change falls into one.
+ * What a careful reviewer needs to see: one table of categories, and the rules by which a change falls into one.
  *
  * Each category that occurs has to be acknowledged for an approval. Rules on names go by the base name or the whole
- * path, in lower case, wherever in the repository: too many flags cost a look, a missing one may cost more.
+ * path, in lower case, wherever in the repository: too many flags cost attention, a missing one may cost more.
  *
  * @module
  */

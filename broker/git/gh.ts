@@ -111,9 +111,9 @@ export class Gh {
       signal,
     });
     // After a lost answer, or a crash of the broker: the one that exists is ours, the branch's name is.
-    const said = result.code === 0 ? decode(result.stdout) : result.stderr;
-    if (result.code !== 0 && !/already exists/.test(said)) throw ghError(attempted, result);
-    const found = pullRequestUrl(said, repo);
+    const output = result.code === 0 ? decode(result.stdout) : result.stderr;
+    if (result.code !== 0 && !/already exists/.test(output)) throw ghError(attempted, result);
+    const found = pullRequestUrl(output, repo);
     if (found !== undefined) return found;
     throw new TaskdError("push_rejected", `${attempted}: gh names no pull request of ${repo.canonical}`, {
       hint: "Look at the code host; update gh if it is old",
@@ -123,8 +123,8 @@ export class Gh {
   /**
    * Views a pull request: one call of the host's API, which changes nothing.
    *
-   * @throws {TaskdError} As {@linkcode createPullRequest}; `unsupported_format` when gh is too old to tell, or its answer
-   * is none that is known.
+   * @throws {TaskdError} As {@linkcode createPullRequest}; `unsupported_format` when gh is too old, or its answer is
+   * unknown.
    */
   async viewPullRequest(repo: RepoUrl, number: number, signal?: AbortSignal): Promise<PullRequestView> {
     const attempted = `Cannot look at pull request ${number} of ${repo.canonical}`;
@@ -158,7 +158,7 @@ export class Gh {
     if (repo.transport === "file") {
       throw new TaskdError("invalid_request", `${attempted}: a local path is on no code host`);
     }
-    // In the flag's value, the host beats whatever an environment or a configuration says.
+    // In the flag's value, the host overrides the environment and the configuration.
     const [noun, verb, ...rest] = args;
     const pinned = [noun!, verb!, `--repo=${repo.host}/${repo.owner}/${repo.repo}`, ...rest];
     const result = await runProcess(this.#options.path, {

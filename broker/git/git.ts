@@ -1,7 +1,7 @@
 /**
  * The only way in which the broker runs git.
  *
- * Nothing that a repository, a work tree, the operator's configuration or the environment says can make git run a
+ * Nothing in a repository, a work tree, the operator's configuration or the environment can make git run a
  * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
  * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it.
  *

@@ -14,7 +14,7 @@ interface Kind {
   failure: GitFailure;
   pattern: RegExp;
   code: ErrorCode;
-  says: string;
+  meaning: string;
   hint: string;
 }
 
@@ -24,7 +24,7 @@ const KINDS: readonly Kind[] = [
     failure: "no_space",
     pattern: /No space left on device|Disk quota exceeded/,
     code: "no_space",
-    says: "the disk is full",
+    meaning: "the disk is full",
     hint: "Free space on the disk, then try again",
   },
   {
@@ -32,21 +32,21 @@ const KINDS: readonly Kind[] = [
     pattern:
       /Authentication failed|could not read (Username|Password)|terminal prompts disabled|Permission denied \(|Host key verification failed|returned error: 40[13]\b|HTTP Basic: Access denied|Permission to \S+ denied/,
     code: "auth_failed",
-    says: "the code host refused the credentials, or wants some",
+    meaning: "the code host refused the credentials, or wants some",
     hint: "Log in with `gh auth login`, or load a key into ssh-agent; the account needs write access to push",
   },
   {
     failure: "ownership",
     pattern: /dubious ownership/,
     code: "denied",
-    says: "the repository belongs to another user",
+    meaning: "the repository belongs to another user",
     hint: "Change its owner, or give a URL instead of the path",
   },
   {
     failure: "moved",
     pattern: /unable to update url base from redirection|returned error: 30\d\b/,
     code: "not_found",
-    says: "the repository answers with a redirection, which is not followed",
+    meaning: "the repository answers with a redirection, which is not followed",
     hint: "Use the repository's present address",
   },
   {
@@ -54,7 +54,7 @@ const KINDS: readonly Kind[] = [
     pattern:
       /Repository not found|repository '[^']*' (not found|does not exist)|does not appear to be a git repository|returned error: 404\b|couldn't find remote ref|not our ref|no such remote ref/i,
     code: "not_found",
-    says: "there is no such repository, branch or commit",
+    meaning: "there is no such repository, branch or commit",
     hint: "Check the address; a private repository looks the same to an account without access",
   },
   {
@@ -62,7 +62,7 @@ const KINDS: readonly Kind[] = [
     pattern:
       /Could not resolve|Connection (refused|reset|timed out|closed)|Failed to connect|Couldn't connect|Operation timed out|Operation too slow|unexpected disconnect|early EOF|RPC failed|remote end hung up|Empty reply from server|Network is unreachable|No route to host|returned error: (429|5\d\d)\b|(gnutls|SSL|TLS)[^\n]*(error|failed|closed|terminated)|Broken pipe|bad line length|unable to rewind rpc post data|expected flush after/i,
     code: "unavailable",
-    says: "the code host could not be reached, or broke off",
+    meaning: "the code host could not be reached, or broke off",
     hint: "Check the network, then try again",
   },
   {
@@ -70,7 +70,7 @@ const KINDS: readonly Kind[] = [
     pattern:
       /fsck error|index-pack failed|bad object|missing (blob|tree|necessary objects)|object file \S+ is empty|loose object/,
     code: "corrupt",
-    says: "the repository has objects that fail git's checks",
+    meaning: "the repository has objects that fail git's checks",
     hint: "Run `git fsck` on it",
   },
 ];
@@ -85,7 +85,7 @@ export function gitError(attempted: string, stderr: string): TaskdError {
   const kind = kindOf(stderr);
   const words = essence(stderr);
   if (kind === undefined) return new TaskdError("git_failed", `${attempted}: ${words || "git failed without a word"}`);
-  return new TaskdError(kind.code, `${attempted}: ${kind.says} (${words})`, { hint: kind.hint });
+  return new TaskdError(kind.code, `${attempted}: ${kind.meaning} (${words})`, { hint: kind.hint });
 }
 
 function kindOf(stderr: string): Kind | undefined {

@@ -95,7 +95,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
       if (attempt.kind === "pushed") return { branch, commit, attempts };
       if (attempt.kind === "name_taken") {
         taken = attempt.error;
-        if (number <= options.fresh_branch_tries) tell(options, branch, "name_taken", taken, 0);
+        if (number <= options.fresh_branch_tries) reportRetry(options, branch, "name_taken", taken, 0);
         break;
       }
       if (retries >= options.max_retries) {
@@ -103,7 +103,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         throw attempt.error;
       }
       const delay_ms = options.retry_backoff_ms * 2 ** retries++;
-      tell(options, branch, "transient", attempt.error, delay_ms);
+      reportRetry(options, branch, "transient", attempt.error, delay_ms);
       await git.clock.sleep(delay_ms, options.signal);
     }
   }
@@ -114,7 +114,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
 }
 
 /**
- * Whether a push that failed has arrived all the same: what failed may have been the answer, or the look at the branch
+ * Whether a push that failed has arrived all the same: what failed may have been the answer, or the check of the branch
  * after it. Only reads, which are tried as often as a push.
  */
 async function hasArrived(git: Git, branch: string, failure: TaskdError, options: PushOptions): Promise<boolean> {
@@ -134,7 +134,7 @@ async function hasArrived(git: Git, branch: string, failure: TaskdError, options
   }
 }
 
-function tell(
+function reportRetry(
   { onRetry }: PushOptions,
   branch: string,
   reason: PushRetry["reason"],
@@ -167,11 +167,11 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
     const refusal = evaluatePush(result, ref, attempted);
     if (refusal?.kind === "transient") return refusal;
     const found = await remoteCommit(git, branch, options);
-    // Also when the name was said to be taken: by our own push, which the HTTP client had sent twice.
+    // Also when the name is reported as taken: by our own push, which the HTTP client had sent twice.
     if (found === commit) return { kind: "pushed" };
     if (refusal !== undefined) return refusal;
     throw new TaskdError("ambiguous", `${attempted}: the code host has ${found ?? "no such branch"}, not ${commit}`, {
-      hint: "Look at the branch on the code host; somebody or something there changes new branches",
+      hint: "Look at the branch on the code host; a user or a program there changes new branches",
     });
   } catch (error) {
     // After the push came a call to verify it; or git met its deadline. The push itself may have got through.
@@ -184,7 +184,7 @@ function isTransient(error: unknown): error is TaskdError {
   return hasCode(error, "unavailable", "timed_out");
 }
 
-/** Reads what `git push --porcelain` said of one ref; undefined when it was pushed. */
+/** Reads what `git push --porcelain` printed of one ref; undefined when it was pushed. */
 function evaluatePush({ code, stdout, stderr }: ProcessResult, ref: string, attempted: string): Attempt | undefined {
   const lines = new TextDecoder().decode(stdout).split("\n").map((line) => line.split("\t"));
   const [flag, , summary = ""] = lines.find((fields) => fields[1]?.endsWith(`:${ref}`)) ?? [];

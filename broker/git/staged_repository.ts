@@ -39,7 +39,7 @@ export interface StagedRepository {
 const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 
 /**
- * Highest precedence of all attributes, so nothing that a work tree or a commit says about files counts: no filter, no
+ * Highest precedence of all attributes, so attributes of a work tree or a commit do not count: no filter, no
  * conversion, no `-diff`, no merge driver. `!` takes an attribute back to unspecified, wherever it was set.
  */
 const ATTRIBUTES = `* -text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace \
@@ -61,7 +61,7 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
   await git.version();
   const attempted = `Cannot clone ${url.canonical}`;
   const remote = remoteOptions(options, attempted);
-  const { want, base_branch } = await resolveBase(git, options, remote);
+  const { target, base_branch } = await resolveBase(git, options, remote);
   await makeDirectories(options);
   const repository = { git_dir };
   await git.run(["init", "--quiet", "--bare", "--template="], { repository, attempted });
@@ -80,7 +80,7 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
       "--no-write-fetch-head",
       "--",
       url.clone_url,
-      `${want}:refs/taskd/base`,
+      `${target}:refs/taskd/base`,
     ],
     { ...remote, repository },
   );
@@ -144,9 +144,12 @@ async function resolveBase(git: Git, { url, base }: StageOptions, options: GitRu
         hint: "Push a first commit to it",
       });
     }
-    return { want: refs.get("HEAD")!, ...head === undefined ? {} : { base_branch: head.slice("refs/heads/".length) } };
+    return {
+      target: refs.get("HEAD")!,
+      ...head === undefined ? {} : { base_branch: head.slice("refs/heads/".length) },
+    };
   }
-  if (OID.test(base)) return { want: base };
+  if (OID.test(base)) return { target: base };
   if (!isRefName(base)) {
     throw new TaskdError("invalid_request", `Cannot take ${JSON.stringify(base.slice(0, 200))} as a base`, {
       hint: "Give a branch, a tag or a full commit id",
@@ -154,9 +157,9 @@ async function resolveBase(git: Git, { url, base }: StageOptions, options: GitRu
   }
   const { refs } = await listRemote(git, url, [`refs/heads/${base}`, `refs/tags/${base}`], options);
   const branch = refs.get(`refs/heads/${base}`);
-  if (branch !== undefined) return { want: branch, base_branch: base };
+  if (branch !== undefined) return { target: branch, base_branch: base };
   const tag = refs.get(`refs/tags/${base}`);
-  if (tag !== undefined) return { want: tag };
+  if (tag !== undefined) return { target: tag };
   throw new TaskdError("not_found", `${options.attempted}: it has no branch or tag ${JSON.stringify(base)}`, {
     hint: `\`git ls-remote ${url.clone_url}\` lists what there is`,
   });

@@ -11,11 +11,11 @@ import type { ContainerProgram } from "./container_program.ts";
 import { type OutputBudget, readLines } from "./output_lines.ts";
 import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
 
-/** Milliseconds between SIGTERM and SIGKILL: an agent may want to write down where it was. */
+/** Milliseconds between SIGTERM and SIGKILL: an agent may save where it was. */
 const GRACE_MS = 5_000;
 /** The exit code after SIGKILL. */
 const KILLED = 128 + 9;
-/** The exit code by which the images' entrypoint tells it; programs do not always know of a process that was not their first. */
+/** The images' entrypoint exits with it; programs do not always know of a process that was not their first. */
 const OUT_OF_MEMORY = 122;
 /** How often removing is tried: right after the end a mount may still be busy. */
 const REMOVALS = 40;

@@ -73,10 +73,10 @@ const LN_PATH = "/bin/ln";
 export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> {
   for (const { path, target } of links) {
     const attempted = `Cannot put the link ${path} back`;
-    let said: Deno.CommandOutput;
+    let output: Deno.CommandOutput;
     try {
       if (!isFree(path)) continue;
-      said = await new Deno.Command(LN_PATH, {
+      output = await new Deno.Command(LN_PATH, {
         args: ["-s", "-n", "--", target, path],
         env: { LC_ALL: "C" },
         clearEnv: true,
@@ -86,8 +86,8 @@ export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> 
     } catch (error) {
       throw fileError(error, attempted);
     }
-    if (said.success) continue;
-    const complaint = sanitizeLine(new TextDecoder().decode(said.stderr).trim()).slice(0, 300);
+    if (output.success) continue;
+    const complaint = sanitizeLine(new TextDecoder().decode(output.stderr).trim()).slice(0, 300);
     throw new TaskdError("unavailable", `${attempted}: ${complaint}`);
   }
 }

@@ -22,7 +22,7 @@ async function tree() {
   return { work: `${root}/tree`, links, [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }) };
 }
 
-Deno.test("links are put aside and put back, whatever their names and targets are", async () => {
+Deno.test("links are put aside and put back, with any names and targets", async () => {
   await using at = await tree();
   const before = at.links();
   const parked = await parkLinks(at.work);

@@ -1,7 +1,7 @@
 /**
  * The command lines of the container programs, as pure functions. What podman, docker
  * and Apple's container have in common is written once; where they differ, a dialect
- * says how.
+ * decides.
  *
  * Nothing secret is in an argument: the environment of a sandbox is read by the program
  * from its standard input.

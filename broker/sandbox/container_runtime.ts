@@ -75,7 +75,7 @@ export class ContainerRuntime implements SandboxRuntime {
     const stdout = await this.#program.do(["--version"], `Cannot learn the version of ${this.name}`);
     const version = /\b(\d+\.\d+\.\d+[^\s,]*)/.exec(stdout)?.[1];
     if (version !== undefined) return version;
-    throw new TaskdError("sandbox_failed", `Cannot learn the version of ${this.name}: it does not say one`);
+    throw new TaskdError("sandbox_failed", `Cannot learn the version of ${this.name}: it prints none`);
   }
 
   /** The digest that podman and docker know of an image; Apple's container has none. */
@@ -129,12 +129,12 @@ export class ContainerRuntime implements SandboxRuntime {
       name,
       spec,
       clock: this.#options.clock,
-      // Apple's does not tell how one ended; its reader's exit code does.
+      // Apple's does not record how one ended; its reader's exit code does.
       inspect: this.name === "container" ? undefined : inspectState,
     });
   }
 
-  /** Ends this broker's containers, but those of the tasks in `keep`. */
+  /** Ends this broker's containers, except those of the tasks in `keep`. */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept: string[] = [];
     for (const { name, task_id } of await LIST[this.name](this.#program, this.#options.owner)) {

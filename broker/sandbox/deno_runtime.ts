@@ -30,7 +30,7 @@ import type {
   SandboxRuntimeName,
   SandboxSpec,
 } from "./runtime.ts";
-// Makes the agent part of the program, so that whatever caches or packs it has it.
+// Makes the agent part of the program, so that caches and packages include it.
 import type {} from "../agent/main.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
@@ -240,7 +240,7 @@ class DenoSandbox implements Sandbox {
     const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
     const output = Promise.all([read("stdout"), read("stderr")]);
     const writer = this.#child.stdin.getWriter();
-    // It may end before it has read everything; its exit code says why.
+    // It may end before it has read everything; its exit code is the reason.
     const fed = writer.write(new TextEncoder().encode(this.#parts.config)).catch(() => {});
     try {
       const { code, signal } = await this.#child.status;

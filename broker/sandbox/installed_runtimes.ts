@@ -151,7 +151,7 @@ function complaint({ stderr, stdout }: ProgramOutput): string | undefined {
 export function describeRuntime(runtime: FoundRuntime): string {
   const { name, version, rootless, cgroups, oci_runtime, works, notes } = runtime;
   const title = version === undefined ? name : `${name} ${version}`;
-  if (!works) return `${title} does not work: ${notes[0] ?? "it did not say why"}`;
+  if (!works) return `${title} does not work: ${notes[0] ?? "it gave no reason"}`;
   if (name === "deno") return `${title}, embedded: runs agent_d alone, and no programs`;
   const kind = rootless === undefined ? [] : [rootless ? "rootless" : "as root"];
   return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");

@@ -112,7 +112,7 @@ export interface ListenAddresses {
 export interface SandboxRuntime {
   readonly name: SandboxRuntimeName;
   /**
-   * Puts in place what sandboxes share, before anything listens: the network and whatever holds its address. Can be
+   * Puts in place what sandboxes share, before anything listens: the network and what holds its address. Can be
    * called again. Throws `sandbox_failed` when an image is missing or the network cannot be had.
    */
   prepare(): Promise<{ listen: ListenAddresses }>;
@@ -123,7 +123,7 @@ export interface SandboxRuntime {
   /** Starts a sandbox; throws `invalid_config` for a workload it cannot run, `sandbox_failed` when starting fails. */
   start(spec: SandboxSpec): Promise<Sandbox>;
   /**
-   * Ends the sandboxes of this broker that an earlier process of it left behind, but those of the tasks in `keep`.
+   * Ends the sandboxes of this broker that an earlier process of it left behind, except those of the tasks in `keep`.
    *
    * @returns The tasks whose sandboxes were ended.
    */

@@ -57,7 +57,7 @@ async function admits(
   }
 }
 
-/** Ways to make a ledger say less than happened. */
+/** Ways to make a ledger show less than happened. */
 const DAMAGE: Readonly<Record<string, (path: string) => void | Promise<void>>> = {
   "a line that is no JSON": (path) => Deno.writeTextFileSync(path, "\0\0 not JSON\n", { append: true }),
   "a line of nothing": (path) => Deno.writeTextFileSync(path, "{}\n", { append: true }),

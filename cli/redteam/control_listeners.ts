@@ -114,7 +114,7 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
   {
     id: "control.remote_admin",
     promise: "/admin/* is for peers on this machine, and not by way of a proxy in between",
-    attacks: "Addresses of other machines, mapped ones, every header by which a proxy says whom it speaks for",
+    attacks: "Addresses of other machines, mapped ones, every header by which a proxy names its client",
     async run(trial, context) {
       const listener = { kind: "addr", hosts: new Set<string>() } as const;
       const lets = (hostname: string, headers: Record<string, string> = {}) => {
@@ -139,7 +139,7 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "control.bodies",
-    promise: "A body is one JSON object of known fields, of at most 1 MiB, and said to be one",
+    promise: "A body is one JSON object of known fields, of at most 1 MiB, and declared as one",
     attacks: "Unknown and doubled fields, wrong types, text, forms, encodings, UTF-16, 1 MiB + 1",
     async run(trial, context) {
       const broker = await context.broker();

@@ -89,7 +89,7 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "display.api_types",
-    promise: "No answer of the interface can be taken for a page, whatever an agent put into it",
+    promise: "No answer of the interface can be taken for a page, even if an agent put markup into it",
     attacks: "A diff, a log and a record full of markup, opened as a page",
     async run(trial, context) {
       const broker = await context.broker();

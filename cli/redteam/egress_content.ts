@@ -61,11 +61,11 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
       const seen = () => server.got.slice(1).join("").length;
       for (const name of [...OTHER_SERVER_NAMES, "192.0.2.1"]) {
         const hello = await realHello(name);
-        const said = name === "192.0.2.1" ? "no name" : name;
+        const label = name === "192.0.2.1" ? "no name" : name;
         for (const target of ["allowed.example:443", "allowed.example:8443"]) {
           const before = seen();
           await tunnel(bench, target, task, [hello]);
-          trial.attempt(`a hello of ${said} to ${target}`, seen() === before);
+          trial.attempt(`a hello of ${label} to ${target}`, seen() === before);
         }
       }
       const bad = await realHello("other.example");

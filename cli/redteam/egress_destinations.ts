@@ -135,7 +135,7 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
   {
     id: "egress.rebinding",
     promise: "The address that was checked is the one that is dialled: a name that changes gains nothing",
-    attacks: "A name that is public on the first look-up and a metadata service on the second",
+    attacks: "A name that is public on the first lookup and a metadata service on the second",
     async run(trial, context) {
       await using server = Server.echo();
       let answers = 0;
@@ -148,7 +148,7 @@ export const EGRESS_PROMISES: readonly SecurityPromise[] = [
       const task = bench.admit();
       const first = await bench.connect("rebind.example:443", task);
       trial.controlEquals("the name while it is public", first, 200);
-      trial.attempt("a second look-up for one connection", bench.lookups.length === 1, `${bench.lookups.length}`);
+      trial.attempt("a second lookup for one connection", bench.lookups.length === 1, `${bench.lookups.length}`);
       const changed = await bench.connect("rebind.example:443", task);
       trial.expect("the name once it has changed", changed, "403 address_refused");
       trial.expect("addresses that were dialled", bench.dialled.join(", "), "8.8.8.8");

@@ -9,7 +9,7 @@ import { randomHex } from "../../lib/clock.ts";
 import { makeLink } from "./_special_files.ts";
 import type { RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
-// Makes the agent part of the program, so that whatever caches or packs it has it.
+// Makes the agent part of the program, so that caches and packages include it.
 import type {} from "./hostile_agent.ts";
 
 const GATEWAY_WORD = "from the gateway";

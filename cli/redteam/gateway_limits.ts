@@ -79,7 +79,7 @@ export const LIMIT_PROMISES: readonly SecurityPromise[] = [
       open.resolve(Response.json({}));
       const answers = await Promise.all(burst);
       const capped = answers.filter(({ code, retry_after }) => code === "in_flight_cap" && retry_after === "1").length;
-      trial.attempt("refusals that say when to come again", capped === 18, `${capped} of 18`);
+      trial.attempt("refusals with Retry-After", capped === 18, `${capped} of 18`);
       trial.control("requests below the cap", answers.some(({ status }) => status === 200));
     },
   },

@@ -216,7 +216,7 @@ export const GIT_PROMISES: readonly SecurityPromise[] = [
   {
     id: "git.addresses",
     promise: "An address that git would read as a program, an option or another host is refused",
-    attacks: "ext:: and its kin, options in every part, other schemes, credentials, control characters",
+    attacks: "ext:: and the like, options in every part, other schemes, credentials, control characters",
     run(trial, { surfaces }) {
       const takes = (address: string) => {
         try {

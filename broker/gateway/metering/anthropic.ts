@@ -5,7 +5,7 @@
  *
  * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors
  * and attempts by another model are billed beside the top-level figures; the entries
- * of type `message` are what the top level already says.
+ * of type `message` repeat the top level.
  *
  * @module
  */

@@ -1,7 +1,7 @@
 /**
  * Meters one answer as it passes: bytes go in as they came, usage comes out at any time.
  * The form of the body is recognized by its first character where the content type does not
- * say, since endpoints mislabel their streams.
+ * decide, since endpoints mislabel their streams.
  *
  * @module
  */

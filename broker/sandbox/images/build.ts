@@ -114,13 +114,13 @@ async function fromDebootstrap(options: BuildImagesOptions, folder: string): Pro
 
 /**
  * A shell knows how the last of a pipe's programs has ended, and no more. So the image gets its name only once tar is known
- * to have put everything into it, and what tar said comes last.
+ * to have put everything into it, and tar's messages come last.
  */
 const IMPORT_SCRIPT = String.raw`set -u
 imported=0
-id=$({ tar -C "$ROOT" -c . 2>"$FOLDER/tar.said" || echo "$?" >"$FOLDER/tar.failed"; } | "$PROGRAM" import -) || imported=$?
+id=$({ tar -C "$ROOT" -c . 2>"$FOLDER/tar.messages" || echo "$?" >"$FOLDER/tar.failed"; } | "$PROGRAM" import -) || imported=$?
 if [ -e "$FOLDER/tar.failed" ]; then
-  tail -n 3 "$FOLDER/tar.said" >&2
+  tail -n 3 "$FOLDER/tar.messages" >&2
   [ "$imported" -eq 0 ] || exit "$imported"
   "$PROGRAM" rmi "$id" >/dev/null 2>&1
   exit "$(cat "$FOLDER/tar.failed")"
@@ -184,8 +184,8 @@ async function run(
   ]);
   signal?.throwIfAborted();
   if (success) return;
-  const said = last.map((line) => line.trim()).filter((line) => line !== "").join("; ");
-  throw new TaskdError("sandbox_failed", `${call.attempted}: it ended with code ${code}${said && `: ${said}`}`, {
+  const output = last.map((line) => line.trim()).filter((line) => line !== "").join("; ");
+  throw new TaskdError("sandbox_failed", `${call.attempted}: it ended with code ${code}${output && `: ${output}`}`, {
     hint: "Where no registry can be reached, build with --from debootstrap",
   });
 }

@@ -6,7 +6,7 @@
  */
 
 export const ENTRYPOINT_SCRIPT: string = String.raw`#!/bin/sh
-# The first program of a sandbox: leaves two destinations of the network, gives up every
+# The first program of a sandbox: leaves two destinations of the network, drops every
 # privilege for good and becomes the agent. Whatever fails here ends the sandbox before the
 # agent has begun.
 #
@@ -15,8 +15,8 @@ export const ENTRYPOINT_SCRIPT: string = String.raw`#!/bin/sh
 # Exit codes of its own: 121 before the agent has begun, 122 when it was out of memory.
 set -eu
 
-# The second part, already without privileges: runs the agent and says whether its end was the
-# kernel's doing. Signals reach the agent directly; this shell only must not end before it.
+# The second part, already without privileges: runs the agent and reports whether the kernel
+# ended it. Signals reach the agent directly; this shell only must not end before it.
 if [ "$1" = --run ]; then
   shift
   trap : TERM INT HUP

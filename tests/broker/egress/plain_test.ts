@@ -36,7 +36,7 @@ function httpServer(answer: (request: string) => string): Server & { got: string
 const ok = (body = "fine") =>
   `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\nConnection: keep-alive\r\n\r\n${body}`;
 
-Deno.test("a plain request is rewritten: origin form, Host first, no connection fields, no credentials", async () => {
+Deno.test("a plain request is rewritten: origin form, Host first, no connection fields or credentials", async () => {
   await using server = httpServer(() => ok());
   await using bench = await Bench.start({ list: LIST, ports: { 80: server.port } });
   const task = bench.admit();
