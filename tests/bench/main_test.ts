@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
 import { meetsTarget, type Report } from "./figures.ts";
+import { longTest } from "../support/long.ts";
 
 const MAIN = new URL("./main.ts", import.meta.url).pathname;
 
@@ -32,7 +33,7 @@ Deno.test("a quick run leaves its figures and nothing else", async () => {
   assert(flushes.every((figure) => meetsTarget(figure) !== undefined && figure.stats.n >= 3));
 });
 
-Deno.test("a quick run of the broker's parts sets each beside the same thing without it", async () => {
+longTest("a quick run of the broker's parts sets each beside the same thing without it", async () => {
   const { figures } = await quickly("gateway,proxy,stats");
   const subjects = figures.map(({ subject }) => subject);
   for (const subject of ["a request, direct", "a request, through the gateway", "tunnels, direct", "tunnels, taskd"]) {

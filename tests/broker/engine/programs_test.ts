@@ -4,6 +4,7 @@ import { serveGit } from "../git/git_server.ts";
 import { type BenchOptions, BrokerBench } from "./bench.ts";
 import { ProcessRuntime } from "./process_runtime.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
 
 /** A broker whose sandboxes run these shell scripts. */
 async function withPrograms(
@@ -233,14 +234,17 @@ Deno.test("attack: an image is built anew under its old name: what the old one i
     },
   ));
 
-Deno.test("attack: an agent digs a tree of 15,000 levels: its task ends, its scratch goes, and the broker lives on", () =>
-  withPrograms(
-    { claude: `exec /usr/bin/perl -e 'for (1 .. 15000) { mkdir "d"; chdir "d" or die }'` },
-    {},
-    async (bench) => {
-      const { id } = await bench.submit({ agent: "agent_a" });
-      const record = await bench.reaches(id, "awaiting_approval");
-      if (record.stage !== "done") await bench.engine.deny(id, "too deep");
-      assertEquals([(await bench.engine.view(id)).stage, bench.staged()], ["done", []]);
-    },
-  ));
+longTest(
+  "attack: an agent digs a tree of 15,000 levels: its task ends, its scratch goes, and the broker lives on",
+  () =>
+    withPrograms(
+      { claude: `exec /usr/bin/perl -e 'for (1 .. 15000) { mkdir "d"; chdir "d" or die }'` },
+      {},
+      async (bench) => {
+        const { id } = await bench.submit({ agent: "agent_a" });
+        const record = await bench.reaches(id, "awaiting_approval");
+        if (record.stage !== "done") await bench.engine.deny(id, "too deep");
+        assertEquals([(await bench.engine.view(id)).stage, bench.staged()], ["done", []]);
+      },
+    ),
+);
