@@ -14,10 +14,9 @@ import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
 import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
-import { WRITE_DEADLINE_MS } from "./deadline.ts";
 import type { Dispatcher } from "./dispatch.ts";
 import type { DaemonLog } from "./log.ts";
-import type { Publisher } from "./publisher.ts";
+import { type Publisher, WRITE_DEADLINE_MS } from "./publisher.ts";
 
 /** Connections at once; each holds at most one line and one answer. */
 export const MAX_CONNECTIONS = 1024;

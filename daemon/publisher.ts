@@ -14,7 +14,9 @@ import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
 import { encodeEvent } from "../lib/protocol/events.ts";
 import type { EventDetails, EventType } from "../lib/protocol/messages.ts";
-import { WRITE_DEADLINE_MS } from "./deadline.ts";
+
+/** Deadline of each write to a client, re-armed for every write; the contract's number. */
+export const WRITE_DEADLINE_MS = 45_000;
 
 /** Events buffered for each subscriber; the contract's number. */
 export const SUBSCRIBER_BUFFER_EVENTS = 64;

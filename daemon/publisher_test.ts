@@ -1,8 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../tests/packages/fast_check.ts";
 import type { Clock } from "../lib/clock.ts";
-import { WRITE_DEADLINE_MS } from "./deadline.ts";
-import { type EventSink, Publisher, SUBSCRIBER_BUFFER_EVENTS } from "./publisher.ts";
+import { type EventSink, Publisher, SUBSCRIBER_BUFFER_EVENTS, WRITE_DEADLINE_MS } from "./publisher.ts";
 
 /** Time that moves only when told to. */
 class VirtualClock implements Clock {

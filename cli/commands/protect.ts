@@ -1,5 +1,5 @@
 /**
- * The command `taskd protect`.
+ * The commands `taskd protect` and `taskd unprotect`.
  *
  * @module
  */
@@ -10,12 +10,12 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { branchName } from "./_result_text.ts";
 
-/** Refuses to destroy the branch from now on. */
+/** Protects the branch, or ends its protection. */
 export async function run(args: Args, _io: Io, ops: Operations): Promise<OpAnswer<"protect">> {
-  return await ops.call("protect", { ...args.address("branch"), on: true });
+  return await ops.call("protect", { ...args.address("branch"), on: args.command === "protect" });
 }
 
 /** One line. */
 export function render(result: OpAnswer<"protect">): string {
-  return `Protected ${branchName(result)}`;
+  return `${result.protected ? "Protected" : "Unprotected"} ${branchName(result)}`;
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { WRITE_DEADLINE_MS } from "../../daemon/deadline.ts";
+import { WRITE_DEADLINE_MS } from "../../daemon/publisher.ts";
 import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
 import type { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";

@@ -17,7 +17,7 @@ const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
   destroy: () => import("../../commands/destroy.ts"),
   touch: () => import("../../commands/touch.ts"),
   protect: () => import("../../commands/protect.ts"),
-  unprotect: () => import("../../commands/unprotect.ts"),
+  unprotect: () => import("../../commands/protect.ts"),
   checkpoint: () => import("../../commands/checkpoint.ts"),
   rollback: () => import("../../commands/rollback.ts"),
   compact: () => import("../../commands/compact.ts"),
