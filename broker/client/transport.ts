@@ -9,6 +9,7 @@ import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
+import { SOCKET_HOST } from "../api/socket_host.ts";
 
 /** Where a broker is. */
 export type BrokerAddress = { socket: string } | { addr: string };
@@ -34,8 +35,6 @@ export interface Received extends Disposable {
   body: AsyncIterable<Uint8Array>;
 }
 
-/** The `Host` of requests over the socket: a name that never resolves, so that no page can have it. */
-const SOCKET_HOST = "taskd.invalid";
 /** How long the head of an answer is waited for unless the caller says otherwise. */
 export const HEAD_DEADLINE_MS = 120_000;
 

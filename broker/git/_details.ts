@@ -10,14 +10,12 @@ import { isAscii, isUtf8, pathText, type RawPath } from "./_records.ts";
 import type { RawChange } from "./file_change.ts";
 import type { ChangeDetails } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
+import { GITLINK, SYMLINK } from "./file_modes.ts";
 
 /** Longest link that a system follows, and more than one page of a reviewer's. */
 const MAX_LINK_BYTES = 4_096;
 /** Links whose targets are read; with more, the number alone is reported. */
 const MAX_LINKS = 1_000;
-
-const SYMLINK = "120000";
-const GITLINK = "160000";
 
 /** The details of each change, by raw path. */
 export async function readDetails(

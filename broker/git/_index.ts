@@ -13,6 +13,7 @@ import { removeIfPresent } from "../../lib/fs.ts";
 import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, rawPath, splitRecords } from "./_records.ts";
 import type { Scan } from "./_scan.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
+import { GITLINK, SYMLINK } from "./file_modes.ts";
 
 export interface BuiltTree {
   /** Id of the tree object. */
@@ -25,8 +26,6 @@ export interface BuiltTree {
 const ATTEMPTED = "Cannot collect the changes";
 /** Each costs a process. */
 const MAX_NESTED = 64;
-const GITLINK = "160000";
-const SYMLINK = "120000";
 
 /** Writes the tree object of a work tree over `base_commit`. */
 export async function buildTree(

@@ -9,6 +9,7 @@ import type { DiffFacts } from "./diff_facts.ts";
 import type { FileChange } from "./file_change.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "./flags.ts";
 import { compileGlob } from "./glob.ts";
+import { GITLINK, SYMLINK } from "./file_modes.ts";
 
 /** The `diff_policy` block of config.yaml. */
 export interface DiffPolicy {
@@ -47,7 +48,7 @@ export interface PolicyVerdict {
 /** Paths that a violation lists; `found` has their number. */
 const MAX_LISTED = 100;
 /** Links and submodules, which stand for a whole directory. */
-const STANDS_FOR_MORE = new Set(["120000", "160000"]);
+const STANDS_FOR_MORE = new Set<string>([SYMLINK, GITLINK]);
 
 /** Holds a change against a policy. */
 export function evaluateDiffPolicy(policy: DiffPolicy, facts: DiffFacts): PolicyVerdict {

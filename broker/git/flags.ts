@@ -9,6 +9,7 @@
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { FileChange } from "./file_change.ts";
+import { EXECUTABLE, GITLINK, SYMLINK } from "./file_modes.ts";
 
 /** A category and what it warns of. */
 export const FLAG_CATEGORIES = {
@@ -101,9 +102,6 @@ export interface ChangeDetails {
   twin?: string;
 }
 
-const GITLINK = "160000";
-const SYMLINK = "120000";
-const EXECUTABLE = "100755";
 const ODD =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\\\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]|(?:^|\/)\s|\s(?:\/|$)/;

@@ -17,9 +17,7 @@ import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
 import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { RequestRefused } from "./statuses.ts";
-
-/** The name that this program's own client gives the socket: one that never resolves. */
-const SOCKET_HOST = "taskd.invalid";
+import { SOCKET_HOST } from "../api/socket_host.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =

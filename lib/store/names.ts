@@ -12,7 +12,10 @@ export type Txid = number;
 /** The branch an address means when it names none. */
 export const DEFAULT_BRANCH = "main";
 
-const NAME = /^(?![-.])[a-z0-9_.-]{1,128}$/;
+/** The longest name, in characters. */
+export const MAX_NAME_CHARS = 128;
+
+const NAME = new RegExp(`^(?![-.])[a-z0-9_.-]{1,${MAX_NAME_CHARS}}$`);
 
 /** Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`. */
 export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
@@ -32,7 +35,7 @@ function hintOf(text: string, what: "database" | "branch" | "checkpoint"): strin
   if (what !== "database" && alone !== text && NAME.test(alone)) {
     return `Write the name alone, ${alone}: the ${what} is in the same database`;
   }
-  return "Names are 1-128 characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..";
+  return `Names are 1-${MAX_NAME_CHARS} characters of a-z 0-9 _ . -, do not begin with - or ., and hold no ..`;
 }
 
 /** A branch of a database. */

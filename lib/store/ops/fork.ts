@@ -5,13 +5,13 @@
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
-import { isoNow, pointAt, type StoreContext } from "../context.ts";
+import { pointAt, type StoreContext } from "../context.ts";
 import { refuseClaimed } from "../lease.ts";
 import { type Address, parseName } from "../names.ts";
 import type { ForkOptions, ForkResult } from "../results.ts";
 import { ttlField } from "../time_to_live.ts";
 import { momentOf } from "../tombstones.ts";
-import { abandonLineage, beginLineage, createBranch } from "./lineage.ts";
+import { abandonLineage, beginLineage, createForkedBranch } from "./lineage.ts";
 
 /** Forks the point that `address` names into the new branch `branch` of the same database. */
 export async function fork(
@@ -34,17 +34,7 @@ export async function fork(
   }
   const begun = await beginLineage(context, point, { ...options, epoch: 1 });
   try {
-    const ref = {
-      lineage: begun.lineage,
-      epoch: 1,
-      txid: begun.head.txid,
-      digest: begun.head.digest,
-      checkpoints: [],
-      touched_at: isoNow(context),
-      ...ttlField(options),
-      ...(begun.base === undefined ? {} : { base: begun.base }),
-    };
-    await createBranch(context, { db, branch }, ref, { since, ...(begun.base ? { chain: point.chain } : {}) });
+    await createForkedBranch(context, { db, branch }, { point, begun, since, ttl: ttlField(options) });
   } catch (error) {
     // After any other error the ref may exist, and then it needs the lineage.
     if (hasCode(error, "already_exists")) await abandonLineage(context.backend, begun.lineage);

@@ -12,14 +12,14 @@ import { discard } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { TaskdError } from "../../errors.ts";
 import { type Base, encodeBase, isShareable } from "../chain.ts";
-import { newLineage, type Point, type StoreContext } from "../context.ts";
+import { isoNow, newLineage, type Point, type StoreContext } from "../context.ts";
 import { translated } from "../errors.ts";
 import { baseKey, imageIndexKey, lineagePrefix, snapshotKey } from "../keys.ts";
 import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
 import { materialize } from "../materialize.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
 import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
-import { assertSpared, type Reliance } from "../tombstones.ts";
+import { assertSpared, type Moment, type Reliance } from "../tombstones.ts";
 
 /** How often a ref that others keep changing is tried to be taken back. */
 const MAX_WITHDRAWALS = 16;
@@ -85,6 +85,19 @@ export async function createBranch(
     await withdraw(context, { db, branch }, { lineage: ref.lineage, etag });
     throw error;
   }
+}
+
+/** Creates the branch whose lineage `begun` was begun at `point`; see {@linkcode createBranch}. */
+export async function createForkedBranch(
+  context: StoreContext,
+  address: { db: string; branch: string },
+  { point, begun, since, ttl }: { point: Point; begun: NewLineage; since: Moment; ttl: { ttl_ms?: number } },
+): Promise<void> {
+  const { lineage, head, base } = begun;
+  const ref = { lineage, epoch: 1, txid: head.txid, digest: head.digest, checkpoints: [], touched_at: isoNow(context) };
+  const shared = base === undefined ? {} : { base };
+  const foundation = base === undefined ? { since } : { since, chain: point.chain };
+  await createBranch(context, address, { ...ref, ...ttl, ...shared }, foundation);
 }
 
 /** Removes a ref that was just written, also when another process has changed it since. */

@@ -9,12 +9,19 @@
 import { hasCode, TaskdError } from "../../errors.ts";
 import { isoNow, newLineage, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, refuseClaimed, withLease } from "../lease.ts";
-import { type Address, formatAddress, requireBranch } from "../names.ts";
+import { type Address, formatAddress, MAX_NAME_CHARS, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { CompactResult, LongOptions, RepointOptions, RepointResult } from "../results.ts";
 import { safetyTtlField } from "../time_to_live.ts";
 import { assertSpared, type Moment, momentOf } from "../tombstones.ts";
-import { abandonLineage, baseOf, beginLineage, createBranch, materializeLineage, type NewLineage } from "./lineage.ts";
+import {
+  abandonLineage,
+  baseOf,
+  beginLineage,
+  createForkedBranch,
+  materializeLineage,
+  type NewLineage,
+} from "./lineage.ts";
 
 /** Moves a branch back to one of its checkpoints. */
 export async function rollback(
@@ -177,21 +184,15 @@ async function keepHead(
   const { since } = options;
   const begun = await beginLineage(context, before, { epoch: 1 });
   for (let count = 1; count <= 1000; count++) {
-    // A name has at most 128 characters.
     const tail = count === 1 ? `-${options.suffix}` : `-${options.suffix}-${count}`;
-    const name = branch.slice(0, 128 - tail.length) + tail;
+    const name = branch.slice(0, MAX_NAME_CHARS - tail.length) + tail;
     try {
-      const ref = {
-        lineage: begun.lineage,
-        epoch: 1,
-        txid: begun.head.txid,
-        digest: begun.head.digest,
-        checkpoints: [],
-        touched_at: isoNow(context),
-        ...safetyTtlField(options),
-        ...(begun.base === undefined ? {} : { base: begun.base }),
-      };
-      await createBranch(context, { db, branch: name }, ref, { since, ...(begun.base ? { chain: before.chain } : {}) });
+      await createForkedBranch(context, { db, branch: name }, {
+        point: before,
+        begun,
+        since,
+        ttl: safetyTtlField(options),
+      });
       return name;
     } catch (error) {
       if (!hasCode(error, "already_exists")) throw error;

@@ -1,0 +1,12 @@
+/**
+ * The modes of entries of a tree, as git writes them.
+ *
+ * @module
+ */
+
+/** A file that can be executed. */
+export const EXECUTABLE = "100755";
+/** A symbolic link. */
+export const SYMLINK = "120000";
+/** A commit of another repository: a submodule. */
+export const GITLINK = "160000";
