@@ -4,7 +4,7 @@ import { buildBrief } from "../task/brief.ts";
 import { TASK_VIEW, type TaskView, TRUST_BRIEF } from "./wire.ts";
 import { readable } from "./readable.ts";
 
-Deno.test("a task comes whole to a client: what it repeats, its attempt, its item of the queue, its push", () => {
+Deno.test("readable() keeps every field of a task: retry, attempt, queue item, push", () => {
   const now = "2026-01-01T00:00:00.000Z";
   const task: TaskView = {
     id: "1".repeat(32),

@@ -87,7 +87,7 @@ Deno.test("spend and requests are told apart by lane and auth; a figure that is 
   ) assertStringIncludes(text, `taskd_broker_${line}\n`);
 });
 
-Deno.test("a stage's duration is counted once it is left, and a wall clock that stepped back counts none below zero", async () => {
+Deno.test("a stage's duration counts when it is left, and is never below zero", async () => {
   const metrics = new BrokerMetrics("dev", () => IDLE);
   feed(metrics, [{ type: "created", task: someOrder("a1".repeat(16)) }, ...TO_THE_GATE.map(staged)]);
   let text = await metrics.text();

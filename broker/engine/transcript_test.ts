@@ -40,7 +40,7 @@ Deno.test("attack: a million empty lines are kept in few rows: the broker has ot
   assertEquals(texts.reduce((lines, text) => lines + text.split("\n").length, 0), 16 * 65_536);
 });
 
-Deno.test("output keeps its order and its channels, and a line that is too long for a row is cut and says so", async () => {
+Deno.test("output keeps order and channels, and a line too long for a row is marked as cut", async () => {
   const rows = await rowsOf((transcript) => {
     transcript.take("stdout", "one");
     transcript.take("stdout", '{"total_cost_usd": 0.25}');
@@ -57,7 +57,7 @@ Deno.test("output keeps its order and its channels, and a line that is too long 
   assertEquals(rows.at(-1)?.type, "claimed");
 });
 
-Deno.test("output that comes faster than a disk writes is bounded in memory, and what was lost is said", async () => {
+Deno.test("output faster than the disk is bounded in memory, and its loss is reported", async () => {
   const rows = await rowsOf((transcript) => {
     for (let line = 0; line < 1_000; line++) transcript.take("stdout", "x".repeat(8_000));
   });

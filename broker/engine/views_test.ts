@@ -11,7 +11,7 @@ const ROWS = 3_000;
 /** More than is read of a trace in one turn. */
 const PIECE_BYTES = 150_000;
 
-Deno.test("taskView() of a long trace lets others have their turn all the while, and finds what is wrong with it", async () => {
+Deno.test("taskView() of a long trace does not block the event loop, and finds damage", async () => {
   const root = await Deno.makeTempDir();
   try {
     const text = "x".repeat(1_000);

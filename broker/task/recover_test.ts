@@ -85,7 +85,7 @@ Deno.test("a crash at each stage: what was under way has failed and says so, all
   });
 });
 
-Deno.test("a push that was under way is decided by looking at every branch that was tried, the last one first", async () => {
+Deno.test("an interrupted push is decided by every branch that was tried, the last first", async () => {
   const looked: string[] = [];
   const hooks = (there: string | undefined, watch_ci: boolean, pull_request?: string): RecoveryHooks => ({
     wasPushed: ({ branch }) => {
@@ -140,7 +140,7 @@ Deno.test("recover() agrees with the table of stages wherever a life is cut", ()
   );
 });
 
-Deno.test("wherever a crash cuts the file of a life, byte by byte, the task opens, recovers and is intact", async () => {
+Deno.test("a trace cut at any byte opens, recovers and is intact", async () => {
   const root = await Deno.makeTempDir();
   const random = new SeededRandom(7);
   try {

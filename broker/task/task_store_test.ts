@@ -161,7 +161,7 @@ Deno.test("what is no regular file under a trace's name is damaged, and is not f
     for (const id of [linked, folder]) assertEquals(damaged.get(id)?.fault.problem, "unreadable");
   }));
 
-Deno.test("an index that is absent, truncated, corrupt, forged or no file at all costs time and nothing else", () =>
+Deno.test("an index that is absent, truncated, corrupt or forged costs only time", () =>
   withRoot(async (root) => {
     past(root, 6);
     const whole = (await surveyTraces(root)).entries;
@@ -181,7 +181,7 @@ Deno.test("an index that is absent, truncated, corrupt, forged or no file at all
     assertEquals((await surveyTraces(root)).read, 0);
   }));
 
-Deno.test("a finished trace that loses its last row, or is forged as a whole, is found damaged by the noted head", () =>
+Deno.test("a finished trace without its last row, or forged as a whole, is found damaged", () =>
   withRoot(async (root) => {
     Deno.mkdirSync(root);
     const [cut, forged] = [newTaskId(random.bytes), newTaskId(random.bytes)];
@@ -202,7 +202,7 @@ Deno.test("a finished trace that loses its last row, or is forged as a whole, is
     assertEquals(assertThrows(() => store.read("0".repeat(32)), TaskdError).code, "not_found");
   }));
 
-Deno.test("a damaged trace is shown, followed up to its damage, not continued, and does not hide the others", () =>
+Deno.test("a damaged trace is followed up to its damage, not continued, and hides no other", () =>
   withRoot(async (root) => {
     const [good] = past(root, 1);
     const id = newTaskId(random.bytes);
@@ -225,7 +225,7 @@ Deno.test("a damaged trace is shown, followed up to its damage, not continued, a
     await store.close();
   }));
 
-Deno.test("a trace whose chain holds and whose moves are impossible is damaged: nobody approved what it pushed", () =>
+Deno.test("a trace with an intact chain and impossible moves is damaged", () =>
   withRoot(async (root) => {
     Deno.mkdirSync(root);
     const id = newTaskId(random.bytes);
@@ -254,7 +254,7 @@ Deno.test("a follower gets every row once, those of the past and those to come, 
     await store.close();
   }));
 
-Deno.test("a follower that comes back with its last id gets what it has missed, also of a task that has ended", () =>
+Deno.test("a follower that returns with its last id gets what it missed, also after the end", () =>
   withRoot(async (root) => {
     const [id] = past(root, 1);
     const store = await TaskStore.open(root, options);

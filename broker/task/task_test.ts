@@ -45,7 +45,7 @@ Deno.test("the record moves when the row is on the disk, and not before", () =>
     await task.close();
   }));
 
-Deno.test("of two who approve at once, or of an approval and a denial, the first counts and the other is refused", () =>
+Deno.test("of two answers to a gate at once, the first counts and the other is refused", () =>
   withRoot(async (root, clock) => {
     const task = await atTheGate(root, clock);
     const answers = [task.approve(ALL), task.approve(ALL), task.deny("no")];

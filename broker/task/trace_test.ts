@@ -131,7 +131,7 @@ Deno.test("scanTrace() goes on after a row, and stops where it is told", () =>
     assertEquals(rest, [all[3]!]);
   }));
 
-Deno.test("scanTrace() with a look that was taken reads as far as the file went then, and opens nothing but a file", () =>
+Deno.test("scanTrace() with a known size reads no further, and opens only a file", () =>
   withRoot((root) => {
     const rows = plantTrace(root, EVENTS);
     const path = tracePath(root, ID);

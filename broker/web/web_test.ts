@@ -20,7 +20,7 @@ Deno.test("every module of the pages is carried by the program", () => {
   assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), files.sort());
 });
 
-Deno.test("every part of the style sheet is carried by the program, and what holds for some screens comes last", async () => {
+Deno.test("the program carries every part of the style sheet, with media rules last", async () => {
   const { type, body } = await get("/ui/style.css");
   assertEquals(type, "text/css; charset=utf-8");
   const parts = Array.from(Deno.readDirSync(STYLES), ({ name }) => Deno.readTextFileSync(new URL(name, STYLES)));

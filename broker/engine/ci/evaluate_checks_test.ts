@@ -34,7 +34,7 @@ Deno.test("passed and no_checks are believed only from the floor on, a failure a
   assertEquals(stateOf({ checks: [check("passed"), check("pending")] }), "pending");
 });
 
-Deno.test("another commit on the branch, and a request that was closed too early, prove nothing; a merge ends no check", () => {
+Deno.test("evaluateChecks() concludes nothing from another commit, an early close or a merge", () => {
   assertEquals(stateOf({ head_oid: "d".repeat(40), checks: [check("passed")] }), "no_conclusion");
   assertEquals(stateOf({ head_oid: "d".repeat(40), checks: [check("failed")] }), "no_conclusion");
   for (const [state, early] of [["closed", "no_conclusion"], ["merged", "pending"]] as const) {

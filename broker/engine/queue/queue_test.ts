@@ -205,7 +205,7 @@ Deno.test("a refusal that passes leaves the item in the queue, any other one end
   assertEquals(bench.queue.list()[0]!.reason, "there is no such agent");
 });
 
-Deno.test("a ceiling that goes on refusing is asked ever more rarely, and at once when a task has ended", async () => {
+Deno.test("the queue backs off from a ceiling that refuses, and retries when a task ends", async () => {
   await using bench = await new Bench().start();
   const live = await bench.tasks.create({ repo: "example.com/o/r", instruction: "other", agent: "agent_a" });
   bench.refusal = new TaskdError("ceiling_reached", "global_max_tasks is reached");
@@ -243,7 +243,7 @@ Deno.test("a queue takes no more than its bytes, says so, and takes on once item
   assertEquals(left.at(-1)!.id, ids.at(-1));
 });
 
-Deno.test("a refusal of one vendor's holds up no item of another's, and its own begin in their order afterwards", async () => {
+Deno.test("a refusal of one vendor delays no item of another, and its own keep their order", async () => {
   for (const code of ["ceiling_reached", "unavailable"] as const) {
     await using bench = await new Bench().start();
     [bench.refusal, bench.refused_agent] = [new TaskdError(code, "not agent_a now"), "agent_a"];
@@ -263,7 +263,7 @@ Deno.test("a refusal of one vendor's holds up no item of another's, and its own 
   }
 });
 
-Deno.test("an item is cancelled before it begins, a begun one by ending its task, an ended one not at all", async () => {
+Deno.test("cancelling removes a waiting item, ends a begun one's task, and refuses an ended one", async () => {
   await using bench = await new Bench().start();
   bench.slots = 1;
   await bench.add("one");
@@ -335,7 +335,7 @@ Deno.test("an item whose task is gone from the audit directory is given up, not 
 });
 
 // conformance: b3.dead_letter
-Deno.test("an item whose task cannot be followed any more is given up where nobody goes on with it, and waits on at the gate", async () => {
+Deno.test("an item whose task cannot be read is a dead letter, unless it waits at the gate", async () => {
   for (
     const [state, after, reason] of [
       ["awaiting_ci", "dead_letter", NO_CI_CONCLUSION],
@@ -358,7 +358,7 @@ Deno.test("an item whose task cannot be followed any more is given up where nobo
   }
 });
 
-Deno.test("a task's trace that went bad unseen, of the same size and time, keeps the queue from nothing else", async () => {
+Deno.test("a trace that is damaged unseen does not stop the rest of the queue", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
   const { id } = (await bench.task(0)).record;

@@ -20,7 +20,7 @@ async function runUnmetered(site: Site, count: number): Promise<void> {
 }
 
 // conformance: b2.ceiling.cannot_tell
-Deno.test("the aggregate ceiling admits what it cannot tell, and is not held up by a ledger that is none of its own", async () => {
+Deno.test("the aggregate ceiling admits unmetered spend and ignores a foreign ledger", async () => {
   await using site = await Site.make({ aggregate_budget_usd: 0.01, max_concurrent_tasks: 9 });
   await runUnmetered(site, 20);
   assertEquals(refusal(site.admission), undefined);
@@ -35,7 +35,7 @@ Deno.test("the aggregate ceiling admits what it cannot tell, and is not held up 
 });
 
 // conformance: b8.undercount b2.ceiling.starts
-Deno.test("what the USD limb cannot count, the task limb does: unmetered, unpriced and subscribed tasks are starts", async () => {
+Deno.test("the task limb counts unmetered, unpriced and subscribed tasks as starts", async () => {
   await using site = await Site.make({ global_budget_usd: 100, global_max_tasks: 4, max_concurrent_tasks: 4 });
   await runUnmetered(site, 2);
   await site.run(0, { ...START, lane: "vendor_b", auth: "subscription", agent: "agent_b" });
@@ -58,7 +58,7 @@ Deno.test("a start that either ceiling refuses is refused, whichever is the stri
 });
 
 // conformance: b2.effect.aggregate_budget_usd b2.effect.global_budget_usd
-Deno.test("a USD ceiling is reached by what adds up to it, in whatever fractions, and not by a cent less", async () => {
+Deno.test("a USD ceiling is reached by its exact sum, in any fractions, and not by a cent less", async () => {
   for (const tasks of [3, 8, 10]) {
     for (const ceiling of ["aggregate", "global"] as const) {
       await using site = await Site.make({ [`${ceiling}_budget_usd`]: tasks / 10, max_concurrent_tasks: 9 });
@@ -72,7 +72,7 @@ Deno.test("a USD ceiling is reached by what adds up to it, in whatever fractions
 });
 
 // conformance: b2.effect.aggregate_window b2.effect.global_window
-Deno.test("what was spent ages out after the window that is configured, of either ceiling, and no earlier", async () => {
+Deno.test("spend ages out of either ceiling after the configured window, and no earlier", async () => {
   for (const [window_ms, shown] of [[HOUR_MS, "1h"], [3 * DAY_MS, "3d"]] as const) {
     for (const ceiling of ["aggregate", "global"] as const) {
       const limits = { [`${ceiling}_budget_usd`]: 1, [`${ceiling}_window`]: window_ms };

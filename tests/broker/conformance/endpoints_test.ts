@@ -45,7 +45,7 @@ Deno.test("POST /tasks is 202 for max_concurrent_tasks tasks, and 503 for the ne
 });
 
 // conformance: b4.post_tasks
-Deno.test("POST /tasks for an agent whose key is missing is refused with its name, and is no defect of the broker's", async () => {
+Deno.test("POST /tasks for an agent without a key is refused by name, and is no defect", async () => {
   await using bench = await BrokerBench.start({ env: { ENDPOINT_KEY: "" } });
   const refused = await ask(bench, "/tasks", { repo: bench.git.origin, instruction: "Say hello" });
   const { code, detail } = await refused.json();
@@ -168,7 +168,7 @@ const queueItem = async (bench: BrokerBench) => {
 };
 
 // conformance: b2.ci.watch b2.ci.turn_off b3.dead_letter
-Deno.test("a queue item in awaiting_ci is dead_letter at a boot with the watch off, and the code host is not asked", () =>
+Deno.test("a queue item in awaiting_ci is a dead letter at a boot with the watch off", () =>
   withWatch("", async (bench, clock, calls) => {
     assertEquals(await queueItem(bench), ["dead_letter", "no CI conclusion was observed"]);
     clock.advance(3_600_000);
@@ -178,7 +178,7 @@ Deno.test("a queue item in awaiting_ci is dead_letter at a boot with the watch o
   }));
 
 // conformance: b2.ci.watch b2.ci.poll_interval b2.ci.read_only
-Deno.test("with ci.watch a watch goes on after a restart: one call of the pinned host that only reads, for each tick", () =>
+Deno.test("ci.watch goes on after a restart, with one read-only call to the pinned host per tick", () =>
   withWatch("ci:\n  watch: true\n  poll_interval: 70s\n", async (bench, clock, calls) => {
     assertEquals(await queueItem(bench), ["awaiting_ci", undefined]);
     assertEquals(calls(), []);

@@ -145,7 +145,7 @@ function sampleOf({ path }: ContractSetting): Sample {
 }
 
 // conformance: b2.setting.* b1.precedence b3.sources b8.values
-Deno.test("every setting of the contract has its default, its variable and its place in the precedence", async () => {
+Deno.test("every setting of the contract has its default, its variable and its precedence", async () => {
   for (const setting of CONTRACT_SETTINGS) {
     const { path, variable, built_in } = setting;
     const { file, env, beside, with: more } = sampleOf(setting);

@@ -16,7 +16,7 @@ Deno.test("ended while it is cloned: the task is cancelled and git runs no more"
   assertEquals(left, []);
 });
 
-Deno.test("ended while the agent works: its process ends, its token is refused, and the task is cancelled", async () => {
+Deno.test("cancelling a working agent ends its process, its token and the task", async () => {
   await using bench = await BrokerBench.start({
     script: ["hang"],
     overrides: { gateway: { limits: { drain_ms: 100 } } },

@@ -9,7 +9,7 @@ async function refused(bench: BrokerBench): Promise<TaskdError> {
 }
 
 // conformance: b7.never_killed b2.ceiling.usd_source
-Deno.test("a task that crosses the global ceiling goes on to its end; only new ones are refused, restarts or not", async () => {
+Deno.test("a task that crosses the global ceiling finishes; only new tasks are refused", async () => {
   await using bench = await BrokerBench.start({
     config: "global_budget_usd: 0.000001\nmax_concurrent_tasks: 2\n",
     script: [...ONE_CHANGE, ...ONE_CHANGE],

@@ -34,7 +34,7 @@ async function afterKill(
   }
 }
 
-Deno.test("killed while staging: the next broker ends the task as setup_failed and removes its scratch", async () => {
+Deno.test("a broker killed while staging: the task ends as setup_failed without scratch", async () => {
   using silent = silentServer();
   const { bench, id } = await afterKill(
     {},
@@ -48,7 +48,7 @@ Deno.test("killed while staging: the next broker ends the task as setup_failed a
   assertEquals(bench.staged(), []);
 });
 
-Deno.test("killed while the profile's commands run, twice: setup_failed, and neither scratch nor a cache entry of it stays", async () => {
+Deno.test("a broker killed twice in setup: setup_failed, without scratch or cache entry", async () => {
   const programs = await Deno.makeTempDir();
   try {
     // Ends when it loses its output, as a sandbox does that is swept.
@@ -114,7 +114,7 @@ Deno.test("killed at the gate: the change waits on, and can be approved and push
   assertEquals([done.outcome, (await bench.branches()).get(`agent/${id}`)], ["pushed", done.pushed?.commit]);
 });
 
-Deno.test("killed at the gate, and the staged change is lost: the next broker says so and asks nobody to approve it", async () => {
+Deno.test("a broker killed at the gate with its staged change lost: the task is not offered again", async () => {
   const { bench, id } = await afterKill({}, () => ({}), async (broker, id, bench) => {
     await broker.says("task_stage", "awaiting_approval");
     await broker.kill();
@@ -157,7 +157,7 @@ for (
   });
 }
 
-Deno.test("killed while pushing, and the remote does not answer: nothing is guessed, and it is asked again", async () => {
+Deno.test("a broker killed while pushing to a silent remote: the outcome waits for its answer", async () => {
   const clock = new VirtualClock();
   const bench = await BrokerBench.prepare({ clock });
   const begun = Promise.withResolvers<void>();

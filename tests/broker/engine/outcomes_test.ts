@@ -69,7 +69,7 @@ Deno.test("of two approvals at the same moment one counts", async () => {
 });
 
 // conformance: b2.diff_policy.blocked_paths b2.diff_policy.host_side b7.diff_policy
-Deno.test("a change that breaks the diff policy never comes to the gate, and the brief says what broke", async () => {
+Deno.test("a change that breaks the diff policy skips the gate, and the brief says what broke", async () => {
   await using bench = await BrokerBench.start({ config: "diff_policy:\n  blocked_paths: ['*.txt']\n" });
   const { id } = await bench.submit();
   const done = await bench.reaches(id);
@@ -193,7 +193,7 @@ Deno.test("approval_timeout counts on while no broker runs", async () => {
   assertEquals((await bench.reaches(id)).outcome, "denied");
 });
 
-Deno.test("a gate keeps the approval_timeout under which it came, whatever the next broker is configured with", async () => {
+Deno.test("a gate keeps its approval_timeout under a broker with another configuration", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
   const { id } = await bench.submit();

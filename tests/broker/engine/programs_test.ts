@@ -36,7 +36,7 @@ const CLAUDE = `echo "$1" > ran.txt
 echo '{"type":"result","subtype":"success","total_cost_usd":0.0421}'`;
 
 // conformance: b1.keys_stay b2.ceiling.not_in_sandbox b2.effect.default_model b5.credentials
-Deno.test("an agent that is a program gets its token, the way out and its home, and no key of the vendor's", () =>
+Deno.test("an agent's program gets its token, the proxy and its home, and no vendor's key", () =>
   withPrograms(
     { claude: `${CLAUDE}\n/usr/bin/env > env.txt` },
     { config: "default_model: opus-x\n" },
@@ -97,7 +97,7 @@ async function withProfile(
 }
 
 // conformance: b2.profiles.setup b2.profiles.evidence b2.profiles.log b3.setting_up
-Deno.test("a profile's commands run before the agent, without a token, and the brief has their exit codes", () =>
+Deno.test("a profile's commands run before the agent without a token; the brief has exit codes", () =>
   withProfile(
     { prepare: "echo preparing; echo made > made.txt", ready: "test -f made.txt" },
     `      setup: [["prepare"]]
@@ -211,7 +211,7 @@ Deno.test("agent_d without an endpoint or without a model is refused, and names 
   }
 });
 
-Deno.test("attack: an image is built anew under its old name: what the old one installed is not handed to it", () =>
+Deno.test("attack: an image rebuilt under its name does not get the old one's cache", () =>
   withProfile(
     { prepare: "true" },
     `      setup: [["prepare"]]
@@ -235,7 +235,7 @@ Deno.test("attack: an image is built anew under its old name: what the old one i
   ));
 
 longTest(
-  "attack: an agent digs a tree of 15,000 levels: its task ends, its scratch goes, and the broker lives on",
+  "attack: a tree of 15,000 levels ends the task; its scratch is removed",
   () =>
     withPrograms(
       { claude: `exec /usr/bin/perl -e 'for (1 .. 15000) { mkdir "d"; chdir "d" or die }'` },

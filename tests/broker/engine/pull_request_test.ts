@@ -38,7 +38,7 @@ const log = () => {};
 const OPENED = `echo ${URL_OF_REPO}/pull/7`;
 
 // conformance: b1.pull_request
-Deno.test("a pull request goes from the pushed branch to the branch that the work started from, as a draft if asked", () =>
+Deno.test("a pull request targets the branch that the work started from, as a draft if asked", () =>
   withGh(OPENED, async ({ gh, task, called }) => {
     const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main" };
     assertEquals(await openPullRequest({ code_host: gh, log }, task, branch), `${URL_OF_REPO}/pull/7`);
@@ -68,7 +68,7 @@ Deno.test("a path, a server on loopback, a tag and a host without gh get no pull
     assertEquals(await called(), "");
   }));
 
-Deno.test("a title is the first line of the instruction, bounded and without anything that acts on a terminal", () =>
+Deno.test("a title is the first line of the instruction, bounded and sanitised", () =>
   withGh(OPENED, ({ task }) => {
     const title = (instruction: string) => titleOf({ ...task.record, instruction });
     assertEquals(title("\n\n  Fix the \u001b[2J window \nand more"), "Fix the \\x1b[2J window");

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { BrokerBench } from "./bench.ts";
 
-Deno.test("attack: a gate is answered while the broker stops: nobody is told that it was, and it waits on", async () => {
+Deno.test("attack: an answer to a gate while the broker stops is refused, and the gate waits", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
   const { gate } = await bench.reaches(id, "awaiting_approval");
@@ -22,7 +22,7 @@ Deno.test("attack: a gate is answered while the broker stops: nobody is told tha
   await bench.engine.deny(id, "no");
 });
 
-Deno.test("attack: a gate whose trace another process holds cannot be answered, and nobody is told that it was", async () => {
+Deno.test("attack: a gate whose trace another process holds cannot be answered", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
   const { gate } = await bench.reaches(id, "awaiting_approval");
@@ -41,7 +41,7 @@ Deno.test("attack: a gate whose trace another process holds cannot be answered, 
   assertEquals((await bench.engine.view(id)).stage, "awaiting_approval");
 });
 
-Deno.test("attack: a task that is submitted in the moment of a stop is ended by it, and nothing runs on behind it", async () => {
+Deno.test("attack: a task submitted during a stop is ended by it, and nothing runs on", async () => {
   await using bench = await BrokerBench.start({ script: ["hang"] });
   const { engine } = bench;
   const submitted = bench.submit().then(({ id }) => id);

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { BrokerBench } from "./bench.ts";
 
-Deno.test("attack: the diff at the gate is rewritten on the disk: it is not shown, and the task can be denied", async () => {
+Deno.test("attack: a diff rewritten on the disk is not shown, and the task can be denied", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
   await bench.reaches(id, "awaiting_approval");

@@ -181,7 +181,7 @@ Deno.test("a body that does not arrive in time is 408, and its connection ends",
     // The body has four fifths of it; the rest must do for saying so, also on a machine with much to do.
   }, { timeouts: { read_ms: 3_000 } }));
 
-Deno.test("once the body is there the answer's own time counts: one that does not come ends the connection", () =>
+Deno.test("after the body an answer has its own deadline, which ends the connection", () =>
   withBroker(async (broker) => {
     const late = Promise.withResolvers<void>();
     broker.engine.held = late.promise;

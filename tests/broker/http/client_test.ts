@@ -73,7 +73,7 @@ Deno.test("an answer of another form is not believed, and says that another vers
     }
   }));
 
-Deno.test("fields and events that this version does not know are left out; an unknown code is internal", () =>
+Deno.test("unknown fields and events are left out, and an unknown code is internal", () =>
   withStranger((request) => {
     const { pathname } = new URL(request.url);
     if (pathname === "/queue") return Response.json({ items: [], later: true });

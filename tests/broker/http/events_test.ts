@@ -20,7 +20,7 @@ function shape(events: readonly StreamedEvent[]): string[] {
   return events.map(({ event, id }) => id === undefined ? event : `${id} ${event}`);
 }
 
-Deno.test("every row that says something is one event with the row's number, and the result is the last", () =>
+Deno.test("every row with content is one event with its number, and the result is the last", () =>
   withBroker(async (broker) => {
     const task = await broker.taskAtGate();
     const pushed = { branch: "agent/1", commit: "c0ffee", pull_request: "https://example.com/pr/1" };
@@ -60,7 +60,7 @@ Deno.test("every row that says something is one event with the row's number, and
     assertEquals(data.at(-1), { ts: "", outcome: "pushed", reason: "it is there", pushed });
   }));
 
-Deno.test("Last-Event-ID goes on exactly there, at every event; behind the result there is nothing, which is 204", () =>
+Deno.test("Last-Event-ID resumes after any event; after the result the answer is 204", () =>
   withBroker(async (broker) => {
     const task = await broker.runningTask();
     for (let n = 0; n < 40; n++) await task.append({ type: "output", channel: "stdout", text: `${n}` });
@@ -110,7 +110,7 @@ Deno.test("live spend comes in between, the latest only, without an id", () =>
     await events.return();
   }));
 
-Deno.test("while nothing happens a ping comes every 15 s, and no more than one for a reader who was away", async () => {
+Deno.test("an idle stream pings every 15 s, and once for a reader that was away", async () => {
   const clock = new VirtualClock();
   await withBroker(async (broker) => {
     const task = await broker.runningTask();
@@ -171,7 +171,7 @@ Deno.test("1,000 subscribers see the same events in the same order", () =>
     assertEquals([...seen], ["1 stage,2 stage,3 stage,4 output,5 output,6 output,7 result"]);
   }));
 
-Deno.test("a subscriber that never reads costs bounded memory, is closed for real, and holds nobody up", () =>
+Deno.test("a subscriber that never reads costs bounded memory, is closed, and delays no other", () =>
   withBroker(async (broker) => {
     const { engine } = broker;
     const task = await broker.runningTask();
@@ -199,7 +199,7 @@ Deno.test("a subscriber that never reads costs bounded memory, is closed for rea
     for (const raw of stalled) raw[Symbol.dispose]();
   }, { addr: "127.0.0.1:0", timeouts: { stalled_write_ms: 500 } }));
 
-Deno.test("a damaged trace is an error and no stream; one that is damaged meanwhile ends the stream with its error", () =>
+Deno.test("a damaged trace is an error; damage during a stream ends it with that error", () =>
   withBroker(async (broker) => {
     const task = await broker.runningTask();
     for (let n = 0; n < 50; n++) await task.append({ type: "output", channel: "stdout", text: `${n}` });
@@ -218,7 +218,7 @@ Deno.test("a damaged trace is an error and no stream; one that is damaged meanwh
     assertEquals(verdictOf(await broker.ask(`GET /tasks/${task.id}/events`)), [500, "corrupt"]);
   }));
 
-Deno.test("the client takes a broken stream up again after its last event: nothing missing, nothing twice", () =>
+Deno.test("the client resumes a broken stream after its last event, without gap or repeat", () =>
   withBroker(async (broker) => {
     const task = await broker.runningTask();
     using proxy = new BreakingProxy(broker, 700);

@@ -23,7 +23,7 @@ async function tokenOf(client: BrokerClient): Promise<string> {
   return (await client.uiUrl()).split("#token=")[1]!;
 }
 
-Deno.test("DNS rebinding: a Host that is not this listener's own name is 403 on every listener and route", () =>
+Deno.test("attack: DNS rebinding: a foreign Host is 403 on every listener and route", () =>
   withBroker(async (broker) => {
     const token = await tokenOf(broker.client);
     for (const port of [broker.port, broker.ui_port]) {
@@ -40,7 +40,7 @@ Deno.test("DNS rebinding: a Host that is not this listener's own name is 403 on 
     assertEquals(broker.engine.tasks.size, 0);
   }, { ...BOTH, web: () => new Response("page", { headers: HTML }) }));
 
-Deno.test("the names of a listener are localhost, 127.0.0.1, [::1] and its own, with its port, in any case", () =>
+Deno.test("a listener's names are localhost, 127.0.0.1, [::1] and its own, with its port", () =>
   withBroker(async (broker) => {
     const { port } = broker;
     for (const host of ["localhost", "LOCALHOST", "127.0.0.1", "[::1]"]) {
@@ -78,7 +78,7 @@ Deno.test("two Host headers, and none, are refused", () =>
     }
   }, BOTH));
 
-Deno.test("an address in the request line counts as a host too, and a request line of any form is no defect", () =>
+Deno.test("an address in the request line is checked as a host, in any form", () =>
   withBroker(async (broker) => {
     for (const port of [undefined, broker.port]) {
       const host = port === undefined ? [] : [`Host: 127.0.0.1:${port}`];
@@ -201,7 +201,7 @@ Deno.test("every route of the pages' listener is 401 without the token, whatever
     assertEquals((await broker.ask("GET /tasks", [host, `Authorization: Bearer ${token}`], { port })).status, 200);
   }));
 
-Deno.test("the pages themselves need no token, have a policy of their own, and nothing else of the host", () =>
+Deno.test("the pages need no token and have a content policy of their own", () =>
   withBroker(async (broker) => {
     const { ui_port: port } = broker;
     const host = [`Host: 127.0.0.1:${port}`];
@@ -222,7 +222,7 @@ Deno.test("the pages themselves need no token, have a policy of their own, and n
     web: (path) => path === "/ui/" ? new Response(path, { headers: HTML }) : undefined,
   }));
 
-Deno.test("the token is another at each boot, long, and in no log, no answer but the one on the socket, no file", async () => {
+Deno.test("the token is new at each boot, long, and in no log, file or answer off the socket", async () => {
   const tokens: string[] = [];
   for (let boot = 0; boot < 2; boot++) {
     await withBroker(async (broker) => {
@@ -259,7 +259,7 @@ Deno.test("the token is compared in constant time", async () => {
 });
 
 // conformance: b5.admin b4.admin_unreachable
-Deno.test("/admin/* is for peers on this machine: another one's address, and a proxy in between, are refused", () => {
+Deno.test("/admin/* refuses peers of other machines and requests through a proxy", () => {
   const request = (headers: HeadersInit = {}) => new Request("http://127.0.0.1:1/admin/pending", { headers });
   const listener = { kind: "addr", hosts: new Set<string>() } as const;
   const from = (hostname: string) => ({ transport: "tcp", hostname, port: 1 }) as const;

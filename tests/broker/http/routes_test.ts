@@ -68,7 +68,7 @@ Deno.test("every task is read by any unique prefix of its id; one that is none o
     assertEquals(await codeOf(client.task(twice)), "usage");
   }));
 
-Deno.test("a record has what only the running broker knows: live spend, the trace's state, refused egress", () =>
+Deno.test("a record has live spend, the trace's state and refused egress", () =>
   withBroker(async ({ client, engine }) => {
     const { id } = await client.submit(ORDER);
     engine.live.set(id, spendOf(3));
@@ -132,7 +132,7 @@ Deno.test("the brief is what the broker established", () =>
     assert(brief.missing_evidence.length > 0);
   }));
 
-Deno.test("the log is what came out, in order, harmless on a terminal; followed, it ends with the task", () =>
+Deno.test("the log is the sanitised output in order, and a followed one ends with the task", () =>
   withBroker(async (broker) => {
     const { client } = broker;
     const task = await broker.runningTask();
@@ -176,7 +176,7 @@ Deno.test("approving takes the diff that was read and every category, and names 
     assertEquals(await client.pending(), []);
   }));
 
-Deno.test("an approval's statuses: 409 for a stale diff and a wrong state, 422 with what is missing, 204", () =>
+Deno.test("an approval answers 409 for a stale diff or wrong state, 422 with what is missing, 204", () =>
   withBroker(async (broker) => {
     const task = await broker.taskAtGate();
     const approve = (body: object) =>
@@ -229,7 +229,7 @@ Deno.test("the queue takes, lists and gives up items", () =>
   }));
 
 // conformance: b4.admin_ceiling
-Deno.test("an operator prunes, and sees policy, ceiling, statistics, health, metrics and the pages' address", () =>
+Deno.test("the admin routes prune and answer policy, ceiling, stats, health, metrics, address", () =>
   withBroker(async (broker) => {
     const { client, engine, http } = broker;
     const before = "2026-01-01T00:00:00Z";

@@ -104,7 +104,7 @@ function endedInTime(raw: RawHttp): Promise<void> {
   return withDeadline(raw.ended(), systemClock, 20_000);
 }
 
-Deno.test("slow heads, bodies that trickle in and silence are closed for real on the socket and over TCP", () =>
+Deno.test("slow heads, slow bodies and silent connections are closed on the socket and TCP", () =>
   withBroker(async (broker) => {
     const trickle = async (raw: RawHttp, start: string) => {
       await raw.send(start);

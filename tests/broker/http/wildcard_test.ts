@@ -3,7 +3,7 @@ import { ROUTES } from "../../../broker/http/routes.ts";
 import { verdictOf, withBroker } from "./_broker.ts";
 
 // conformance: b5.addr b2.effect.broker.addr
-Deno.test("a listener on every address answers to each of them, and still to no name that could be rebound", async () => {
+Deno.test("a listener on every address answers to each, and to no name that can be rebound", async () => {
   for (const addr of ["0.0.0.0:0", "[::]:0"]) {
     await withBroker(async (broker) => {
       const { port } = broker;

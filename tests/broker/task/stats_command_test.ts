@@ -119,7 +119,7 @@ Deno.test("with a running broker and a ceiling, stats shows its headroom in the 
   }
 });
 
-Deno.test("the section says which limb is off, which one refuses and why, and what the total mode means", () => {
+Deno.test("the section says which limb is off, which refuses and why, and what total means", () => {
   const view: CeilingView = {
     enabled: true,
     window: "0s",

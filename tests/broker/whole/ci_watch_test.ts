@@ -245,7 +245,7 @@ longTest(
     }),
 );
 
-Deno.test("the deadline is anchored at the push: time without a broker counts, and a restart gives no look more", () =>
+Deno.test("a watch's deadline counts from the push, also while no broker runs", () =>
   withWatch(async ({ bench, host, clock, through, looks, settled }) => {
     const { id, pushed } = await through({}, "awaiting_ci");
     await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "")] });
@@ -275,7 +275,7 @@ Deno.test("a success that was seen before the floor is believed after it, also b
   }));
 
 // conformance: b2.ci.max_attempts
-Deno.test("a failed check begins a new task from the default branch, at most max_attempts times, and each waits for a person", () =>
+Deno.test("a failed check begins at most max_attempts new tasks, each of which needs approval", () =>
   withWatch(async ({ bench, host, approve, through, looks }) => {
     await plainGit(bench.git.origin, "branch", "old", "main");
     await plainGit(bench.root, "clone", "--quiet", bench.git.origin, "clone");
@@ -321,7 +321,7 @@ Deno.test("a failed check begins a new task from the default branch, at most max
   }, `${WATCHED}  max_attempts: 2\napproval_timeout: 24h\n`));
 
 // conformance: b3.dead_letter b2.ci.turn_off
-Deno.test("a watch that is off at the next start leaves its queue item a dead letter, which says why, and asks nobody", () =>
+Deno.test("a watch that is off at the next start leaves its queue item a dead letter", () =>
   withWatch(async ({ bench, host, approve, looks }) => {
     const { id: item } = await bench.engine.enqueue({ repo: host.repo, instruction: "Say hello" });
     await until(() => bench.engine.pending().length > 0);

@@ -6,7 +6,7 @@ import { withCodeHost } from "./_hosted.ts";
 import { writeProgram } from "../../support/programs.ts";
 
 // conformance: b1.pull_request b5.code_host
-Deno.test("a change goes over https with the operator's login, and gets a pull request in the repository it was asked for", () =>
+Deno.test("a change goes over https with the operator's login and gets a pull request", () =>
   withCodeHost({}, async ({ bench, host, through }) => {
     const done = await through();
     assertEquals(done.outcome, "pushed", done.reason);
@@ -27,7 +27,7 @@ Deno.test("a change goes over https with the operator's login, and gets a pull r
   }));
 
 // conformance: b5.code_host b2.ci.read_only
-Deno.test("GH_HOST and GH_REPO of the operator's shell reach neither gh nor git, and gh runs in an empty directory", () =>
+Deno.test("GH_HOST and GH_REPO reach neither gh nor git, and gh runs in an empty directory", () =>
   withCodeHost({ env: { VENDORA_API_KEY: "sk-vendor-a-0123456789" } }, async ({ host, through }) => {
     assertEquals((await through()).outcome, "pushed");
     const calls = await host.calls();
@@ -64,7 +64,7 @@ Deno.test("the login of the code host stands in nothing that is written, shown o
     assertEquals(seen.includes(btoa(`x-access-token:${LOGIN}`)), false);
   }));
 
-Deno.test("a push that a hook of the code host declines fails with the hook's words, without its escapes, and once", () =>
+Deno.test("a push declined by a hook fails once, with the hook's sanitised words", () =>
   withCodeHost({}, async ({ bench, host, through }) => {
     const hook = "#!/bin/bash\nprintf 'no \\033[31msecrets\\033[0m here\\n' >&2\nexit 1\n";
     await writeProgram(`${bench.git.origin}/hooks/pre-receive`, hook);
@@ -108,7 +108,7 @@ Deno.test("when every name is taken the task says so and what to do, and moves n
     assertEquals(await host.calls("pr"), []);
   }));
 
-Deno.test("a login that expired while the task waited fails the push with one reason, which names the way out and no login", () =>
+Deno.test("an expired login fails the push with a reason that names the remedy, not the login", () =>
   withCodeHost({}, async ({ bench, host, submit, approve }) => {
     const { id } = await submit();
     await bench.reaches(id, "awaiting_approval");
@@ -122,7 +122,7 @@ Deno.test("a login that expired while the task waited fails the push with one re
     assertEquals(done.push_attempts.length, 1);
   }));
 
-Deno.test("a code host that goes away for a moment is tried again, and its pull request is opened once", () =>
+Deno.test("a code host that is away for a moment is retried, and one pull request is opened", () =>
   withCodeHost({}, async ({ bench, host, submit, approve }) => {
     const { id } = await submit();
     await bench.reaches(id, "awaiting_approval");
@@ -133,7 +133,7 @@ Deno.test("a code host that goes away for a moment is tried again, and its pull 
     assertEquals((await host.calls("pr", "create")).length, 1);
   }));
 
-Deno.test("a pull request that gh refuses leaves the change pushed, and the task says why there is none", () =>
+Deno.test("a pull request that gh refuses leaves the change pushed, with the reason noted", () =>
   withCodeHost({}, async ({ bench, host, through }) => {
     await host.creates({
       code: 1,
@@ -147,7 +147,7 @@ Deno.test("a pull request that gh refuses leaves the change pushed, and the task
   }));
 
 for (const { when, opened } of [{ when: "before", opened: false }, { when: "after", opened: true }]) {
-  Deno.test(`a push whose broker died ${when} its pull request was opened has one pull request, and the next broker names it`, () =>
+  Deno.test(`a push whose broker died ${when} its pull request was opened has exactly one`, () =>
     withCodeHost({}, async ({ bench, host, submit }) => {
       const { id } = await submit();
       const { gate } = await bench.reaches(id, "awaiting_approval");

@@ -120,7 +120,7 @@ async function approve(client: BrokerClient, item: QueueItemView): Promise<void>
   await client.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: gate!.second_look });
 }
 
-Deno.test("items begin in their order as the slot becomes free, one is cancelled by a beginning of its id, one is approved", () =>
+Deno.test("items begin in order as slots become free, and are cancelled by a prefix of the id", () =>
   withQueue(async ({ place, model, add, items, start, states }) => {
     await using broker = await start();
     const { client } = broker;
@@ -154,7 +154,7 @@ Deno.test("items begin in their order as the slot becomes free, one is cancelled
   }));
 
 for (const how of ["stopped", "killed"] as const) {
-  Deno.test(`a broker that is ${how} leaves what was in flight a dead letter, never begun again; the rest goes on in its order`, () =>
+  Deno.test(`a broker that is ${how} leaves items in flight as dead letters; the rest goes on`, () =>
     withQueue(async ({ place, model, add, items, start, states }) => {
       const ids: string[] = [];
       {
@@ -210,7 +210,7 @@ Deno.test("a ceiling that refuses leaves items in the queue and says why; with m
   }));
 
 // conformance: b3.dead_letter
-Deno.test("what can never begin is refused at once, and what fails on its way is a dead letter with its reason", () =>
+Deno.test("an impossible item is refused at once, and one that fails is a dead letter with its reason", () =>
   withQueue(async ({ place, repo, add, items, start, states }) => {
     await using broker = await start();
     for (const words of [["--agent", "agent_x"], ["--agent", "agent_a"], ["--base=--upload-pack=x"]]) {

@@ -82,7 +82,7 @@ function leaks(text: string, { a, b }: Vendors): string[] {
 }
 
 // conformance: b2.effect.vendor_a_auth b2.effect.vendor_b_auth b5.subscription
-Deno.test("with a subscription both vendors get the bearer of the credential file with the headers that belong to it", () =>
+Deno.test("a subscription sends the credential file's bearer with its headers to both vendors", () =>
   withSubscriptions("", async ({ bench, vendors, seen }) => {
     for (const agent of ["agent_a", "agent_b"]) {
       const { id } = await bench.submit({ agent, instruction: "2" });
@@ -102,7 +102,7 @@ Deno.test("with a subscription both vendors get the bearer of the credential fil
     assertStringIncludes(await seen(), "you sent Bearer", "the answers were kept");
   }));
 
-Deno.test("a credential that has expired is renewed before the task begins, and the file has the rotated tokens, 0600", () =>
+Deno.test("an expired credential is renewed before the task, and its file stays 0600", () =>
   withSubscriptions("", async ({ bench, vendors, path, sign, seen }) => {
     sign({ expires_at: new Date(Date.now() - 1_000).toISOString() });
     const { id } = await bench.submit({ agent: "agent_a", instruction: "3" });
@@ -137,7 +137,7 @@ Deno.test("a bearer that the vendor refuses is renewed once, and the agent sees 
     assertEquals(leaks(await seen(), vendors), []);
   }));
 
-Deno.test("a subscription that cannot be renewed refuses the task with one error: which file, why, and how to sign in", () =>
+Deno.test("a subscription that cannot be renewed refuses the task with file, reason and remedy", () =>
   withSubscriptions("", async ({ bench, vendors, path, sign, seen }) => {
     sign({ expires_at: new Date(Date.now() - 1_000).toISOString() });
     vendors.a.refuses = true;
@@ -154,7 +154,7 @@ Deno.test("a subscription that cannot be renewed refuses the task with one error
     assertEquals(leaks(await seen(), vendors), []);
   }));
 
-Deno.test("a subscription that ends while an agent works fails its task; the agent is told once and for all, the log has the file", () =>
+Deno.test("a subscription that ends during a task fails it, and the log names the file", () =>
   withSubscriptions("", async ({ bench, vendors, path, seen }) => {
     vendors.b.access = "revoked elsewhere";
     vendors.b.refuses = true;
@@ -184,7 +184,7 @@ Deno.test("with a subscription no budget ends a task, and task_max_requests does
   }));
 
 // conformance: b2.ceiling.scope
-Deno.test("the global ceiling counts what both vendors' subscriptions come to, and the aggregate one does not", () =>
+Deno.test("the global ceiling counts subscriptions of both vendors, the aggregate one does not", () =>
   withSubscriptions("aggregate_budget_usd: 0.000001\nglobal_budget_usd: 0.01\n", async ({ bench }) => {
     const spent: number[] = [];
     for (const agent of ["agent_a", "agent_b"]) {

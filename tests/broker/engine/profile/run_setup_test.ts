@@ -5,7 +5,7 @@ import { MAX_SETUP_LOG_BYTES } from "../../../../broker/engine/profile/setup_log
 import { makeWorld, PROXY_URL, sh, TASK_ID } from "./_setup.ts";
 
 // conformance: b2.profiles.setup b2.profiles.evidence
-Deno.test("a profile's commands run one after another, setup before readiness, each in a sandbox of its own", async () => {
+Deno.test("a profile's commands run in order, setup before readiness, each in its own sandbox", async () => {
   await using world = await makeWorld();
   const { evidence, passed, reason } = await world.run({
     setup: [sh("echo one >> /workspace/order"), sh("echo two >> /workspace/order")],
@@ -84,7 +84,7 @@ Deno.test("a command gets the proxy and nothing of the gateway or the host", asy
 });
 
 // conformance: b2.profiles.verdict
-Deno.test("attack: output that imitates verdicts decides nothing and cannot pass for the broker's lines", async () => {
+Deno.test("attack: output that imitates verdicts decides nothing and is marked as output", async () => {
   await using world = await makeWorld();
   const fake = String.raw`\r\033[2K# passed with exit code 0 after 1s\n# passed with exit code 0 after 1s\n`;
   const { passed, evidence } = await world.run({
@@ -113,7 +113,7 @@ Deno.test("attack: terminal escapes and direction marks are harmless in the log 
   assertStringIncludes(await world.log(), String.raw`\x1b[31mred`);
 });
 
-Deno.test("attack: output without end fills neither the log nor memory, and the command still gets its verdict", async () => {
+Deno.test("attack: endless output fills neither log nor memory, and the verdict stands", async () => {
   await using world = await makeWorld();
   const { passed } = await world.run({
     setup: [sh("head -c 200000000 /dev/zero | tr '\\0' 'x' | fold -w 1000"), sh("echo after")],
@@ -125,7 +125,7 @@ Deno.test("attack: output without end fills neither the log nor memory, and the 
   assertStringIncludes(log, "| after\n");
 });
 
-Deno.test("attack: many talkative commands together stay below the log's bound, and every verdict is in it", async () => {
+Deno.test("attack: many talkative commands stay below the log's bound, with every verdict", async () => {
   await using world = await makeWorld();
   const talk = sh("head -c 1000000 /dev/zero | tr '\\0' '\\033'");
   const { passed } = await world.run({ setup: Array.from({ length: 8 }, () => talk) });
@@ -136,7 +136,7 @@ Deno.test("attack: many talkative commands together stay below the log's bound, 
   assertStringIncludes(log, "# the rest of the output is left out");
 });
 
-Deno.test("attack: a child that goes into the background holds nothing up and is gone before the next command", async () => {
+Deno.test("attack: a background child delays nothing and ends before the next command", async () => {
   await using world = await makeWorld();
   const { passed } = await world.run({
     setup: [sh("(while :; do echo still here; sleep 0.01; done) & echo $! > /workspace/pid"), sh("echo next")],
