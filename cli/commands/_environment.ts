@@ -10,6 +10,8 @@ import { type FindBrokerOptions, healthOverSocket, terminateBy } from "../../bro
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
+import type { RuntimeName } from "../../broker/settings/settings.ts";
+import { RUNTIME_NAMES } from "../table/broker_admin.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
@@ -20,6 +22,15 @@ export function hostOf(args: Args): HostPlace {
   const { host } = args.broker;
   if (host === undefined) throw new Error("The plan of this command has no host");
   return host;
+}
+
+/** The runtime of this name; throws `usage` for any other. */
+export function runtimeNamed(text: string): RuntimeName {
+  const found = RUNTIME_NAMES.find((name) => name === text);
+  if (found !== undefined) return found;
+  throw new TaskdError("usage", `There is no runtime ${JSON.stringify(text.slice(0, 64))}`, {
+    hint: `Use one of ${RUNTIME_NAMES.join(", ")}`,
+  });
 }
 
 /** A variable of the environment; those that the command may not read count as not set. */

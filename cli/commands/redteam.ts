@@ -12,7 +12,7 @@ import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../r
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
-import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
@@ -21,8 +21,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
-import { RUNTIME_NAMES } from "../table/broker_admin.ts";
-import { asking, environment, findOptions, hostOf } from "./_environment.ts";
+import { asking, environment, findOptions, hostOf, runtimeNamed } from "./_environment.ts";
 
 /** The results of the attacks, and where they ran. */
 export interface RedteamResult extends RedteamReport {
@@ -86,24 +85,18 @@ async function containers(
   io: Io,
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
 ): Promise<{ place: SandboxNetworks | { why: string }; runtime?: string }> {
-  const wanted = args.text("runtime") ?? settings.runtime;
-  if (!isRuntime(wanted)) {
-    throw new TaskdError("usage", `Cannot use ${JSON.stringify(wanted)}: runtimes are ${RUNTIME_NAMES.join(", ")}`);
-  }
-  if (wanted === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
+  const requested = runtimeNamed(args.text("runtime") ?? settings.runtime);
+  if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
   if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
   const deno = { path: hostOf(args).deno, version: Deno.version.deno };
   const found = await findRuntimes({ ask: asking(args, io.signal), deno });
-  const runtime = chooseRuntime(wanted, found);
+  const runtime = chooseRuntime(requested, found);
   if (runtime === undefined) {
-    const broken = found.find(({ name }) => name === wanted);
-    throw new TaskdError(
-      "sandbox_failed",
-      `Cannot attack ${wanted}: ${broken ? describeRuntime(broken) : "it is not installed"}`,
-      {
-        hint: "Repair or install it; taskd doctor checks each runtime",
-      },
-    );
+    const broken = found.find(({ name }) => name === requested);
+    const why = broken ? describeRuntime(broken) : "it is not installed";
+    throw new TaskdError("sandbox_failed", `Cannot attack ${requested}: ${why}`, {
+      hint: "Repair or install it; taskd doctor checks each runtime",
+    });
   }
   if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor shows why" } };
   const place = sandboxNetworks({
@@ -116,10 +109,6 @@ async function containers(
     random: systemRandom,
   });
   return { place, runtime: describeRuntime(runtime) };
-}
-
-function isRuntime(name: string): name is RuntimeName {
-  return RUNTIME_NAMES.includes(name);
 }
 
 /** Where the installed broker keeps its things; nothing without a `~/.taskd`. */

@@ -8,16 +8,16 @@ import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/image
 import { agentOf, type Lane, LANES, laneText } from "../../broker/agents.ts";
 import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
-import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
+import type { Settings } from "../../broker/settings/settings.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
-import { AUTO_ORDER, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
+import { findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readText } from "../../lib/http/response_text.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, hostOf } from "./_environment.ts";
+import { asking, environment, hostOf, runtimeNamed } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
 /** What was done, and the state of the host. */
@@ -92,7 +92,7 @@ async function answersOf(args: Args): Promise<Answers> {
   const [runtime, agent] = [args.text("runtime"), args.text("agent")];
   const [compat_url, compat_model] = [args.text("compat-url"), args.text("compat-model")];
   return {
-    ...(runtime === undefined ? {} : { runtime: runtimeOf(runtime) }),
+    ...(runtime === undefined ? {} : { runtime: runtimeNamed(runtime) }),
     ...(agent === undefined ? {} : { agent: agentOf(agent).name }),
     ...(compat_url === undefined ? {} : { compat_url }),
     ...(compat_model === undefined ? {} : { compat_model }),
@@ -100,15 +100,6 @@ async function answersOf(args: Args): Promise<Answers> {
     build_images: args.on("rebuild-images") ? "all" : args.on("build-images") ? "missing" : "none",
     yes: args.on("yes"),
   };
-}
-
-function runtimeOf(name: string): RuntimeName {
-  const names: readonly RuntimeName[] = ["auto", ...AUTO_ORDER];
-  const found = names.find((one) => one === name);
-  if (found !== undefined) return found;
-  throw new TaskdError("usage", `There is no runtime ${JSON.stringify(name.slice(0, 64))}`, {
-    hint: `Use one of ${names.join(", ")}`,
-  });
 }
 
 /** Keys of the file and of stdin; stdin takes precedence. */

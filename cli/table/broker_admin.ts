@@ -5,6 +5,7 @@
  * @module
  */
 
+import type { RuntimeName } from "../../broker/settings/settings.ts";
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import {
@@ -20,7 +21,7 @@ import {
 import { AGENT_NAMES } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
-export const RUNTIME_NAMES: readonly string[] = ["auto", "podman", "docker", "container", "deno"];
+export const RUNTIME_NAMES: readonly RuntimeName[] = ["auto", "podman", "docker", "container", "deno"];
 
 const MANAGERS: readonly FlagSpec[] = [
   { name: "systemd", kind: "boolean", help: "For systemd; the default on Linux" },
