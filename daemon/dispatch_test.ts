@@ -4,7 +4,7 @@ import { Dispatcher, type Handlers } from "./dispatch.ts";
 
 const request = (op: string) => ({ id: op, request: { op, fields: {} } });
 
-/** A dispatcher whose `databases` waits until it is let go, once for each call. */
+/** A dispatcher whose `databases` waits until it is released, once for each call. */
 function waiting(): { dispatcher: Dispatcher; release: () => void } {
   const calls: (() => void)[] = [];
   const handlers: Pick<Handlers, "databases"> = {

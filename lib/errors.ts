@@ -17,7 +17,7 @@ export const ERROR_CODES = {
   unknown_op: "the operation does not exist",
   not_found: "the database, branch, checkpoint or file does not exist",
   already_exists: "the database, branch, checkpoint or file exists already",
-  conflict: "somebody else changed the branch at the same moment; try again",
+  conflict: "another process changed the branch at the same moment; try again",
   lease_held: "another session or command holds the branch",
   fenced: "the lease was lost; nothing more is written under it",
   branch_deleting: "the branch is being deleted",

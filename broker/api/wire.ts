@@ -103,7 +103,7 @@ const PENDING_TASK = v.strictObject({
   agent,
   /** Since when it waits. */
   since: TIME,
-  /** Milliseconds until it is denied by itself; absent when it waits for ever. */
+  /** Milliseconds until it expires; absent when it waits without end. */
   expires_in_ms: v.exactOptional(v.number()),
   gate: GATE,
   /** The gateway's figure. */

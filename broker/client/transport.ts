@@ -123,7 +123,7 @@ function interruptedBy(signal: AbortSignal | undefined): TaskdError {
   const { reason } = signal ?? {};
   return reason instanceof TaskdError
     ? reason
-    : new TaskdError("interrupted", "The request to the broker was given up", { cause: reason });
+    : new TaskdError("interrupted", "The request to the broker was aborted", { cause: reason });
 }
 
 function brokenOff(cause: unknown): TaskdError {

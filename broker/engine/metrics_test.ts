@@ -68,7 +68,7 @@ Deno.test("what is known beforehand stands at 0, so that its first event is an i
   assertStringIncludes(text, 'taskd_broker_starts_refused_total{code="ceiling_reached"} 0\n');
 });
 
-Deno.test("spend and requests are told apart by lane and auth; a figure that is none adds nothing", async () => {
+Deno.test("spend and requests are counted by lane and auth; an invalid figure adds nothing", async () => {
   const metrics = new BrokerMetrics("dev", () => IDLE);
   metrics.settled(settlement("a", 0.5));
   metrics.settled(settlement("a", 0.25, { unmetered: true, ending: "client_gone", duration_ms: 1_500 }));

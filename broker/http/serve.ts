@@ -68,7 +68,7 @@ export interface RunningHttp {
 /**
  * Listens.
  *
- * @throws {TaskdError} `broker_running` when a broker answers on the socket; `usage` for an address or a path that is none;
+ * @throws {TaskdError} `broker_running` when a broker answers on the socket; `usage` for an invalid address or path;
  * `denied`, `not_found` or `already_exists` for a socket that cannot be made; `unavailable` for an address that cannot
  * be had.
  */

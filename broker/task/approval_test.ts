@@ -73,7 +73,7 @@ Deno.test("a wall clock that is set back does not hold a gate open", () => {
 });
 
 // conformance: b2.effect.approval_timeout
-Deno.test("a gate without a timeout waits for ever, and a task elsewhere has none", () => {
+Deno.test("a gate without a timeout waits without end, and a task elsewhere has none", () => {
   const forever = after();
   forever.gate = { ...forever.gate!, timeout_ms: 0 };
   assertEquals(gateExpiresIn(forever, { now_ms: Number.MAX_SAFE_INTEGER }), undefined);

@@ -190,7 +190,7 @@ Deno.test("a finished trace without its last row, or forged as a whole, is found
     await (await TaskStore.open(root, options)).close();
     plantTrace(root, [created(cut)]);
     plantTrace(root, [{ type: "created", task: someOrder(forged, { instruction: "Something else" }) }, end]);
-    // However often somebody looks.
+    // However often it is read.
     await (await TaskStore.open(root, options)).close();
     const between = await TaskStore.open(root, options);
     await between.create(ORDER);
@@ -297,7 +297,7 @@ Deno.test("listeners receive changes until they stop", () =>
     await store.close();
   }));
 
-Deno.test("a task is opened once, and let go of by the store", () =>
+Deno.test("a task is opened once, and released by the store", () =>
   withRoot(async (root) => {
     const store = await TaskStore.open(root, options);
     const id = newTaskId(random.bytes);

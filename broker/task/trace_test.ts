@@ -103,7 +103,7 @@ Deno.test("the trace of another task under this one's name is not taken for its 
     assertEquals(fault(root).detail, `it is the trace of ${other}`);
   }));
 
-Deno.test("a torn last line is told from damage", () =>
+Deno.test("a torn last line is distinguished from damage", () =>
   withRoot((root) => {
     const whole = fileOf(plantTrace(root, EVENTS));
     for (const bytes of [1, 50, 200]) {
@@ -113,7 +113,7 @@ Deno.test("a torn last line is told from damage", () =>
     }
   }));
 
-Deno.test("a line without an end, and a file that is none, stop the reader early", () =>
+Deno.test("a line without an end, and a path that is not a file, stop the reader early", () =>
   withRoot((root) => {
     Deno.writeFileSync(tracePath(root, ID), new Uint8Array(8 << 20).fill(0x41));
     assertEquals(fault(root).problem, "too_large");

@@ -215,7 +215,7 @@ export class TraceWriter {
     try {
       // Rows in a file that has no name any more, or that another process has made longer, would be lost or torn.
       if (!isStillAt(this.#file, this.path) || this.#file.statSync().size !== this.#durable.bytes) {
-        throw this.#broken = new TaskdError("fenced", `${attempted}: somebody else has changed or removed it`, {
+        throw this.#broken = new TaskdError("fenced", `${attempted}: another process has changed or removed it`, {
           hint: "Nothing but the broker may write below audit_root",
         });
       }

@@ -97,7 +97,7 @@ Deno.test("a trace that was altered is not continued", () =>
     }
   }));
 
-Deno.test("a file that somebody else appends to, or removes, takes no more rows", () =>
+Deno.test("a file that another process appends to, or removes, takes no more rows", () =>
   withRoot(async (root) => {
     const harms: ((path: string) => void)[] = [
       (path) => Deno.writeTextFileSync(path, "{}\n", { append: true }),

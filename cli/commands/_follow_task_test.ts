@@ -35,7 +35,7 @@ function makeIo(signal: AbortSignal) {
   return { io, told };
 }
 
-Deno.test("followTask() waits half a minute for a broker that has gone, says so once, and gives up", async () => {
+Deno.test("followTask() waits half a minute for a broker that has gone, reports it once, and fails", async () => {
   const clock = fastClock();
   const { io, told } = makeIo(new AbortController().signal);
   const broker = new BrokerClient({ socket: "/nonexistent/broker.sock" }, { clock });

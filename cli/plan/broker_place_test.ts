@@ -44,7 +44,7 @@ Deno.test("a broken config.yaml is told with its place, and keeps nobody from a 
   assertEquals((await place({ config, socket: "/flag/k" })).socket, "/flag/k");
 });
 
-Deno.test("a socket's path that the system would not take, and a home that is none, are refused", async () => {
+Deno.test("a socket's path that the system does not accept, and an invalid home, are refused", async () => {
   const long = `/${"s".repeat(110)}`;
   assertEquals((await assertRejects(() => place({ socket: long }), TaskdError, "bytes")).code, "usage");
   await assertRejects(() => place({ env: { BROKER_SOCKET: "relative/k" } }), TaskdError, "must be an absolute path");

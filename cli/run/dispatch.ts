@@ -4,7 +4,7 @@
  *
  * A command that needs nothing runs inline after every permission is revoked.
  * Any other runs in a Worker that is made with exactly its set; once it is ready
- * this thread, too, gives up everything.
+ * this thread, too, drops every permission.
  *
  * @module
  */

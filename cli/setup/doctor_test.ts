@@ -164,7 +164,7 @@ const SPOILED: readonly {
     says: /runtiem/,
   },
   {
-    title: "an egress list that is none",
+    title: "an invalid egress list",
     spoil: ({ home }) => Deno.writeTextFileSync(`${home}/.taskd/egress.yaml`, "allow: 7\n"),
     name: "config",
     status: "fail",

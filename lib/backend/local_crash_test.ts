@@ -141,7 +141,7 @@ Deno.test("a writer stopped with a lock makes others fail, not wait without end"
     }
     const stuck = await assertRejects(() => backend.replace("k", new Uint8Array(3), etag), BackendError);
     assertEquals(stuck.code, "unavailable");
-    assert(now >= 10_000, `gave up after ${now} ms`);
+    assert(now >= 10_000, `failed after ${now} ms`);
     await backend.create("new", new Uint8Array(1));
     for (const file of held) file.close();
     await backend.replace("k", new Uint8Array(3), etag);

@@ -1,5 +1,5 @@
 /**
- * Server-sent events: the form in which both daemons send theirs, and a parser of everybody's, whatever the chunks,
+ * Server-sent events: the form in which both daemons send theirs, and a parser of any server's, in any chunks,
  * line ends and sizes.
  *
  * The parser holds at most one event, and of that at most a bound; the bytes of a chunk are looked at once. An event

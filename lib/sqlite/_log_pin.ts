@@ -65,7 +65,7 @@ export class LogPin {
     this.#is_idle = idle;
   }
 
-  /** Lets go. Only behind the write barrier. */
+  /** Releases the pin. Only behind the write barrier. */
   release(): void {
     if (this.#pinned) this.#reader.rollback();
     this.#pinned = false;

@@ -6,7 +6,7 @@
  * the log before we have read it, and no other can make the main file take up
  * frames that we have not released. Hence every changed page can be read at leisure,
  * from the log where the overlay knows an offset, else from the main file. Only
- * {@linkcode WalTail.takeover} lets go, and only under a write barrier: with writers held
+ * {@linkcode WalTail.takeover} releases it, and only under a write barrier: with writers held
  * off, it reads the log to its end, checkpoints passively, and pins again.
  *
  * What cannot be proved complete raises {@linkcode RebaseNeeded}: the caller then starts
@@ -319,7 +319,7 @@ export class WalTail {
     if (this.#pages.inLog) this.#cursor.assertNotReset();
   }
 
-  /** Behind the barrier: lets go, checkpoints, pins again. Returns whether the main file now has every frame. */
+  /** Behind the barrier: releases the pin, checkpoints, pins again. Returns whether the main file now has every frame. */
   #fold(): boolean {
     this.#pin.release();
     try {

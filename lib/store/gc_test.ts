@@ -51,7 +51,7 @@ Deno.test("a destroyed parent's objects stay while a child resolves through them
   });
 });
 
-Deno.test("checkpoints keep the lineages in which they resolve, and rollback lets go of the rest", async () => {
+Deno.test("checkpoints keep the lineages in which they resolve, and rollback releases the rest", async () => {
   await withStore(async (bench) => {
     const { store, backend } = bench;
     await flush(store, MAIN, 1, { checkpoint: "one" });

@@ -21,7 +21,7 @@ export type Unit =
   | "events/s"
   | "tunnels/s";
 
-/** A number somebody promised for a figure's p50. */
+/** A number promised for a figure's p50. */
 export interface Target {
   value: number;
   /** `at_most`: smaller is better. */

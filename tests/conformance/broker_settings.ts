@@ -96,7 +96,7 @@ export const CONTRACT_SETTINGS: readonly ContractSetting[] = [
     "Rolling window of both limbs; `0s` is the total, where nothing ages out; durable across restarts.",
   ),
   row("task_timeout", null, "30m", "A task's limit of wall-clock time."),
-  row("approval_timeout", null, "0s", "A task left at its gate this long is denied; 0 waits for ever."),
+  row("approval_timeout", null, "0s", "A task left at its gate this long is denied; 0 waits without end."),
   row("max_concurrent_tasks", "TASKD_MAX_CONCURRENT_TASKS", 2, "One submission more is answered with 503."),
   row("notifications", "TASKD_NO_NOTIFY", true, "A desktop notification of a pending approval."),
   row(

@@ -5,7 +5,7 @@ import { Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
 import { longTest } from "../support/long.ts";
 
-/** Opens and closes a session until so many events have been published, and everybody who reads has them. */
+/** Opens and closes a session until so many events have been published, and every reader has them. */
 async function publish({ client, events }: VirtualDaemon, count: number): Promise<void> {
   const wanted = events.seen.length + count;
   for (let published = 0; published < count; published += 2) {
@@ -53,7 +53,7 @@ longTest(
     await publish(daemon, room - room % 2 - HELD);
     await daemon.client.call("open", { db: "app" });
     await daemon.client.call("shutdown", {});
-    // Time stands still: the daemon does not give up on a reader.
+    // Time stands still: the daemon does not drop a reader.
     await daemon.events.ended;
     const seen = await readAll(slow);
     assertEquals(seen, daemon.events.seen.slice(from));

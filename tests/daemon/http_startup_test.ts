@@ -5,7 +5,7 @@ import { BEARER, ServeCommand, TOKEN } from "./_http.ts";
 
 const SHORT = "fifteen-letters";
 
-/** What makes a listener impossible, and how it is told. */
+/** What makes a listener impossible, and its message. */
 const REFUSED: { why: string; words: string[]; env?: Record<string, string>; said: string }[] = [
   {
     why: "an address that others reach, without the acknowledgment",
@@ -44,7 +44,7 @@ const REFUSED: { why: string; words: string[]; env?: Record<string, string>; sai
     said: "spaces, control or non-ASCII",
   },
   {
-    why: "an address that is none",
+    why: "an invalid address",
     words: ["-http", "127.0.0.1"],
     said: "it is not host:port",
   },

@@ -88,7 +88,7 @@ Deno.test("opening a branch that is being destroyed or reaped is refused in the 
   await client.call("fork", { db: "app", new_branch: "dev" });
   const said = { destroy: "branch is being deleted", reap: "branch is being reaped" } as const;
   for (const kind of ["destroy", "reap"] as const) {
-    const claim = { kind, since: new Date().toISOString(), nonce: "somebody-elses" };
+    const claim = { kind, since: new Date().toISOString(), nonce: "another-process" };
     await store.context.refs.update("app", "dev", (ref) => ({ ...ref, claim }));
     const error = await assertRejects(() => client.call("open", { db: "app", branch: "dev" }), TaskdError);
     assertEquals(error.message, said[kind]);

@@ -25,6 +25,7 @@ export const OUT_WORDS: readonly OutWord[] = [
   { out: ["patience", "patiently"], write: "timeout, retryWhileBusy" },
   { out: ["shelf"], write: "cache store" },
   { out: ["showOut"], write: "closeGracefully" },
+  { out: ["somebody", "everybody", "for ever"], write: "a process, all, without end" },
   { out: ["steady"], write: "monotonic, suspend-aware" },
   { out: ["surroundings"], write: "environment" },
   { out: ["told of"], write: "receives, is reported" },

@@ -376,7 +376,7 @@ const DEFECTS: Record<string, { which: (request: ProxiedRequest) => boolean; ans
   },
   "lost to a rival": {
     which: ({ method, target }) => method === "HEAD" && target.includes("/rivals"),
-    answer: (answer) => answer.replace(/^(x-amz-meta-[^:]*: ).*\r$/gim, "$1somebody-else\r"),
+    answer: (answer) => answer.replace(/^(x-amz-meta-[^:]*: ).*\r$/gim, "$1another-writer\r"),
   },
   "old etag (If-Match) replaced": {
     which: ({ headers, target }) => headers["if-match"] !== undefined && target.includes("/one"),

@@ -98,7 +98,7 @@ export class World {
         const actor = this.#random.pick(idle);
         await this.#scheduler.start(actor, () => this.#operate(actor));
       } else if (this.#random.chance(0.01)) {
-        await this.#dropSomebody();
+        await this.#dropActor();
       } else {
         if (this.#random.chance(0.02)) this.#clock.advance(this.#random.between(1000, 35_000));
         if (!await this.#scheduler.step() && started >= options.operations) break;
@@ -150,7 +150,7 @@ export class World {
     return new TurnBackend(faulty, actor);
   }
 
-  async #dropSomebody(): Promise<void> {
+  async #dropActor(): Promise<void> {
     const busy = this.#scheduler.actors.filter((actor) => !actor.dropped && actor.busy);
     if (busy.length === 0) return;
     this.#scheduler.drop(this.#random.pick(busy));

@@ -12,7 +12,7 @@ import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { SeededRandom } from "../support/writers/random.ts";
 import { instructionOf, planOf, tagOf } from "./_plan.ts";
 
-/** A task that somebody asked for. */
+/** A task that a client submitted. */
 export interface Order {
   tag: string;
   via: "submit" | "queue";
@@ -33,7 +33,7 @@ export interface Decisions {
   ended: boolean;
 }
 
-/** What somebody saw who followed a task. */
+/** What a follower of a task saw. */
 export interface Following {
   id: string;
   /** Numbers of the rows, as they came. */
@@ -59,7 +59,7 @@ export interface ClientsOptions {
 const GONE: readonly ErrorCode[] = ["broker_unreachable", "stopping", "unavailable"];
 const BUSY: readonly ErrorCode[] = ["at_capacity", "ceiling_reached"];
 
-/** Everybody. */
+/** All clients. */
 export class Clients {
   readonly orders: Order[] = [];
   readonly decisions = new Map<string, Decisions>();
@@ -146,7 +146,7 @@ export class Clients {
     this.followings.push(seen);
     while (seen.results.length === 0) {
       await up();
-      // Now and then somebody looks away and comes back.
+      // Now and then a follower leaves and comes back.
       let left = random.chance(0.5) ? random.between(1, 30) : Infinity;
       try {
         for await (const event of this.client.events(id, { after: seen.rows.at(-1) ?? 0 })) {
@@ -183,7 +183,7 @@ export class Clients {
     for (const conn of this.#staring) conn.close();
   }
 
-  /** Everybody who follows has seen a result. */
+  /** Every follower has seen a result. */
   async followed(): Promise<void> {
     await Promise.all(this.#following);
   }

@@ -365,7 +365,7 @@ compat:
     };
   }
 
-  /** Waits until a broker without work has let go of everything that work takes. */
+  /** Waits until a broker without work has released everything that work takes. */
   async #rest(broker: BrokerProcess): Promise<Use | undefined> {
     for (let poll = 0;; poll++) {
       const use = broker.use();

@@ -93,7 +93,7 @@ const WRONGS: [what: string, says: string, harm: (parts: Parts) => Partial<World
     ({ decisions }) => void decisions.approvals_sent.pop(),
   ],
   ["a branch with another tree than the approved one", "has the tree", ({ branch }) => void (branch.tree = "other")],
-  ["a branch with a file of somebody's own", "changes", ({ branch }) => void branch.changes.set("evil", "blob")],
+  ["a branch with a foreign file", "changes", ({ branch }) => void branch.changes.set("evil", "blob")],
   ["a pushed task whose remote has nothing", "no remote has it", () => ({ branches: [] })],
   ["a branch of a task that failed", "is on the remote", ({ trace }) => void (trace.outcomes = ["push_failed"])],
   ["an approval that came to nothing", "was approved", ({ trace }) => void (trace.outcomes = ["cancelled"])],

@@ -6,9 +6,6 @@
  * @module
  */
 
-/** Names that both contracts define, each for its own half of the product, with the reason. */
-const CONTRACT_TERMS: Readonly<Record<string, string>> = {};
-
 const ROOT = new URL("../../", import.meta.url).pathname;
 const DECLARATION =
   /^export (?:declare )?(?:abstract )?(?:interface|class|type|enum) (\w+)(?= *[<={]| extends| implements)/gm;
@@ -32,7 +29,7 @@ export async function sharedTypeNames(): Promise<[name: string, files: string[]]
       homes.set(name!, (homes.get(name!) ?? new Set()).add(path));
     }
   }
-  return [...homes].filter(([name, files]) => files.size > 1 && !(name in CONTRACT_TERMS))
+  return [...homes].filter(([, files]) => files.size > 1)
     .map(([name, files]): [string, string[]] => [name, [...files]])
     .sort(([a], [b]) => a < b ? -1 : 1);
 }

@@ -42,7 +42,7 @@ interface Stage {
   task: Task;
   tasks: TaskStore;
   clock: VirtualClock;
-  /** What the code host answers, one after the other; the last for ever. */
+  /** What the code host answers, one after the other; the last repeats. */
   views: (PullRequestView | Error)[];
   /** Calls of the code host. */
   looks: string[];
@@ -248,7 +248,7 @@ Deno.test("a conclusion in the trace is acted on after a restart", () =>
     assertMatch(submitted[0]!.request.instruction, /failed: build \/ test/);
   }));
 
-Deno.test("a retry waits for a free slot, and is given up when a ceiling refuses it", async () => {
+Deno.test("a retry waits for a free slot, and is dropped when a ceiling refuses it", async () => {
   await withTask(async ({ task, views, refusals, submitted, begin, pass }) => {
     refusals.push(...Array.from({ length: 3 }, () => new TaskdError("at_capacity", "2 tasks run")));
     views.push(seeing(failed));

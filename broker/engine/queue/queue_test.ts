@@ -324,7 +324,7 @@ Deno.test("an ended item whose file cannot be removed is reported and keeps no o
   assert(bench.logged.some((line) => line.startsWith("Cannot remove an ended item: ")), bench.logged.join("\n"));
 });
 
-Deno.test("an item whose task is gone from the audit directory is given up, not begun again", async () => {
+Deno.test("an item whose task is gone from the audit directory is dropped, not begun again", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
   const { id } = (await bench.task(0)).record;

@@ -27,6 +27,6 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
 /** Loads such a command. */
 export const loadLocal: Load = async ({ name }) => {
   const load = MODULES[name];
-  if (load === undefined) throw new Error(`Command ${name} asks somebody`);
+  if (load === undefined) throw new Error(`Command ${name} asks a service`);
   return { asks: "nobody", module: await load() };
 };

@@ -1,6 +1,6 @@
 /**
  * The Worker in which a compiled program runs its helpers. Each helper's module is loaded before the permissions of the
- * main thread are given up, and does nothing until it is called.
+ * main thread are dropped, and does nothing until it is called.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { runInspector } from "../../../broker/databases/inspector_main.ts";
 import type { HelperName } from "../../../lib/helper_process.ts";
 import { runHostileAgent } from "../../redteam/hostile_agent.ts";
 
-/** What the main thread sends once it has given up its permissions. */
+/** What the main thread sends once it has dropped its permissions. */
 export type ToHelper = { type: "run"; name: string };
 
 /** What the helper sends. */

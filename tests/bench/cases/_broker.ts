@@ -15,7 +15,7 @@ import type { Place } from "../places.ts";
 /** Of the model, as the broker holds it. */
 const KEY = "sk-bench-key-0123456789";
 
-/** A network that no test, demo or broker has; it is there until somebody removes it. */
+/** A network that no test, demo or broker has; it is there until it is removed by hand. */
 export const NETWORK = "taskd-bench";
 const GATEWAY_IP = "10.213.98.1";
 

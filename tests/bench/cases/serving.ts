@@ -16,7 +16,7 @@ import { elapsed, sample } from "../stats.ts";
 const DB = "small";
 const TOKEN = "of-benchmarks-only";
 const MIB = 2 ** 20;
-/** Events published before everybody is waited for: less than a subscriber's buffer, so that nobody is dropped. */
+/** Events published before waiting for all subscribers: less than a subscriber's buffer, so that none is dropped. */
 const ROUND_EVENTS = 60;
 
 /** A store with one small database, and a daemon on it that listens for HTTP. */

@@ -178,7 +178,7 @@ Deno.test("a ledger that is removed while the broker runs is written again from 
   Deno.removeSync(site.ledger);
   await site.run(1);
   assertEquals(site.lines().map(({ kind }) => kind), ["opened", "start", "start"]);
-  // So is one that somebody else has added to.
+  // So is one that another process has added to.
   Deno.writeTextFileSync(site.ledger, "garbage", { append: true });
   await site.run(1);
   await site.restart();

@@ -208,7 +208,7 @@ Deno.test("a push that meets a fault of the network is tried again, unless push_
 });
 
 // conformance: b2.effect.push_fresh_branch_tries b7.collision
-Deno.test("a taken branch name is given up after push_fresh_branch_tries others", async () => {
+Deno.test("a taken branch name fails the push after push_fresh_branch_tries others", async () => {
   for (const [tries, ended] of [["2", ["pushed", "-3"]], ["1", ["push_failed", undefined]]] as const) {
     await using bench = await BrokerBench.start({ env: { TASKD_PUSH_FRESH_BRANCH_TRIES: tries } });
     const { id } = await bench.submit();

@@ -11,6 +11,6 @@ Deno.test("attack: a diff rewritten on the disk is not shown, and the task can b
   assertEquals(new TextDecoder().decode(await bench.engine.diff(id)), diff);
   await Deno.writeTextFile(path, diff.replaceAll("+hello", "+harmless"));
   assertEquals((await assertRejects(() => bench.engine.diff(id), TaskdError)).code, "corrupt");
-  await bench.engine.deny(id, "somebody writes here");
+  await bench.engine.deny(id, "another process writes here");
   assertEquals((await bench.engine.view(id)).outcome, "denied");
 });

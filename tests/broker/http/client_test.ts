@@ -93,7 +93,7 @@ Deno.test("unknown fields and events are left out, and an unknown code is intern
     assertEquals([error.code, error.message], ["internal", "Cannot do it"]);
   }));
 
-Deno.test("an answer without an end is not held: it is given up at its bound", () => {
+Deno.test("an answer without an end is not held: it fails at its bound", () => {
   const line = new Uint8Array(1 << 20).fill(0x78);
   return withStranger(
     (request) =>
@@ -112,7 +112,7 @@ Deno.test("an answer without an end is not held: it is given up at its bound", (
   );
 });
 
-Deno.test("a stream of events that always ends without a result is given up with broker_unreachable", () =>
+Deno.test("a stream of events that always ends without a result fails with broker_unreachable", () =>
   withStranger(() => new Response(": nothing\n\n"), async (client) => {
     assertEquals((await failure(Array.fromAsync(client.events("aa")))).code, "broker_unreachable");
   }));
@@ -141,7 +141,7 @@ Deno.test("a signal ends a call, a stream and a log that wait, with interrupted"
     assertEquals(broker.log, []);
   }));
 
-Deno.test("a broker that does not answer is given up after the deadline", () => {
+Deno.test("a request to a broker that does not answer fails after the deadline", () => {
   const clock = new VirtualClock();
   const asked = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<Response>();

@@ -325,7 +325,7 @@ Deno.test("the port behind the guard answers nobody who did not come through it"
   assertMatch(new TextDecoder().decode(stdout), /^[1-9]\d* refused\n$/);
 });
 
-Deno.test("an address that cannot be had, and one that is none, are errors; no socket is left behind", async () => {
+Deno.test("an unavailable and an invalid address are errors, and no socket is left behind", async () => {
   const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   for (const [addr, code] of [[`127.0.0.1:${taken.addr.port}`, "unavailable"], ["nonsense", "usage"]] as const) {
     const root = await Deno.makeTempDir();

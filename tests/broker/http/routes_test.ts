@@ -50,7 +50,7 @@ Deno.test("the answer to a submission names the task in Location", () =>
     assertEquals(headerOf(answer, "location"), JSON.parse(answer.body).links.self);
   }));
 
-Deno.test("every task is read by any unique prefix of its id; one that is none or several says so", () =>
+Deno.test("every task is read by any unique prefix of its id; others are errors", () =>
   withBroker(async ({ client }) => {
     const { id } = await client.submit(ORDER);
     for (const prefix of [id, id.slice(0, 6), id.slice(0, 6).toUpperCase()]) {
@@ -216,7 +216,7 @@ Deno.test("a task is submitted again as a new one", () =>
     assertEquals(engine.tasks.read(again.id).retry_of, id);
   }));
 
-Deno.test("the queue takes, lists and gives up items", () =>
+Deno.test("the queue takes, lists and cancels items", () =>
   withBroker(async ({ client }) => {
     const first = await client.enqueue(ORDER);
     const second = await client.enqueue(ORDER);
@@ -297,7 +297,7 @@ Deno.test("a defect is 500 without its words; the log has them", () =>
     assertStringIncludes(log.join(), "the secret is 42");
   }));
 
-Deno.test("every route answers another method with 405 and Allow, and a path that is none with 404", () =>
+Deno.test("every route answers another method with 405 and Allow, and an unknown path with 404", () =>
   withBroker(async (broker) => {
     const id = (await broker.client.submit(ORDER)).id;
     const paths = new Set(ROUTES.map(({ path }) => path));

@@ -85,7 +85,7 @@ Deno.test("a socket that a killed broker has left is replaced", () =>
     await stop(broker);
   }));
 
-Deno.test("a file in the socket's place, and a path that is none, are refused", () =>
+Deno.test("a file in the socket's place, and an invalid path, are refused", () =>
   withRoot(async (root) => {
     Deno.mkdirSync(`${root}/run`, { mode: 0o700 });
     Deno.writeTextFileSync(`${root}/run/taskd.sock`, "precious");
@@ -198,7 +198,7 @@ Deno.test("the end closes streams at once, answers what is under way, and takes 
     await broker.engine.tasks.close();
   }));
 
-Deno.test("the end waits a minute for a call that does not come to one, and not for ever", () =>
+Deno.test("the end waits a minute for a call that does not end, and no longer", () =>
   withRoot(async (root) => {
     const clock = new VirtualClock();
     const broker = await TestBroker.start(root, { clock });

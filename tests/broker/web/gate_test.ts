@@ -195,7 +195,7 @@ pageTest("a denial goes on the record with its reason", async (pages) => {
   assertEquals(pages.engine.tasks.read(id).reason, "Back off by the Retry-After header instead.");
 });
 
-pageTest("a gate that somebody else has decided turns into what became of it", async (pages) => {
+pageTest("a gate that another person decided turns into its result", async (pages) => {
   const { id, page } = await gate(pages);
   await pages.engine.deny(id, "on the command line");
   await page.getByRole("heading", { name: "Denied" }).waitFor();

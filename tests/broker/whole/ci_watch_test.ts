@@ -175,7 +175,7 @@ const CASES: readonly Case[] = [
     says: "1 check, none failed",
   },
   {
-    title: "somebody pushed another commit",
+    title: "another commit was pushed",
     rollup: [checkRun("test", "SUCCESS")],
     moved: true,
     comes_to: "no_conclusion",

@@ -35,7 +35,7 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
     const init = body === undefined ? {} : { body, headers: { "content-type": "application/json" } };
     const pass = () => ask(`${pathname}${search}`, { method: request.method, ...init });
     let response = await pass();
-    // Everybody's tasks take the slots of the one that is attacked next.
+    // All tasks take the slots of the one that is attacked next.
     while (response.status === 503 && body?.includes("Say hello")) {
       await response.body?.cancel();
       await systemClock.sleep(20);
