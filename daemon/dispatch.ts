@@ -11,8 +11,8 @@
 import { stackOf, TaskdError } from "../lib/errors.ts";
 import { type DecodedRequest, failure, success } from "../lib/protocol/codec.ts";
 import type { CallableOp, OpAnswer, OpArgs } from "../lib/protocol/messages.ts";
-import { OPS } from "../lib/protocol/ops.ts";
-import { isOpName, parseArgs } from "../lib/protocol/parse.ts";
+import { OPS } from "../lib/protocol/operations.ts";
+import { isOpName, parseArgs } from "../lib/protocol/parse_args.ts";
 import type { DaemonLog } from "./log.ts";
 
 /** What runs each operation. */

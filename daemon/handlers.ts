@@ -15,7 +15,7 @@ import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
-import type { KeyedMutex } from "./locks.ts";
+import type { KeyedMutex } from "./keyed_mutex.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
 /** What the handlers work with. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SessionInfo } from "../lib/protocol/messages.ts";
 import { VirtualClock } from "../tests/support/clock.ts";
-import { counted } from "./counted.ts";
+import { counted } from "./counted_handlers.ts";
 import type { Handlers } from "./dispatch.ts";
 import { BUCKETS_SECONDS, Metrics } from "./metrics.ts";
 

@@ -1,7 +1,7 @@
 /**
  * The engine, as the daemon uses it: operations on the store, and sessions.
  *
- * {@linkcode ./pool.ts} implements it with workers, because
+ * {@linkcode ./worker_pool.ts} implements it with workers, because
  * SQLite is synchronous and must never block the thread that answers clients.
  *
  * @module

@@ -6,8 +6,8 @@
  */
 
 import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";
-import { type AnyFields, objectSchema, OPS } from "../../lib/protocol/ops.ts";
-import { parseArgs } from "../../lib/protocol/parse.ts";
+import { type AnyFields, objectSchema, OPS } from "../../lib/protocol/operations.ts";
+import { parseArgs } from "../../lib/protocol/parse_args.ts";
 import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { Operations } from "../plan/operations.ts";
 

@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { StoreAtRest } from "../../lib/protocol/at_rest.ts";
 import type { CallableOp, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
-import { object, OPS } from "../../lib/protocol/ops.ts";
+import { object, OPS } from "../../lib/protocol/operations.ts";
 import { openStore } from "../../lib/store/open.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { CallableOp } from "../../lib/protocol/messages.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { COMMON_ERRORS, OPS } from "../../lib/protocol/ops.ts";
+import { COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
 const CLIENTS = 6;

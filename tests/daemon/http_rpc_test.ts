@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { OPS } from "../../lib/protocol/ops.ts";
+import { OPS } from "../../lib/protocol/operations.ts";
 import { MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";

@@ -9,7 +9,7 @@
 import { ERROR_CODES, type ErrorCode } from "../../lib/errors.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import type { OpName } from "../../lib/protocol/messages.ts";
-import { type AnyFields, COMMON_ERRORS, OPS } from "../../lib/protocol/ops.ts";
+import { type AnyFields, COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
 
 const BEGIN = "<!-- reference: written by tests/daemon/reference.ts -->";
 const END = "<!-- end of reference -->";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { DaemonEvent, EventType, OpName } from "../../lib/protocol/messages.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
-import { OPS } from "../../lib/protocol/ops.ts";
-import { parseArgs } from "../../lib/protocol/parse.ts";
+import { OPS } from "../../lib/protocol/operations.ts";
+import { parseArgs } from "../../lib/protocol/parse_args.ts";
 import { PAGE, withReference } from "./reference.ts";
 
 /** A page without what the formatter does to it. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERROR_CODES } from "../../lib/errors.ts";
 import type { OpName } from "../../lib/protocol/messages.ts";
-import { COMMON_ERRORS, type Field, OPS } from "../../lib/protocol/ops.ts";
+import { COMMON_ERRORS, type Field, OPS } from "../../lib/protocol/operations.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
 

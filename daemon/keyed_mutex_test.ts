@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../tests/packages/fast_check.ts";
-import { KeyedMutex } from "./locks.ts";
+import { KeyedMutex } from "./keyed_mutex.ts";
 
 Deno.test("no key is ever held twice, every call finishes, and nothing is left behind", async () => {
   const keys = ["a", "b", "c", "d"];

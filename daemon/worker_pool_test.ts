@@ -3,7 +3,7 @@ import { join } from "@std/path/join";
 import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OutsidePaths } from "./store_engine.ts";
-import { WorkerPool } from "./pool.ts";
+import { WorkerPool } from "./worker_pool.ts";
 import { Sessions } from "./sessions.ts";
 
 const ADDRESS = { db: "app", branch: "main" };

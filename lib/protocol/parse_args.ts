@@ -8,7 +8,7 @@ import * as v from "../packages/valibot.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import type { AnyFields, Field } from "./_fields.ts";
 import type { OpArgs, OpName } from "./messages.ts";
-import { OPS } from "./ops.ts";
+import { OPS } from "./operations.ts";
 
 /** Whether `name` is an operation. */
 export function isOpName(name: string): name is OpName {

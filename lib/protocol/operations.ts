@@ -1,7 +1,7 @@
 /**
  * The one table of operations: what each takes, answers and may fail with.
  *
- * Requests are checked against it (parse.ts); the tools of `taskd mcp` and the reference in
+ * Requests are checked against it (parse_args.ts); the tools of `taskd mcp` and the reference in
  * docs/reference/store_protocol.md are derived from it. The compiler holds it to the types in messages.ts: a field that
  * is missing here, optional in one and required in the other, or of another type does not compile.
  *
