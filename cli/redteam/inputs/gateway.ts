@@ -40,30 +40,25 @@ export const GOOD_BODIES: Record<Lane, Record<string, unknown>> = {
 };
 const URL_TEXT = "https://evil.example/x";
 
-const anthropicTool = (type: string, allow: string): VendorToolAttack => ({
-  lane: "vendor_a",
-  add: { tools: [{ name: "own", input_schema: {} }, { type, name: "x" }] },
-  field: "tools[1].type",
-  allow,
-});
-const openAiTool = (tool: Record<string, unknown>, allow: string): VendorToolAttack => ({
-  lane: "vendor_b",
-  add: { tools: [{ type: "function", name: "own", parameters: {} }, tool] },
-  field: "tools[1].type",
-  allow,
-});
-const geminiTool = (name: string, allow = name): VendorToolAttack => ({
-  lane: "vendor_c",
-  add: { tools: [{ functionDeclarations: [] }, { [name]: {} }] },
-  field: `tools[1].${name}`,
-  allow,
-});
+function attack(lane: Lane, add: Record<string, unknown>, field: string, allow?: string): VendorToolAttack {
+  return { lane, add, field, ...(allow === undefined ? {} : { allow }) };
+}
+const anthropicTool = (type: string, allow: string) =>
+  attack("vendor_a", { tools: [{ name: "own", input_schema: {} }, { type, name: "x" }] }, "tools[1].type", allow);
+const openAiTool = (tool: Record<string, unknown>, allow: string) =>
+  attack("vendor_b", { tools: [{ type: "function", name: "own", parameters: {} }, tool] }, "tools[1].type", allow);
+const geminiTool = (name: string, allow = name) =>
+  attack("vendor_c", { tools: [{ functionDeclarations: [] }, { [name]: {} }] }, `tools[1].${name}`, allow);
 /** A conversation whose last turn has this content. */
 export const turn = (content: unknown): { role: string; content: unknown }[] => [
   { role: "user", content: "first" },
   { role: "assistant", content: "second" },
   { role: "user", content },
 ];
+const anthropicTurn = (content: unknown, field: string, allow?: string) =>
+  attack("vendor_a", { messages: turn([content]) }, `messages[2].content[0]${field}`, allow);
+const openAiInput = (item: unknown, field: string, allow?: string) =>
+  attack("vendor_b", { input: [item] }, `input[0]${field}`, allow);
 const url_image = { type: "image", source: { type: "url", url: URL_TEXT } };
 const chatPart = (part: unknown) => ({ messages: turn([{ type: "text", text: "x" }, part]), input: undefined });
 
@@ -76,48 +71,27 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   anthropicTool("mcp_toolset", "mcp_toolset"),
   anthropicTool("advisor_20260301", "advisor"),
   anthropicTool("something_new_20270101", "something_new"),
-  { lane: "vendor_a", add: { mcp_servers: [{ type: "url", url: URL_TEXT }] }, field: "mcp_servers" },
-  { lane: "vendor_a", add: { container: { skills: [] } }, field: "container", allow: "container" },
-  { lane: "vendor_a", add: { messages: turn([url_image]) }, field: "messages[2].content[0].source.url" },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "tool_result", tool_use_id: "t", content: [url_image] }]) },
-    field: "messages[2].content[0].content[0].source.url",
-    allow: "url_source",
-  },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "document", source: { type: "content", content: [url_image] } }]) },
-    field: "messages[2].content[0].source.content[0].source.url",
-  },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "document", source: { type: "file", file_id: "f" } }]) },
-    field: "messages[2].content[0].source.file_id",
-    allow: "file_source",
-  },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "document", source: { url: URL_TEXT } }]) },
-    field: "messages[2].content[0].source.type",
-  },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "tool_addition", tool: { type: "web_fetch_20250910", name: "f" } }]) },
-    field: "messages[2].content[0].tool.type",
-    allow: "web_fetch",
-  },
-  {
-    lane: "vendor_a",
-    add: { messages: turn([{ type: "container_upload", file_id: "f" }]) },
-    field: "messages[2].content[0].type",
-    allow: "container_upload",
-  },
+  attack("vendor_a", { mcp_servers: [{ type: "url", url: URL_TEXT }] }, "mcp_servers"),
+  attack("vendor_a", { container: { skills: [] } }, "container", "container"),
+  anthropicTurn(url_image, ".source.url"),
+  anthropicTurn(
+    { type: "tool_result", tool_use_id: "t", content: [url_image] },
+    ".content[0].source.url",
+    "url_source",
+  ),
+  anthropicTurn(
+    { type: "document", source: { type: "content", content: [url_image] } },
+    ".source.content[0].source.url",
+  ),
+  anthropicTurn({ type: "document", source: { type: "file", file_id: "f" } }, ".source.file_id", "file_source"),
+  anthropicTurn({ type: "document", source: { url: URL_TEXT } }, ".source.type"),
+  anthropicTurn({ type: "tool_addition", tool: { type: "web_fetch_20250910", name: "f" } }, ".tool.type", "web_fetch"),
+  anthropicTurn({ type: "container_upload", file_id: "f" }, ".type", "container_upload"),
   { lane: "vendor_a", path: "/v1/messages/count_tokens", add: { messages: turn([url_image]) }, field: "messages[2]" },
-  { lane: "vendor_a", add: { service_tier: "priority" }, field: "service_tier" },
-  { lane: "vendor_a", add: { speed: "fast" }, field: "speed" },
-  { lane: "vendor_a", add: { inference_geo: "us" }, field: "inference_geo" },
-  { lane: "vendor_a", add: { fallbacks: [{ model: "claude-opus-4-1" }] }, field: "fallbacks", allow: "fallbacks" },
+  attack("vendor_a", { service_tier: "priority" }, "service_tier"),
+  attack("vendor_a", { speed: "fast" }, "speed"),
+  attack("vendor_a", { inference_geo: "us" }, "inference_geo"),
+  attack("vendor_a", { fallbacks: [{ model: "claude-opus-4-1" }] }, "fallbacks", "fallbacks"),
 
   openAiTool({ type: "web_search" }, "web_search"),
   openAiTool({ type: "web_search_preview_2025_03_11" }, "web_search_preview"),
@@ -131,79 +105,58 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   openAiTool({ type: "shell" }, "shell"),
   openAiTool({ type: "programmatic_tool_calling" }, "programmatic_tool_calling"),
   openAiTool({ type: "$web_search" }, "$web_search"),
-  {
-    lane: "vendor_b",
-    add: { tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },
-    field: "tools[0].tools[0].type",
-    allow: "mcp",
-  },
-  { lane: "vendor_b", add: { background: true }, field: "background" },
-  { lane: "vendor_b", add: { service_tier: "flex" }, field: "service_tier" },
-  { lane: "vendor_b", add: { service_tier: "priority" }, field: "service_tier" },
-  { lane: "vendor_b", add: { prompt: { id: "pmpt_1" } }, field: "prompt", allow: "prompt" },
-  { lane: "vendor_b", add: { model: "o3-deep-research" }, field: "model", allow: "search_model" },
-  {
-    lane: "vendor_b",
-    add: { input: [{ type: "additional_tools", role: "developer", tools: [{ type: "web_search" }] }] },
-    field: "input[0].tools[0].type",
-    allow: "web_search",
-  },
-  {
-    lane: "vendor_b",
-    add: { input: [{ type: "tool_search_output", tools: [{ type: "mcp" }] }] },
-    field: "input[0].tools[0].type",
-  },
-  { lane: "vendor_b", add: { input: [{ type: "mcp_approval_response" }] }, field: "input[0].type" },
-  {
-    lane: "vendor_b",
-    add: { input: [{ role: "user", content: [{ type: "input_image", image_url: URL_TEXT }] }] },
-    field: "input[0].content[0].image_url",
-    allow: "url_source",
-  },
-  {
-    lane: "vendor_b",
-    add: { input: [{ role: "user", content: [{ type: "input_file", file_url: URL_TEXT }] }] },
-    field: "input[0].content[0].file_url",
-  },
-  {
-    lane: "vendor_b",
-    add: { input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }] },
-    field: "input[0].content[0].file_id",
-    allow: "file_id",
-  },
-  {
-    lane: "vendor_b",
-    add: { input: [{ type: "function_call_output", output: [{ type: "input_image", image_url: URL_TEXT }] }] },
-    field: "input[0].output[0].image_url",
-  },
-  {
-    lane: "vendor_b",
-    add: { input: [{ type: "computer_call_output", output: { image_url: URL_TEXT } }] },
-    field: "input[0].output.image_url",
-  },
+  attack(
+    "vendor_b",
+    { tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },
+    "tools[0].tools[0].type",
+    "mcp",
+  ),
+  attack("vendor_b", { background: true }, "background"),
+  attack("vendor_b", { service_tier: "flex" }, "service_tier"),
+  attack("vendor_b", { service_tier: "priority" }, "service_tier"),
+  attack("vendor_b", { prompt: { id: "pmpt_1" } }, "prompt", "prompt"),
+  attack("vendor_b", { model: "o3-deep-research" }, "model", "search_model"),
+  openAiInput(
+    { type: "additional_tools", role: "developer", tools: [{ type: "web_search" }] },
+    ".tools[0].type",
+    "web_search",
+  ),
+  openAiInput({ type: "tool_search_output", tools: [{ type: "mcp" }] }, ".tools[0].type"),
+  openAiInput({ type: "mcp_approval_response" }, ".type"),
+  openAiInput(
+    { role: "user", content: [{ type: "input_image", image_url: URL_TEXT }] },
+    ".content[0].image_url",
+    "url_source",
+  ),
+  openAiInput({ role: "user", content: [{ type: "input_file", file_url: URL_TEXT }] }, ".content[0].file_url"),
+  openAiInput({ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }, ".content[0].file_id", "file_id"),
+  attack("vendor_b", {
+    input: [{ type: "function_call_output", output: [{ type: "input_image", image_url: URL_TEXT }] }],
+  }, "input[0].output[0].image_url"),
+  openAiInput({ type: "computer_call_output", output: { image_url: URL_TEXT } }, ".output.image_url"),
 
-  { lane: "compat", add: { web_search_options: {} }, field: "web_search_options", allow: "web_search_options" },
-  { lane: "compat", add: { plugins: [{ id: "web" }] }, field: "plugins", allow: "plugins" },
-  { lane: "compat", add: { search_parameters: { mode: "on" } }, field: "search_parameters" },
-  { lane: "compat", add: { enable_search: true }, field: "enable_search" },
-  { lane: "compat", add: { model: "openai/gpt-5:online" }, field: "model", allow: "search_model" },
-  { lane: "compat", add: { model: "perplexity/sonar-pro" }, field: "model" },
-  { lane: "compat", add: { tools: [{ function: { name: "x" } }] }, field: "tools[0].type" },
-  {
-    lane: "compat",
-    add: chatPart({ type: "image_url", image_url: { url: URL_TEXT } }),
-    field: "messages[2].content[1].image_url",
-    allow: "url_source",
-  },
-  { lane: "compat", add: chatPart({ type: "video_url", video_url: { url: URL_TEXT } }), field: "messages[2]" },
-  { lane: "compat", add: chatPart({ type: "file", file: { file_id: "f" } }), field: "messages[2].content[1].file" },
+  attack("compat", { web_search_options: {} }, "web_search_options", "web_search_options"),
+  attack("compat", { plugins: [{ id: "web" }] }, "plugins", "plugins"),
+  attack("compat", { search_parameters: { mode: "on" } }, "search_parameters"),
+  attack("compat", { enable_search: true }, "enable_search"),
+  attack("compat", { model: "openai/gpt-5:online" }, "model", "search_model"),
+  attack("compat", { model: "perplexity/sonar-pro" }, "model"),
+  attack("compat", { tools: [{ function: { name: "x" } }] }, "tools[0].type"),
+  attack(
+    "compat",
+    chatPart({ type: "image_url", image_url: { url: URL_TEXT } }),
+    "messages[2].content[1].image_url",
+    "url_source",
+  ),
+  attack("compat", chatPart({ type: "video_url", video_url: { url: URL_TEXT } }), "messages[2]"),
+  attack("compat", chatPart({ type: "file", file: { file_id: "f" } }), "messages[2].content[1].file"),
   // What a lenient parser would read as the same keys.
-  { lane: "compat", add: { Tools: [{ type: "web_search" }] }, field: "Tools" },
-  { lane: "compat", add: { "tool\u017f": [{ type: "web_search" }] }, field: "tool" },
-  { lane: "compat", add: { BACKGROUND: true }, field: "BACKGROUND" },
-  { lane: "compat", add: { Model: "other" }, field: "Model" },
-  { lane: "compat", add: { tools: [{ type: "function", Type: "web_search" }] }, field: "tools[0].Type" },
-  { lane: "compat", add: chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }), field: "messages[2]" },
+  attack("compat", { Tools: [{ type: "web_search" }] }, "Tools"),
+  attack("compat", { "tool\u017f": [{ type: "web_search" }] }, "tool"),
+  attack("compat", { BACKGROUND: true }, "BACKGROUND"),
+  attack("compat", { Model: "other" }, "Model"),
+  attack("compat", { tools: [{ type: "function", Type: "web_search" }] }, "tools[0].Type"),
+  attack("compat", chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }), "messages[2]"),
 
   geminiTool("googleSearch"),
   geminiTool("google_search", "googleSearch"),
@@ -217,20 +170,16 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   geminiTool("fileSearch"),
   geminiTool("mcpServers"),
   geminiTool("computer_future", "computerFuture"),
-  { lane: "vendor_c", add: { cachedContent: "cachedContents/1" }, field: "cachedContent", allow: "cachedContent" },
-  { lane: "vendor_c", add: { cached_content: "cachedContents/1" }, field: "cached_content" },
-  { lane: "vendor_c", add: { serviceTier: "flex" }, field: "serviceTier" },
-  ...["fileData", "file_data"].map((key): VendorToolAttack => ({
-    lane: "vendor_c",
-    add: { contents: [{ parts: [{ text: "x" }, { [key]: { fileUri: URL_TEXT } }] }] },
-    field: `contents[0].parts[1].${key}`,
-    allow: "fileData",
-  })),
-  {
-    lane: "vendor_c",
-    add: { contents: [{ parts: [{ functionResponse: { parts: [{ fileData: { fileUri: URL_TEXT } }] } }] }] },
-    field: "contents[0].parts[0].functionResponse.parts[0].fileData",
-  },
+  attack("vendor_c", { cachedContent: "cachedContents/1" }, "cachedContent", "cachedContent"),
+  attack("vendor_c", { cached_content: "cachedContents/1" }, "cached_content"),
+  attack("vendor_c", { serviceTier: "flex" }, "serviceTier"),
+  ...["fileData", "file_data"].map((key) => {
+    const contents = [{ parts: [{ text: "x" }, { [key]: { fileUri: URL_TEXT } }] }];
+    return attack("vendor_c", { contents }, `contents[0].parts[1].${key}`, "fileData");
+  }),
+  attack("vendor_c", {
+    contents: [{ parts: [{ functionResponse: { parts: [{ fileData: { fileUri: URL_TEXT } }] } }] }],
+  }, "contents[0].parts[0].functionResponse.parts[0].fileData"),
   {
     lane: "vendor_c",
     path: "/v1beta/models/gemini-2.5-flash:countTokens",
