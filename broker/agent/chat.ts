@@ -26,7 +26,6 @@ export interface WireToolCall {
   function: { name: string; arguments: string };
 }
 
-/** What the model answered. */
 export interface Completion {
   /** Its text; may be empty. */
   text: string;

@@ -56,7 +56,6 @@ const FINAL: Readonly<Record<string, [AgentOutcome, string]>> = {
 
 export class ModelClient {
   readonly #options: ModelClientOptions;
-  /** Requests that were sent. */
   requests = 0;
 
   constructor(options: ModelClientOptions) {

@@ -24,7 +24,6 @@ export interface SqlRequest {
   max_memory_bytes: number;
 }
 
-/** The result of a request. */
 export type SqlAnswer =
   | {
     ok: true;

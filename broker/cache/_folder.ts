@@ -17,7 +17,6 @@ import { hasCode } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, fsyncDirectory, isStillAt, isThere, writeFileAtomic } from "../../lib/fs.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-/** An entry, complete and never changed. */
 export interface CacheEntry {
   key: string;
   /** Canonical form of the repository. */

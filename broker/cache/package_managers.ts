@@ -13,7 +13,6 @@ export const DEPS = "/deps";
 
 export interface PackageManager {
   name: string;
-  /** Names of its lockfiles. */
   lockfiles: readonly string[];
   /** Variables of the setup phase. */
   setup: Readonly<Record<string, string>>;

@@ -85,22 +85,18 @@ export const EVIDENCE = {
   results: "database_results",
 } as const;
 
-/** The branches that the task was given. */
 export function forksOf(record: Pick<TaskRecord, "evidence">): ForkedDatabase[] {
   return read(FORK_SCHEMA, record.evidence[EVIDENCE.forks]);
 }
 
-/** What the task did to its databases. */
 export function changesOf(record: Pick<TaskRecord, "evidence">): DatabaseChange[] {
   return read(HEAD_SCHEMA, record.evidence[EVIDENCE.changes]);
 }
 
-/** What happened to them after the approval. */
 export function resultsOf(record: Pick<TaskRecord, "evidence">): DatabaseResult[] {
   return read(RESULT_SCHEMA, record.evidence[EVIDENCE.results]);
 }
 
-/** Whether any of them was changed. */
 export function isDataChanged(changes: readonly DatabaseChange[]): boolean {
   return changes.some(({ changed }) => changed);
 }

@@ -53,7 +53,6 @@ export interface Inspection {
   signal: AbortSignal;
 }
 
-/** What is left of it, and how it differs. */
 export interface Inspected {
   report: Report & { ok: true };
   /** A sound database in one file. */

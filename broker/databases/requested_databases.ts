@@ -8,7 +8,6 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 
-/** The most databases of a task. */
 const MAX_DATABASES = 16;
 /** Where a container sees its databases. */
 export const DATABASES_MOUNT = "/databases";

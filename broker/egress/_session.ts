@@ -62,7 +62,6 @@ export interface SessionDeps {
   onDecision: (decision: EgressDecision) => void;
 }
 
-/** One request while it is being dealt with. */
 export interface Attempt {
   at_ms: number;
   started_ms: number;

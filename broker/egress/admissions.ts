@@ -26,7 +26,6 @@ export interface Closable {
 /** One task's right to use the proxy. */
 export class EgressAdmission {
   readonly task_id: string;
-  /** What it decided for the task so far. */
   readonly ring = new DecisionRing();
   readonly #digest: Uint8Array;
   readonly #rules: EgressRules;

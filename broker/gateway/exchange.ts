@@ -33,7 +33,6 @@ export interface ExchangeLimits {
   stall_ms: number;
   /** How long an answer is read for a client that went away. */
   drain_ms: number;
-  /** How much of it. */
   drain_bytes: number;
 }
 

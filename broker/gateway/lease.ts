@@ -20,7 +20,6 @@ import { sha256Hex } from "../../lib/sha256.ts";
 /** Requests of a task when `task_max_requests` is 0; the contract's number. */
 export const DEFAULT_MAX_REQUESTS = 1000;
 
-/** How a task pays. */
 export type AuthMode = "api_key" | "subscription";
 
 export interface LeaseOptions {
@@ -56,7 +55,6 @@ export interface Spend {
   priced: boolean;
 }
 
-/** How a request ended. */
 export type Ending = "complete" | "client_gone" | "upstream_failed" | "cut_off";
 
 /** One settled request; nothing in it is secret. */

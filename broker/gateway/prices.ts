@@ -49,11 +49,9 @@ const FileSchema = v.strictObject({
 
 /** Rates in USD per million tokens. A rate that is missing is that of plain input. */
 export type TokenPrice = Omit<PriceRow, "model" | "since">;
-/** One row of the file. */
 export type PriceRow = v.InferOutput<typeof RowSchema>;
 export type PriceFile = v.InferOutput<typeof FileSchema>;
 
-/** How a price was found. */
 export type PriceMatch = "exact" | "without date" | "without provider" | "prefix" | "dearest of family";
 
 export interface FoundPrice {

@@ -14,7 +14,6 @@ const BLOT = 0x2a;
 export class Redactor {
   readonly #secrets: Buffer[];
   #held: Buffer = Buffer.alloc(0);
-  /** How often a secret was found. */
   found = 0;
 
   /** Looks for each of `secrets`; empty ones are ignored. */
@@ -39,7 +38,6 @@ export class Redactor {
     return rest;
   }
 
-  /** A text without the secrets. */
   text(text: string): string {
     let clean = text;
     for (const secret of this.#secrets) clean = clean.replaceAll(secret.toString(), "*".repeat(secret.length));

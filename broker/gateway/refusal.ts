@@ -27,7 +27,6 @@ const REFUSALS = {
   upstream_timeout: [504, "The vendor's API does not answer"],
 } as const satisfies Record<string, readonly [number, string]>;
 
-/** A stable code of a refusal. */
 export type RefusalCode = keyof typeof REFUSALS;
 
 /** Clients of the vendors repeat a 402, 429 or 502 by themselves; this header stops that. */

@@ -23,7 +23,6 @@ export interface Credential {
 
 /** Where a subscription's bearer comes from. */
 export interface TokenSource {
-  /** The bearer at present. */
   current(): Promise<Credential>;
   /** A new one, after the vendor refused `rejected`. Called once per request at most. */
   renew(rejected: Credential): Promise<Credential>;
@@ -149,7 +148,6 @@ export class Upstream {
   }
 }
 
-/** What one request to a vendor is made of. */
 export interface SendOptions {
   headers: HeaderMap;
   body: Uint8Array | undefined;

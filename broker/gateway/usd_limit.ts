@@ -11,7 +11,6 @@ export function isSpent(spent_usd: number, limit_usd: number): boolean {
   return spent_usd >= limit_usd * (1 - TOLERANCE);
 }
 
-/** Whether an amount is more than a limit. */
 export function isBeyond(usd: number, limit_usd: number): boolean {
   return usd > limit_usd * (1 + TOLERANCE);
 }

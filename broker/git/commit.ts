@@ -14,7 +14,6 @@ export interface CommitOptions {
   /** Its only parent. */
   base_commit: string;
   message: string;
-  /** Author and committer. */
   name: string;
   email: string;
   /** Wall-clock milliseconds since 1970. */

@@ -20,10 +20,8 @@ import { type Flag, flagsOf } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import { textRepository } from "./staged_repository.ts";
 
-/** A change, whole. */
 export interface DiffFacts {
   base_commit: string;
-  /** Tree of the base commit. */
   base_tree: string;
   /** Tree that a push would bring. */
   tree: string;

@@ -23,7 +23,6 @@ export interface DiffPolicy {
   second_look_paths: readonly string[];
 }
 
-/** One reason for which a task fails. */
 export type Violation =
   | { rule: "max_files_changed" | "max_lines_changed"; limit: number; found: number; message: string }
   | { rule: "blocked_paths"; glob: string; paths: string[]; found: number; message: string };

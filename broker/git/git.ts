@@ -30,7 +30,6 @@ export interface GitRepository {
   index_file?: string;
 }
 
-/** How one command is run. */
 export interface GitRunOptions {
   repository?: GitRepository;
   /** What was attempted, for errors: `Cannot clone x`. */

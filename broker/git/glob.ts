@@ -9,7 +9,6 @@
 import picomatch from "picomatch";
 import { TaskdError } from "../../lib/errors.ts";
 
-/** How patterns are read. */
 const GLOB_OPTIONS = {
   dot: true,
   nonegate: true,

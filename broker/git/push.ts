@@ -20,7 +20,6 @@ import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 import { listRemote, remoteOptions } from "./staged_repository.ts";
 
-/** What to push, and its timeouts. */
 export interface PushOptions {
   url: RepoUrl;
   git_dir: string;
@@ -46,7 +45,6 @@ export interface PushOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Why a push is repeated. */
 export interface PushRetry {
   branch: string;
   reason: "transient" | "name_taken";

@@ -17,7 +17,6 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 /** Most entries of a tree; with more it is refused. */
 const MAX_ENTRIES = 2_000_000;
 
-/** A link that was put aside. */
 export interface ParkedLink {
   /** Absolute path of the link. */
   path: string;

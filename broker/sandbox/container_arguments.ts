@@ -31,7 +31,6 @@ const MAPPED_COUNT = 65_536;
 /** The user and group of the agent in the image. */
 export const AGENT_ID = 1_000;
 
-/** Who a sandbox's user is on the host. */
 export interface Identity {
   /** Without the machine's administrator's privileges. */
   rootless: boolean;

@@ -11,7 +11,6 @@ import { PriceBook } from "../../broker/gateway/prices.ts";
 import type { RedteamContext, Surfaces } from "./context.ts";
 import { RawClient } from "./raw_connections.ts";
 
-/** What reached the vendor. */
 export interface Arrived {
   path: string;
   headers: string;
@@ -26,7 +25,6 @@ export class GatewayBench implements AsyncDisposable {
   readonly logged: string[] = [];
   /** The operator's key: nothing that a client sees may have it. */
   readonly key: string;
-  /** How the next requests are answered. */
   answer: VendorAnswer = () => Response.json({});
   readonly #context: RedteamContext;
   readonly #vendor: Deno.HttpServer<Deno.NetAddr>;

@@ -42,7 +42,6 @@ export interface RunOptions {
   promises: readonly SecurityPromise[];
   context: RedteamContext;
   clock: Clock;
-  /** Ends it between two promises. */
   signal?: AbortSignal | undefined;
   /** Called before each one. */
   onBegin?: (promise: SecurityPromise) => void;

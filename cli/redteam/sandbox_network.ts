@@ -35,7 +35,6 @@ export interface ContainerRun {
   onLine?: (line: string) => void;
 }
 
-/** A network with sandboxes on it. */
 export interface SandboxNetwork {
   /** Address of the gateway and the proxy. */
   gateway_ip: string;
@@ -50,7 +49,6 @@ export interface StartedRun {
   /** Ends it, and returns how it ended. */
   stop(): Promise<ContainerEnd>;
   wait(): Promise<ContainerEnd>;
-  /** The sandbox's address on the network. */
   address(): Promise<string>;
 }
 

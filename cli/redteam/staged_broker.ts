@@ -46,7 +46,6 @@ export class StagedBroker {
   readonly client: BrokerClient;
   readonly broker: BrokerUnderAttack;
   readonly git: Git;
-  /** Everything that the broker has logged. */
   readonly lines: string[];
   readonly #options: StagedBrokerOptions;
   readonly #end: () => Promise<void>;
@@ -97,7 +96,6 @@ export class StagedBroker {
     }
   }
 
-  /** Where the broker keeps its records. */
   get audit(): string {
     return `${this.home}/.taskd/audit`;
   }
