@@ -10,6 +10,7 @@
 import * as v from "valibot";
 import { POLICY_VIEW } from "../settings/policy_view.ts";
 import {
+  REFUSED_EGRESS,
   ROW_EVENTS,
   SPEND,
   SUBMIT_REQUEST,
@@ -33,6 +34,12 @@ const live = v.exactOptional(SPEND);
 const TASK_LINKS = v.strictObject({ self: WORD, events: WORD, diff: WORD, brief: WORD, log: WORD });
 /** See {@linkcode TASK_LINKS}. */
 export type TaskLinks = v.InferOutput<typeof TASK_LINKS>;
+
+/** The paths of the task `id`. */
+export function taskLinks(id: string): TaskLinks {
+  const self = `/tasks/${id}`;
+  return { self, events: `${self}/events`, diff: `${self}/diff`, brief: `${self}/brief`, log: `${self}/log` };
+}
 
 /** `POST /tasks` and `/retry`. */
 export const SUBMITTED = v.strictObject({ id, stage, links: TASK_LINKS });
@@ -66,10 +73,7 @@ export const TASK_VIEW = v.strictObject({
     v.strictObject({ intact: v.literal(true), rows: COUNT }),
     v.strictObject({ intact: v.literal(false), fault: v.string() }),
   ]),
-  /** The last names that the egress proxy refused to the task, with why; bounded. */
-  refused_egress: v.array(
-    v.strictObject({ target: v.string(), reason: v.string(), hint: v.exactOptional(v.string()) }),
-  ),
+  refused_egress: REFUSED_EGRESS,
   links: TASK_LINKS,
 });
 /** See {@linkcode TASK_VIEW}. */

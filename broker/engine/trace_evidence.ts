@@ -6,10 +6,10 @@
  */
 
 import * as v from "valibot";
-import type { TaskRecord } from "../task/schema.ts";
+import { REFUSED_EGRESS, type RefusedEgress, type TaskRecord } from "../task/schema.ts";
+import { SHA256 } from "../task/values.ts";
 
 const oid = v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/));
-const sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 
 /** Evidence `staged`: what the work started from. */
 const STAGED_SCHEMA = v.object({ base_commit: oid, base_branch: v.exactOptional(v.string()) });
@@ -20,20 +20,14 @@ export type Staged = v.InferOutput<typeof STAGED_SCHEMA>;
 const CHANGE_SCHEMA = v.object({
   tree: oid,
   base_tree: oid,
-  diff_sha256: sha256,
+  diff_sha256: SHA256,
   /** Of the bytes in the diff file, which a person reads. */
-  shown_sha256: sha256,
+  shown_sha256: SHA256,
   files_changed: v.number(),
   lines_changed: v.number(),
 });
 /** What the agent did. */
 export type Change = v.InferOutput<typeof CHANGE_SCHEMA>;
-
-const REFUSED_SCHEMA = v.array(
-  v.object({ target: v.string(), reason: v.string(), hint: v.exactOptional(v.string()) }),
-);
-/** A name that the egress proxy refused, as a view shows it. */
-export type RefusedEgress = v.InferOutput<typeof REFUSED_SCHEMA>[number];
 
 /** What the work started from; undefined before it was staged. */
 export function stagedOf(record: TaskRecord): Staged | undefined {
@@ -46,8 +40,8 @@ export function changeOf(record: TaskRecord): Change | undefined {
 }
 
 /** Names that the egress proxy refused, as they stood when the agent ended. */
-export function refusedOf(record: TaskRecord): RefusedEgress[] {
-  return read(REFUSED_SCHEMA, record.evidence.refused_egress) ?? [];
+export function refusedOf(record: TaskRecord): RefusedEgress {
+  return read(REFUSED_EGRESS, record.evidence.refused_egress) ?? [];
 }
 
 function read<T>(schema: v.GenericSchema<unknown, T>, value: unknown): T | undefined {

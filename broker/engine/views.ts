@@ -5,20 +5,20 @@
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import type { PendingTask, TaskView } from "../api/wire.ts";
+import { type PendingTask, taskLinks, type TaskView } from "../api/wire.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
-import type { SpendFigures, TaskRecord } from "../task/schema.ts";
+import type { RefusedEgress, SpendFigures, TaskRecord } from "../task/schema.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, type RefusedEgress, refusedOf } from "./trace_evidence.ts";
+import { changeOf, refusedOf } from "./trace_evidence.ts";
 import { auditPaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
 /** What only the running broker knows of a task that is under way. */
 export interface LiveTask {
   spend: SpendFigures | undefined;
-  refused_egress: RefusedEgress[];
+  refused_egress: RefusedEgress;
 }
 
 /** A whole record, with what `liveOf` tells when it has been read; throws `not_found` or `corrupt`. */
@@ -33,13 +33,7 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
       ? { intact: true, rows: verdict.head.seq }
       : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
     refused_egress: live?.refused_egress ?? refusedOf(record),
-    links: {
-      self: `/tasks/${id}`,
-      events: `/tasks/${id}/events`,
-      diff: `/tasks/${id}/diff`,
-      brief: `/tasks/${id}/brief`,
-      log: `/tasks/${id}/log`,
-    },
+    links: taskLinks(id),
   };
 }
 

@@ -18,7 +18,7 @@ import { type StagedRepository, stageRepository } from "../git/staged_repository
 import { removeTree } from "../../lib/remove_tree.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/values.ts";
-import type { SpendFigures } from "../task/schema.ts";
+import type { RefusedEgress, SpendFigures } from "../task/schema.ts";
 import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { collectChange } from "./collect.ts";
@@ -26,7 +26,6 @@ import { collectData, type DataWork, stageData } from "./database_stages.ts";
 import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding } from "./endings.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { TaskPlan } from "./task_plan.ts";
-import type { RefusedEgress } from "./trace_evidence.ts";
 import type { EngineDeps, SetupResult } from "./engine_deps.ts";
 import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
 import { refusedBy } from "./refused_egress.ts";
@@ -101,7 +100,7 @@ export class TaskWork {
   }
 
   /** Names that the egress proxy refused to the task. */
-  refusedEgress(): RefusedEgress[] {
+  refusedEgress(): RefusedEgress {
     return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
   }
 

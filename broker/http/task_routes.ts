@@ -7,7 +7,7 @@
 import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Submitted, TaskLinks, TaskList } from "../api/wire.ts";
+import { type Submitted, taskLinks, type TaskList } from "../api/wire.ts";
 import type { SUBMIT_REQUEST, TaskRecord } from "../task/schema.ts";
 import { isStage, type Stage, STAGES } from "../task/stages.ts";
 import { answer, json } from "./answers.ts";
@@ -18,12 +18,6 @@ import { TaskLog } from "./log_stream.ts";
 
 const MAX_LISTED = 1_000;
 const DEFAULT_LISTED = 100;
-
-/** Paths of what belongs to a task. */
-export function taskLinks(id: string): TaskLinks {
-  const self = `/tasks/${id}`;
-  return { self, events: `${self}/events`, diff: `${self}/diff`, brief: `${self}/brief`, log: `${self}/log` };
-}
 
 function accepted({ id, stage }: TaskRecord): Response {
   const submitted: Submitted = { id, stage, links: taskLinks(id) };

@@ -185,6 +185,13 @@ export const TASK_RECORD = v.strictObject({
 /** See {@linkcode TASK_RECORD}. */
 export type TaskRecord = v.InferOutput<typeof TASK_RECORD>;
 
+/** Names that the egress proxy refused to a task, with why; the last ones. */
+export const REFUSED_EGRESS = v.array(
+  v.strictObject({ target: v.string(), reason: v.string(), hint: v.exactOptional(v.string()) }),
+);
+/** See {@linkcode REFUSED_EGRESS}. */
+export type RefusedEgress = v.InferOutput<typeof REFUSED_EGRESS>;
+
 const { id, repo, agent, model, retry_of, ci_attempt, queue_id, created_at, updated_at, claimed_usd, reason } =
   TASK_RECORD.entries;
 const { usd, requests, unmetered_requests, priced } = SPEND.entries;

@@ -6,9 +6,15 @@
 
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
-import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../../../broker/api/wire.ts";
+import {
+  type CeilingView,
+  type Health,
+  type PendingTask,
+  type QueueItemView,
+  taskLinks,
+  type TaskView,
+} from "../../../broker/api/wire.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
-import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { PolicyView } from "../../../broker/settings/policy_view.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import type { TaskStore } from "../../../broker/task/task_store.ts";

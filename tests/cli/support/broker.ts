@@ -6,11 +6,16 @@
  */
 
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
-import type { CeilingView, PendingTask, QueueItemView, TaskView } from "../../../broker/api/wire.ts";
+import {
+  type CeilingView,
+  type PendingTask,
+  type QueueItemView,
+  taskLinks,
+  type TaskView,
+} from "../../../broker/api/wire.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
-import { taskLinks } from "../../../broker/http/task_routes.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { systemRandom } from "../../../lib/clock.ts";
