@@ -5,18 +5,21 @@
  * @module
  */
 
-import type { ForkOptions, Lifetime, RepointOptions, TouchOptions } from "./results.ts";
+import type { Lifetime, RepointOptions, TouchOptions } from "./results.ts";
 
 /** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
 
 /** The part of a ref, or of an answer, that holds the time to live. */
-export function ttlField({ ttl_ms }: Pick<ForkOptions, "ttl_ms">): { ttl_ms?: number } {
+export type TtlField = Pick<Lifetime, "ttl_ms">;
+
+/** The time to live of a ref or of options. */
+export function ttlField({ ttl_ms }: TtlField): TtlField {
   return ttl_ms === undefined ? {} : { ttl_ms };
 }
 
 /** The time to live of the branch that rollback and promote keep the old head as. */
-export function safetyTtlField({ safety_ttl_ms }: Pick<RepointOptions, "safety_ttl_ms">): { ttl_ms: number } {
+export function safetyTtlField({ safety_ttl_ms }: Pick<RepointOptions, "safety_ttl_ms">): TtlField {
   return { ttl_ms: safety_ttl_ms ?? SAFETY_TTL_MS };
 }
 

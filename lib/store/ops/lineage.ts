@@ -19,6 +19,7 @@ import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
 import { materialize } from "../materialize.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
 import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
+import type { TtlField } from "../time_to_live.ts";
 import { assertSpared, type Moment, type Reliance } from "../tombstones.ts";
 
 /** How often a ref that others keep changing is tried to be taken back. */
@@ -91,7 +92,7 @@ export async function createBranch(
 export async function createForkedBranch(
   context: StoreContext,
   address: { db: string; branch: string },
-  { point, begun, since, ttl }: { point: Point; begun: NewLineage; since: Moment; ttl: { ttl_ms?: number } },
+  { point, begun, since, ttl }: { point: Point; begun: NewLineage; since: Moment; ttl: TtlField },
 ): Promise<void> {
   const { lineage, head, base } = begun;
   const ref = { lineage, epoch: 1, txid: head.txid, digest: head.digest, checkpoints: [], touched_at: isoNow(context) };
