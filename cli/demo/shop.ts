@@ -2,26 +2,14 @@
  * Builds the shop: a made-up but realistic database of customers, products, orders,
  * reviews with full-text search, and click trails, at any size from 12 MB to 4 GB.
  *
- * The same seed, size and SQLite version give the same bytes. A few products
- * sell most, prices end in .99, text repeats as text does: so it compresses, scans
- * and splits pages like the real thing, and it runs no clock.
+ * The same seed, size and SQLite version give the same bytes. A few products sell most,
+ * prices end in .99, words repeat as often as in text: so it compresses, scans and splits
+ * pages like the real thing, and it runs no clock.
  *
  * @module
  */
 
 import { DatabaseSync } from "node:sqlite";
-import { SeededRandom, ZipfTable } from "./seeded_random.ts";
-import {
-  CATEGORIES,
-  CITIES,
-  FAMILY_NAMES,
-  GIVEN_NAMES,
-  QUALITIES,
-  STREET_KINDS,
-  STREETS,
-  THINGS,
-  VOCABULARY,
-} from "./vocabulary.ts";
 
 /** How a shop is made. */
 export interface ShopOptions {
@@ -84,12 +72,29 @@ const CORE_LIMIT_MB = 160;
 // Trails are slices of one text: longer than any compressor's window at its default level.
 const TRAIL_POOL_CHARS = 24 << 20;
 
-const AGENTS = [
-  "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
-  "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
-  "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
-  "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36",
+const AGENTS = ["Firefox/128.0 (X11; Linux x86_64)", "Chrome/126.0.0.0 (Windows NT 10.0)", "Safari/604.1 (iPhone)"]
+  .map((agent) => `Mozilla/5.0 ${agent} AppleWebKit/537.36 (KHTML, like Gecko) Gecko/20100101`);
+const CATEGORIES = ["kitchen", "garden", "office", "sports", "toys", "books", "lighting", "tools"];
+const CITIES = [
+  "Berlin",
+  "Paris",
+  "London",
+  "Madrid",
+  "Milano",
+  "Utrecht",
+  "Wien",
+  "Zagreb",
+  "Porto",
+  "Oslo",
+  "Dublin",
 ];
+
+/** 2,400 invented words of one to three syllables, short ones first, as in a language where common words are short. */
+const WORDS: readonly string[] = (() => {
+  const syllables = "ba ce di fo gu ha le mi no pu ra se ti vo lu an er in or us".split(" ");
+  const [one, two] = [syllables, syllables.flatMap((a) => syllables.map((b) => a + b))];
+  return [...one, ...two, ...two.slice(0, 99).flatMap((a) => syllables.map((b) => a + b))];
+})();
 
 /**
  * Builds a shop as the SQLite file `path`, in WAL mode and folded into one file.
@@ -100,27 +105,25 @@ const AGENTS = [
  * @returns Its size and rows
  */
 export function buildShop(path: string, options: ShopOptions = {}): Shop {
-  const size_mb = options.size_mb ?? 50;
-  const builder = new ShopBuilder(path, options.seed ?? 1);
+  const db = new DatabaseSync(path);
   try {
-    return builder.build(size_mb);
+    return new ShopBuilder(db, options.seed ?? 1).build(options.size_mb ?? 50);
   } finally {
-    builder.close();
+    db.close();
   }
 }
 
 class ShopBuilder {
   readonly #db: DatabaseSync;
-  readonly #random: SeededRandom;
-  readonly #words = new ZipfTable(VOCABULARY.length, 1);
   readonly #rows: Record<string, number> = {};
+  #state: number;
 
-  constructor(path: string, seed: number) {
-    this.#db = new DatabaseSync(path);
-    this.#random = new SeededRandom(seed);
+  constructor(db: DatabaseSync, seed: number) {
+    this.#db = db;
+    this.#state = seed >>> 0;
     // Nothing to recover: a build that dies is thrown away.
-    this.#db.exec(
-      "PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536",
+    db.exec(
+      "PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; PRAGMA foreign_keys = OFF",
     );
   }
 
@@ -129,130 +132,90 @@ class ShopBuilder {
     const customers = Math.round(core_mb * CUSTOMERS_PER_MB);
     const products = Math.round(core_mb * PRODUCTS_PER_MB);
     this.#db.exec(SCHEMA);
-    this.#fill("customers", 9, customers, (id) => this.#customer(id));
+    this.#fill("customers", customers, (id) => this.#customer(id));
     const prices: number[] = [];
-    this.#fill("products", 7, products, (id) => this.#product(id, prices));
+    this.#fill("products", products, (id) => this.#product(id, prices));
     this.#orders(Math.round(core_mb * ORDERS_PER_MB), customers, prices);
-    const popular = new ZipfTable(products, 0.8);
-    this.#fill("reviews", 7, Math.round(core_mb * REVIEWS_PER_MB), (id) => this.#review(id, popular, customers));
+    this.#fill("reviews", Math.round(core_mb * REVIEWS_PER_MB), (id) => [
+      id,
+      1 + this.#popular(products),
+      1 + this.#below(customers),
+      this.#pick([5, 5, 5, 5, 4, 4, 4, 3, 2, 1]),
+      this.#prose(2, 6),
+      this.#prose(15, 110),
+      this.#time(2021, 4),
+    ]);
     this.#db.exec(INDICES);
     this.#visits(size_mb * 256, customers);
     this.#db.exec("PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL; PRAGMA wal_checkpoint(TRUNCATE)");
-    const size_bytes = this.#pages() * 4096;
-    return { size_bytes, rows: this.#rows };
-  }
-
-  close(): void {
-    this.#db.close();
+    return { size_bytes: this.#pages() * 4096, rows: this.#rows };
   }
 
   #pages(): number {
     return Number(this.#db.prepare("PRAGMA page_count").get()!.page_count);
   }
 
-  #fill(table: string, columns: number, count: number, row: (id: number) => (string | number)[]): void {
-    const insert = this.#db.prepare(`INSERT INTO ${table} VALUES (${Array(columns).fill("?").join(", ")})`);
+  #fill(table: string, count: number, row: (id: number) => (string | number)[]): void {
     this.#db.exec("BEGIN");
+    const columns = this.#db.prepare(`SELECT * FROM ${table}`).columns();
+    const insert = this.#db.prepare(`INSERT INTO ${table} VALUES (${columns.map(() => "?").join(", ")})`);
     for (let id = 1; id <= count; id++) insert.run(...row(id));
     this.#db.exec("COMMIT");
     this.#rows[table] = count;
   }
 
   #customer(id: number): (string | number)[] {
-    const random = this.#random;
-    const given = random.pick(GIVEN_NAMES);
-    const family = random.pick(FAMILY_NAMES);
-    const [city, country, dial] = random.pick(CITIES);
-    const email = `${given}.${family}${id}@example.${random.pick(["com", "org", "net"])}`.toLowerCase();
-    const phone = `${dial} ${random.between(100, 999)} ${random.between(100_000, 9_999_999)}`;
-    const street = `${random.between(1, 180)} ${random.pick(STREETS)} ${random.pick(STREET_KINDS)}`;
+    const [given, family] = [this.#name(), this.#name()];
     return [
       id,
       `${given} ${family}`,
-      email,
-      phone,
-      street,
-      String(random.between(10_000, 99_999)),
-      city,
-      country,
+      `${given}.${family}${id}@example.${this.#pick(["com", "org", "net"])}`.toLowerCase(),
+      `+${30 + this.#below(60)} ${this.#between(100, 999)} ${this.#between(100_000, 9_999_999)}`,
+      `${this.#between(1, 180)} ${this.#name()} ${this.#pick(["Street", "Lane", "Road"])}`,
+      String(this.#between(10_000, 99_999)),
+      this.#pick(CITIES),
+      this.#pick(["DE", "FR", "GB", "ES", "IT", "NL", "AT"]),
       this.#time(2019, 6),
     ];
   }
 
   #product(id: number, prices: number[]): (string | number)[] {
-    const random = this.#random;
-    const name = `${random.pick(QUALITIES)} ${random.pick(THINGS)}${
-      random.chance(0.3) ? ` ${random.between(2, 900)}` : ""
-    }`;
-    const category = random.pick(CATEGORIES);
-    // Log-uniform from 2 to about 700, then dressed as shops do.
-    const whole = Math.floor(2 * Math.exp(random.below(5_860) / 1_000));
-    const price = (whole * 100 + random.pick([99, 99, 99, 95, 90, 49, 50, 0, random.below(100)])) / 100;
+    const category = this.#pick(CATEGORIES);
+    // Log-uniform from 2 to about 700, then with the endings that shops give prices.
+    const whole = Math.floor(2 * Math.exp(this.#below(5_860) / 1_000));
+    const price = (whole * 100 + this.#pick([99, 99, 99, 95, 90, 49, 50, 0, this.#below(100)])) / 100;
     prices.push(price);
-    return [
-      id,
-      `${category.slice(0, 3).toUpperCase()}-${String(id).padStart(6, "0")}`,
-      name,
-      category,
-      this.#prose(25, 60),
-      price,
-      random.below(400),
-    ];
+    const sku = `${category.slice(0, 3).toUpperCase()}-${String(id).padStart(6, "0")}`;
+    return [id, sku, `${this.#name()} ${this.#name()}`, category, this.#prose(25, 60), price, this.#below(400)];
   }
 
   #orders(count: number, customers: number, prices: readonly number[]): void {
-    const random = this.#random;
-    const popular = new ZipfTable(prices.length, 0.9);
-    const loyal = new ZipfTable(customers, 0.6);
-    const order = this.#db.prepare("INSERT INTO orders VALUES (?, ?, ?, ?)");
     const item = this.#db.prepare("INSERT OR IGNORE INTO order_items VALUES (?, ?, ?, ?)");
     let items = 0;
-    this.#db.exec("BEGIN");
-    for (let id = 1; id <= count; id++) {
-      const open = id > count * 0.97;
-      const status = open ? random.pick(["new", "paid", "packed"]) : random.chance(0.06) ? "returned" : "delivered";
-      order.run(id, 1 + loyal.draw(random), this.#time(2021 + Math.floor((id * 4) / (count + 1)), 1), status);
-      for (let line = random.pick([1, 1, 1, 2, 2, 3, 4, 6]); line > 0; line--) {
-        const product = popular.draw(random);
-        items += Number(item.run(id, product + 1, random.pick([1, 1, 1, 1, 2, 2, 3]), prices[product]!).changes);
+    this.#fill("orders", count, (id) => {
+      for (let line = this.#pick([1, 1, 1, 2, 2, 3, 4, 6]); line > 0; line--) {
+        const product = this.#popular(prices.length);
+        items += Number(item.run(id, product + 1, this.#pick([1, 1, 1, 1, 2, 2, 3]), prices[product]!).changes);
       }
-    }
-    this.#db.exec("COMMIT");
-    this.#rows.orders = count;
+      const open = this.#pick(["new", "paid", "packed"]);
+      const closed = this.#below(100) < 6 ? "returned" : "delivered";
+      const placed = this.#time(2021 + Math.floor((id * 4) / (count + 1)), 1);
+      return [id, 1 + this.#below(customers), placed, id > count * 0.97 ? open : closed];
+    });
     this.#rows.order_items = items;
   }
 
-  #review(id: number, popular: ZipfTable, customers: number): (string | number)[] {
-    const random = this.#random;
-    const rating = random.pick([5, 5, 5, 5, 4, 4, 4, 3, 2, 1]);
-    return [
-      id,
-      1 + popular.draw(random),
-      1 + random.below(customers),
-      rating,
-      this.#prose(2, 6),
-      this.#prose(15, 110),
-      this.#time(2021, 4),
-    ];
-  }
-
   #visits(target_pages: number, customers: number): void {
-    const random = this.#random;
     const pool = this.#trails(Math.min(TRAIL_POOL_CHARS, target_pages * 1_024));
     const insert = this.#db.prepare("INSERT INTO visits VALUES (?, ?, ?, ?, ?)");
     let id = 0;
     while (this.#pages() < target_pages) {
       this.#db.exec("BEGIN");
       for (let row = 0; row < 64; row++) {
-        const length = 300 + Math.floor(6_000 * (random.next() / 0x1_0000_0000) ** 3);
-        const from = pool.indexOf("\n", random.below(pool.length - length - 300)) + 1;
-        insert.run(
-          ++id,
-          1 + random.below(customers),
-          this.#time(2024, 1),
-          random.pick(AGENTS),
-          pool.substring(from, from + length),
-        );
+        const length = 300 + Math.floor(6_000 * this.#next() ** 3);
+        const from = pool.indexOf("\n", this.#below(pool.length - length - 300)) + 1;
+        const trail = pool.substring(from, from + length);
+        insert.run(++id, 1 + this.#below(customers), this.#time(2024, 1), this.#pick(AGENTS), trail);
       }
       this.#db.exec("COMMIT");
     }
@@ -260,18 +223,17 @@ class ShopBuilder {
   }
 
   #trails(length: number): string {
-    const random = this.#random;
-    const products = new ZipfTable(9_000, 0.7);
     const lines: string[] = [];
     for (let chars = 0; chars < length;) {
-      const ms = random.between(80, 90_000);
-      const page = random.pick([
-        `/product/${1 + products.draw(random)}?ref=${random.pick(CATEGORIES)}`,
-        `/search?q=${VOCABULARY[this.#words.draw(random)]}+${VOCABULARY[this.#words.draw(random)]}`,
-        `/category/${random.pick(CATEGORIES)}?page=${random.between(1, 30)}`,
-        `/basket/${random.next().toString(36)}`,
+      const page = this.#pick([
+        `/product/${1 + this.#popular(9_000)}?ref=${this.#pick(CATEGORIES)}`,
+        `/search?q=${this.#word()}+${this.#word()}`,
+        `/category/${this.#pick(CATEGORIES)}?page=${this.#between(1, 30)}`,
+        `/basket/${this.#below(2 ** 31).toString(36)}`,
       ]);
-      const line = `{"t":${ms},"p":"${page}","x":${random.below(1_920)},"y":${random.below(8_000)}}`;
+      const line = `{"t":${this.#between(80, 90_000)},"p":"${page}","x":${this.#below(1_920)},"y":${
+        this.#below(8_000)
+      }}`;
       lines.push(line);
       chars += line.length + 1;
     }
@@ -279,22 +241,50 @@ class ShopBuilder {
   }
 
   #prose(low: number, high: number): string {
-    const random = this.#random;
-    let text = "";
-    let start = true;
-    for (let left = random.between(low, high); left > 0; left--) {
-      const word = VOCABULARY[this.#words.draw(random)]!;
-      text += start ? word.charAt(0).toUpperCase() + word.slice(1) : word;
-      start = left > 1 && random.chance(0.09);
-      text += start ? ". " : left > 1 ? " " : ".";
+    let text = this.#name();
+    for (let left = this.#between(low, high); left > 1; left--) {
+      text += this.#below(100) < 9 ? `. ${this.#name()}` : ` ${this.#word()}`;
     }
-    return text;
+    return `${text}.`;
+  }
+
+  #name(): string {
+    const word = this.#word();
+    return word.charAt(0).toUpperCase() + word.slice(1);
+  }
+
+  #word(): string {
+    return WORDS[this.#popular(WORDS.length)]!;
   }
 
   #time(year: number, years: number): string {
-    const random = this.#random;
     const two = (value: number) => String(value).padStart(2, "0");
-    const day = `${year + random.below(years)}-${two(random.between(1, 12))}-${two(random.between(1, 28))}`;
-    return `${day} ${two(random.below(24))}:${two(random.below(60))}:${two(random.below(60))}`;
+    const day = `${year + this.#below(years)}-${two(this.#between(1, 12))}-${two(this.#between(1, 28))}`;
+    return `${day} ${two(this.#below(24))}:${two(this.#below(60))}:${two(this.#below(60))}`;
+  }
+
+  /** The next number in [0, 1) of the seed's sequence (mulberry32). */
+  #next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  #below(count: number): number {
+    return Math.floor(this.#next() * count);
+  }
+
+  #between(low: number, high: number): number {
+    return low + this.#below(high - low + 1);
+  }
+
+  #pick<T>(items: readonly T[]): T {
+    return items[this.#below(items.length)]!;
+  }
+
+  /** A rank from 0 by Zipf's law: rank r is 1/(r+1) as likely as rank 0, as with words and with what people buy. */
+  #popular(count: number): number {
+    return Math.floor((count + 1) ** this.#next()) - 1;
   }
 }

@@ -35,9 +35,6 @@ export const OUT_WORDS: readonly OutWord[] = [
 
 /** Where a word is proper: the beginning of a path, the word, and the reason. */
 export const PROPER_USES: readonly (readonly [path: string, word: string, reason: string])[] = [
-  ["cli/demo/", "shelf", "vocabulary of invented products"],
-  ["cli/demo/", "he", "vocabulary of invented reviews"],
-  ["cli/demo/", "judge", "vocabulary of invented reviews"],
   ["tests/cli/completion_test.ts", "he", "the beginning of --help"],
 ];
 
