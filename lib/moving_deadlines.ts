@@ -71,7 +71,6 @@ export class MovingDeadlines {
     this.#clock = clock;
   }
 
-  /** A new deadline. */
   create(): MovingDeadline {
     return new MovingDeadline(this.#clock, (deadline) => {
       this.#armed.add(deadline);

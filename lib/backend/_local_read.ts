@@ -51,7 +51,6 @@ class OpenObject implements Disposable {
     return bytes;
   }
 
-  /** Closes the file. */
   [Symbol.dispose](): void {
     this.#file.close();
   }

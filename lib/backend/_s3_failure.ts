@@ -23,7 +23,6 @@ export type FailureKind =
 
 /** A request that failed. */
 export class S3Failure extends Error {
-  /** Its name in stack traces. */
   override name = "S3Failure";
   /** How it failed. */
   readonly kind: FailureKind;
@@ -32,7 +31,6 @@ export class S3Failure extends Error {
   /** The server's code: `NoSuchKey`. */
   readonly reason: string;
 
-  /** Makes one. */
   constructor(kind: FailureKind, message: string, answer: { status?: number; reason?: string } = {}) {
     super(message);
     this.kind = kind;

@@ -63,7 +63,6 @@ function conditionOf(condition: Condition | undefined): { IfNoneMatch?: "*"; IfM
 
 /** Makes the requests of one store. Every method makes one attempt and throws {@linkcode S3Failure}. */
 export class S3Objects {
-  /** The SDK. */
   readonly sdk: S3Sdk;
   /** Deadlines and repetition. */
   readonly calls: S3Calls;

@@ -97,12 +97,10 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** See {@linkcode Backend.get}. */
   get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
     return this.#read(key, ({ path }) => readWhole(path, key, options.max_bytes ?? DEFAULT_MAX_BYTES));
   }
 
-  /** See {@linkcode Backend.getRange}. */
   getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
     return this.#read(key, ({ path }) => readRange(path, key, offset, length));
   }
@@ -112,27 +110,22 @@ export class LocalBackend implements Backend {
     return this.#read(key, ({ path }) => streamObject(path, key));
   }
 
-  /** See {@linkcode Backend.head}. */
   head(key: string): Promise<ObjectInfo> {
     return this.#read(key, ({ size }) => ({ key, size }));
   }
 
-  /** See {@linkcode Backend.create}. */
   create(key: string, body: Body): Promise<string> {
     return this.#write(key, "new", (temporary) => stageBody(temporary, key, body));
   }
 
-  /** See {@linkcode Backend.replace}. */
   replace(key: string, bytes: Uint8Array, etag: string, options: ReplaceOptions = {}): Promise<string> {
     return this.#write(key, { if_match: etag, ...options }, (temporary) => stageBody(temporary, key, bytes));
   }
 
-  /** See {@linkcode Backend.put}. */
   async put(key: string, body: Body): Promise<void> {
     await this.#write(key, "any", (temporary) => stageBody(temporary, key, body));
   }
 
-  /** See {@linkcode Backend.copy}. */
   async copy(from: string, to: string): Promise<void> {
     await this.#write(to, "any", (temporary) =>
       this.#read(from, async ({ path }) => {
@@ -142,7 +135,6 @@ export class LocalBackend implements Backend {
       }));
   }
 
-  /** See {@linkcode Backend.delete}. */
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
     let removed = false;
     try {

@@ -97,7 +97,6 @@ export class S3Backend implements Backend {
     this.#client.destroy();
   }
 
-  /** See {@linkcode Backend.get}. */
   async get(key: string, options: { max_bytes?: number } = {}): Promise<ObjectBody> {
     const max_bytes = options.max_bytes ?? DEFAULT_MAX_BYTES;
     return await this.#read(key, async () => {
@@ -110,7 +109,6 @@ export class S3Backend implements Backend {
     });
   }
 
-  /** See {@linkcode Backend.getRange}. */
   async getRange(key: string, offset: number, length: number): Promise<Uint8Array> {
     if (length <= 0) {
       await this.head(key);
@@ -153,28 +151,23 @@ export class S3Backend implements Backend {
     return { size: download.size, chunks: { [Symbol.asyncIterator]: () => iterator } };
   }
 
-  /** See {@linkcode Backend.head}. */
   async head(key: string): Promise<ObjectInfo> {
     const found = await this.#inspect(key);
     return { key, size: found.size };
   }
 
-  /** See {@linkcode Backend.create}. */
   create(key: string, body: Body): Promise<string> {
     return this.#write(key, body, "new");
   }
 
-  /** See {@linkcode Backend.replace}. */
   replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
     return this.#write(key, bytes, { if_match: etag });
   }
 
-  /** See {@linkcode Backend.put}. */
   async put(key: string, body: Body): Promise<void> {
     await this.#write(key, body);
   }
 
-  /** See {@linkcode Backend.delete}. */
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
     parseKey(key);
     const { if_match } = options;

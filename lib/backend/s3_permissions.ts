@@ -18,7 +18,6 @@ export function s3Read(home: string): string[] {
 
 /** Where a bucket is, as far as its host's name depends on it. */
 export interface S3Reach {
-  /** The bucket. */
   bucket: string;
   /** The server's URL; default AWS. */
   endpoint?: string;

@@ -16,7 +16,6 @@ import type { Txid } from "./names.ts";
 
 /** Bytes of the header; those up to the checksum's end keep their meaning in every format version. */
 export const HEADER_BYTES = 44;
-/** Bytes of the footer. */
 export const FOOTER_BYTES = 24;
 /** The format version that is written and read. */
 const FORMAT_VERSION = 1;
@@ -43,7 +42,6 @@ export type ObjectFileKind = "segment" | "snapshot" | "image-index";
 
 /** What an object's header states. */
 export interface ObjectHeader {
-  /** What the object is. */
   kind: ObjectFileKind;
   /** Bytes of a page. */
   page_size: number;

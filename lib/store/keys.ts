@@ -8,11 +8,9 @@
 import type { ObjectKind } from "./results.ts";
 import { formatTxid, parseTxid, type Txid } from "./names.ts";
 
-/** The manifest's key. */
 export const MANIFEST_KEY = "bstore.json";
 /** Key of the marker of an unfinished copy of a store to this location; removed once it is complete. */
 export const COPYING_KEY = "copying.json";
-/** Prefix of all refs. */
 export const REFS_PREFIX = "refs/";
 /** Prefix of all lineages. */
 export const DATA_PREFIX = "data/";
@@ -33,7 +31,6 @@ export interface ObjectKey {
   codec: Codec;
 }
 
-/** Key of a branch's ref. */
 export function refKey(db: string, branch: string): string {
   return `${REFS_PREFIX}${db}/${branch}.json`;
 }

@@ -37,7 +37,6 @@ export interface Head {
   txid: Txid;
   /** Digest of the object that ends there. */
   digest: string;
-  /** Its kind. */
   kind: ObjectKind;
 }
 

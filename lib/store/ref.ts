@@ -21,7 +21,6 @@ export const REF_SCHEMA = 1;
 
 /** A named point in a ref. */
 export interface RefCheckpoint {
-  /** Its name. */
   name: string;
   /** Transaction it names. */
   txid: number;

@@ -171,7 +171,6 @@ export interface Moment {
   monotonic_ms: number;
 }
 
-/** This moment. */
 export function momentOf(clock: Clock): Moment {
   return { now_ms: clock.now(), monotonic_ms: clock.monotonic() };
 }

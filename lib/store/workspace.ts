@@ -69,7 +69,6 @@ const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
 export interface SessionRecord {
   /** The branch's lineage. */
   lineage: string;
-  /** The heads. */
   heads: RecordedHead[];
 }
 
