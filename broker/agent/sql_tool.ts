@@ -12,6 +12,7 @@ import type { AgentDatabase } from "./config.ts";
 import sql_worker from "./sql_worker.ts" with { type: "text" };
 import type { SqlAnswer, SqlRequest } from "./sql_worker.ts";
 import { ToolError } from "./work_tree.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** Rows that one call shows. */
 const MAX_ROWS = 200;
@@ -112,7 +113,7 @@ export class AgentDatabases {
 }
 
 function inWords(name: string, { statements, changes, rows }: SqlAnswer & { ok: true }): SqlResult {
-  const did = statements === 1 ? "1 statement" : `${statements} statements`;
+  const did = plural(statements, "statement");
   const changed = `${did}, ${changes} rows changed`;
   if (rows === undefined) return { text: `done: ${changed}`, summary: `${name}: ${changed}` };
   const { columns, values, more } = rows;

@@ -9,6 +9,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { AgentDatabases } from "./sql_tool.ts";
 import { ToolError, type WorkTree } from "./work_tree.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** The longest answer of a tool, in UTF-16 units. */
 export const MAX_ANSWER_LENGTH = 48 << 10;
@@ -111,7 +112,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
         throw new ToolError("The result would be too large");
       }
       await tree.write(path, before.split(old_text).join(new_text));
-      const done = `replaced ${count} occurrence${count === 1 ? "" : "s"} in ${path}`;
+      const done = `replaced ${plural(count, "occurrence")} in ${path}`;
       return { ok: true, text: done, summary: done };
     },
   },

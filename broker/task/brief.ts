@@ -15,6 +15,7 @@ import type { DiffFacts } from "../git/diff_facts.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { BriefDatabase, BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** What is known of a task; what is absent was not established. */
 export interface BriefInput {
@@ -187,7 +188,7 @@ export function renderBrief(brief: TrustBrief): string {
   return [
     ...lines.map(([label, value]) => `${label.padEnd(width)}  ${sanitizeLine(value)}`),
     ...brief.diff === null ? [] : section(
-      `changed: ${counted(brief.diff.files_changed, "file")}, ${counted(brief.diff.lines_changed, "line")}`,
+      `changed: ${plural(brief.diff.files_changed, "file")}, ${plural(brief.diff.lines_changed, "line")}`,
       brief.diff.files.map(fileLine),
       brief.diff.files_changed,
     ),
@@ -208,10 +209,6 @@ export function renderBrief(brief: TrustBrief): string {
   ].join("\n");
 }
 
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
-}
-
 /** A heading and its lines; `count` is how many there are in all. */
 function section(heading: string, items: readonly string[], count = items.length): string[] {
   const shown = items.slice(0, MAX_SHOWN);
@@ -226,8 +223,8 @@ function section(heading: string, items: readonly string[], count = items.length
 
 function spendText({ usd, requests, unmetered_requests, priced }: SpendFigures): string {
   // Where nothing is known, an amount would pass for one.
-  if (usd === 0 && requests > 0 && unmetered_requests === requests) return `unmetered, ${counted(requests, "request")}`;
-  const amount = `${priced ? "" : "at least "}$${usd.toFixed(4)} in ${counted(requests, "request")}`;
+  if (usd === 0 && requests > 0 && unmetered_requests === requests) return `unmetered, ${plural(requests, "request")}`;
+  const amount = `${priced ? "" : "at least "}$${usd.toFixed(4)} in ${plural(requests, "request")}`;
   return unmetered_requests === 0 ? amount : `${amount}, ${unmetered_requests} of them unmetered`;
 }
 

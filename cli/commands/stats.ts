@@ -18,6 +18,7 @@ import type { Args } from "../plan/args.ts";
 import { bar, sparkline } from "../text/chart.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** How long the broker is waited for: everything else is there already. */
 const BROKER_DEADLINE_MS = 2_000;
@@ -98,10 +99,6 @@ export async function render(result: StatsResult, io: Io): Promise<string> {
   return sections.join("\n\n");
 }
 
-function counted(count: number, noun: string): string {
-  return `${count} ${count === 1 ? noun : `${noun}s`}`;
-}
-
 /** USD with the cents that matter. */
 function dollars(usd: number): string {
   return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
@@ -118,11 +115,11 @@ async function totals(stats: StatsResult, charts: boolean): Promise<string> {
   const span = since === null ? "" : ` since ${since.slice(0, 16).replace("T", " ")}Z`;
   const lines = [`tasks: ${tasks}${span}${under_way === 0 ? "" : `, ${under_way} under way`}`];
   if (damaged > 0) lines.push(`damaged: ${damaged} more, whose records cannot be followed (taskd inspect <id>)`);
-  lines.push(`spend: ${spendText(spend)} in ${counted(spend.requests, "request")} (broker-metered)`);
+  lines.push(`spend: ${spendText(spend)} in ${plural(spend.requests, "request")} (broker-metered)`);
   if (spend.unmetered_tasks > 0) {
     lines.push(
-      `unmetered: what ${counted(spend.unmetered_requests, "request")} of ${
-        counted(spend.unmetered_tasks, "task")
+      `unmetered: what ${plural(spend.unmetered_requests, "request")} of ${
+        plural(spend.unmetered_tasks, "task")
       } cost is not known, or not all of it`,
     );
   }

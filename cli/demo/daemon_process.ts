@@ -7,6 +7,7 @@
 import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { ownCommand } from "../table/own_command.ts";
+import { systemClock } from "../../lib/clock.ts";
 
 /** Where the daemon works. */
 export interface DaemonOptions {
@@ -94,7 +95,7 @@ export class DaemonProcess implements AsyncDisposable {
           throw new TaskdError("internal", `The daemon did not start: ${await this.#log}`, { cause: error });
         }
         if (performance.now() > deadline) throw error;
-        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+        await systemClock.sleep(POLL_MS);
       }
     }
   }

@@ -7,6 +7,7 @@
 
 import type { Shop } from "./shop.ts";
 import { SqlClient, type SqlProgram } from "./sql_client.ts";
+import { systemClock } from "../../lib/clock.ts";
 
 // Between one order and the next: a shop's customers are quick, but not a loop.
 const PAUSE_MS = 1;
@@ -39,7 +40,7 @@ export async function placeOrders(
   await client.row();
   let acknowledged = 0;
   do {
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    await systemClock.sleep(PAUSE_MS);
     client.send(order(options, acknowledged + 1));
     if (await client.row() !== String(acknowledged + 1)) throw new Error("The client skipped an order");
     acknowledged++;

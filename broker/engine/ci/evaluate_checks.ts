@@ -8,6 +8,7 @@
 import { type CheckRun, concludeChecks } from "../../git/pull_request_checks.ts";
 import type { PullRequestView } from "../../git/gh.ts";
 import type { CiObservation } from "../../task/schema.ts";
+import { plural } from "../../../lib/text/plural.ts";
 
 /** The contract's floor below which `watch_timeout` may not be, and before which an absence of checks means nothing. */
 export const DISPATCH_FLOOR_MS = 5 * 60_000;
@@ -43,7 +44,7 @@ export function evaluateChecks(
     return conclusion === "passed"
       ? {
         state: "passed",
-        detail: `${view.checks.length === 1 ? "1 check" : `${view.checks.length} checks`}, none failed`,
+        detail: `${plural(view.checks.length, "check")}, none failed`,
       }
       : { state: "no_checks", detail: "the pull request has no checks" };
   }
