@@ -100,6 +100,8 @@ class Shell implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #stdin: WritableStreamDefaultWriter<Uint8Array<ArrayBuffer>>;
   readonly #log: string;
+  readonly #env: Record<string, string>;
+  readonly #wrapped: boolean;
   #count = 0;
   #printed = 0;
 
@@ -107,20 +109,22 @@ class Shell implements AsyncDisposable {
     this.#machine = machine;
     this.#log = join(machine.base, "output");
     Deno.writeTextFileSync(this.#log, "");
+    this.#wrapped = wrapper.length > 0;
+    this.#env = {
+      PATH: `${machine.bin}:${Deno.env.get("PATH")}`,
+      HOME: machine.home,
+      TMPDIR: join(machine.base, "tmp"),
+      DENO_DIR: Deno.env.get("DENO_DIR") ?? join(Deno.env.get("HOME") ?? "/root", ".cache/deno"),
+      LANG: "C.UTF-8",
+      NO_COLOR: "1",
+      ...env,
+    };
     const [program, ...args] = [...wrapper, "bash", "--norc"];
     this.#child = new Deno.Command(program!, {
       args,
       cwd: machine.home,
       clearEnv: true,
-      env: {
-        PATH: `${machine.bin}:${Deno.env.get("PATH")}`,
-        HOME: machine.home,
-        TMPDIR: join(machine.base, "tmp"),
-        DENO_DIR: Deno.env.get("DENO_DIR") ?? join(Deno.env.get("HOME") ?? "/root", ".cache/deno"),
-        LANG: "C.UTF-8",
-        NO_COLOR: "1",
-        ...env,
-      },
+      env: this.#env,
       stdin: "piped",
       stdout: "null",
       stderr: "null",
@@ -134,7 +138,9 @@ class Shell implements AsyncDisposable {
     // A block stops at its first failing line, as a reader would.
     await Deno.writeTextFile(name, `${command}\n`);
     const line = `set -e -o pipefail; . ${name} < /dev/null >> ${this.#log} 2>&1; echo $? > ${name}.new\n`;
-    await this.#write(`trap 'echo $? > ${name}.code' EXIT\n(exit 0)\n${line}mv ${name}.new ${name}.code\n`);
+    await this.#write(
+      `trap 'code=$?; kill $(jobs -p) 2> /dev/null; echo $code > ${name}.code' EXIT\n(exit 0)\n${line}mv ${name}.new ${name}.code\n`,
+    );
     const code = await this.#exitCode(`${name}.code`);
     const output = await Deno.readTextFile(this.#log);
     const lines = output.slice(this.#printed).split("\n");
@@ -159,11 +165,20 @@ class Shell implements AsyncDisposable {
 
   /** Stops what the page has left running. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const ending = "set +e; trap - EXIT; taskd stop > /dev/null 2>&1; kill $(jobs -p) 2> /dev/null; wait; exit\n";
+    const ending = "set +e; trap - EXIT; kill $(jobs -p) 2> /dev/null; wait; exit\n";
     await this.#write(ending).catch(() => {});
     await this.#stdin.close().catch(() => {});
     const timer = setTimeout(() => this.#child.kill("SIGKILL"), 30_000);
     await this.#child.status;
     clearTimeout(timer);
+    if (this.#wrapped) return;
+    // A broker in the background, also after a step that ended the shell.
+    await new Deno.Command(join(this.#machine.bin, "taskd"), {
+      args: ["stop"],
+      clearEnv: true,
+      env: this.#env,
+      stdout: "null",
+      stderr: "null",
+    }).output();
   }
 }

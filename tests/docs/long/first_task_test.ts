@@ -18,7 +18,7 @@ podmanTest("docs/tutorials/first_task.md runs as it is printed", async () => {
   await Deno.mkdir(`${machine.home}/.taskd`, { mode: 0o700 });
   await Deno.writeTextFile(
     `${machine.home}/.taskd/config.yaml`,
-    `upstreams:\n  vendor_a: ${vendor.url}\nnetwork: taskd-test-docs\ngateway_ip: 10.213.97.1\n` +
+    `upstreams:\n  vendor_a: ${vendor.url}\nnetwork: taskd-test-docs\ngateway_ip: 10.213.99.1\n` +
       `sandbox_image: ${images.sandbox}\nanchor_image: ${images.anchor}\n`,
     { mode: 0o600 },
   );

@@ -15,6 +15,9 @@ import { type Machine, makeMachine, runPage } from "../run_page.ts";
 const ROOT = new URL("../../../", import.meta.url).pathname;
 const CHANGED = ["/etc", "/var/lib", "/var/cache", "/var/backups", "/usr/local", "/srv"];
 
+/** Where the program and Deno are on the machine: no unit hides it. */
+const INSTALLED = "/usr/local/lib/taskd";
+
 /** Why the page cannot be run here, if it cannot. */
 function unable(): string | undefined {
   if (Deno.uid() !== 0) return "it takes root";
@@ -47,8 +50,8 @@ async function prepare(machine: Machine): Promise<string> {
   const state = join(base, "units");
   const deno_dir = Deno.env.get("DENO_DIR") ?? join(Deno.env.get("HOME") ?? "/root", ".cache/deno");
   await Deno.mkdir(state);
-  const words = [Deno.execPath(), "run", "--config", `${ROOT}deno.json`, ...launchFlags(), `${ROOT}cli/main.ts`];
-  await writeProgram(join(base, "taskd"), `#!/bin/sh\nexec ${words.join(" ")} "$@"\n`);
+  const words = [`${INSTALLED}/deno`, "run", "--config", `${INSTALLED}/taskd/deno.json`, ...launchFlags()];
+  await writeProgram(join(base, "taskd"), `#!/bin/sh\nexec ${words.join(" ")} ${INSTALLED}/taskd/cli/main.ts "$@"\n`);
   await writeProgram(join(base, "app"), APP);
   await Deno.writeTextFile(join(base, "app.service"), APP_UNIT);
   await Deno.remove(join(bin, "taskd"));
@@ -74,6 +77,10 @@ set -e
 mkdir -p ${base}/overlay
 mount -t tmpfs none ${base}/overlay
 ${overlays.join("\n")}
+mkdir -p ${INSTALLED}/taskd
+touch ${INSTALLED}/deno
+mount --bind ${ROOT} ${INSTALLED}/taskd
+mount --bind ${Deno.execPath()} ${INSTALLED}/deno
 cp ${["taskd", "app", "sudo", "systemctl"].map((name) => join(base, name)).join(" ")} /usr/local/bin/
 cp ${join(base, "app.service")} /etc/systemd/system/
 # What the daemon would fetch from the registry at its first start.
