@@ -139,7 +139,7 @@ class Shell implements AsyncDisposable {
     await Deno.writeTextFile(name, `${command}\n`);
     const line = `set -e -o pipefail; . ${name} < /dev/null >> ${this.#log} 2>&1; echo $? > ${name}.new\n`;
     await this.#write(
-      `trap 'code=$?; kill $(jobs -p) 2> /dev/null; echo $code > ${name}.code' EXIT\n(exit 0)\n${line}mv ${name}.new ${name}.code\n`,
+      `trap 'code=$?; set +e; kill $(jobs -p) 2> /dev/null; echo $code > ${name}.code' EXIT\n(exit 0)\n${line}mv ${name}.new ${name}.code\n`,
     );
     const code = await this.#exitCode(`${name}.code`);
     const output = await Deno.readTextFile(this.#log);

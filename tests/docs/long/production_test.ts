@@ -101,6 +101,20 @@ exec "$@"
   return entry;
 }
 
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return (listener.addr as Deno.NetAddr).port;
+}
+
+/** Ends the units that run: each is a process group of its own. */
+function stopUnits(state: string): void {
+  for (const { name } of Deno.readDirSync(state)) {
+    if (!name.endsWith(".pid")) continue;
+    const pid = Deno.readTextFileSync(join(state, name)).trim();
+    new Deno.Command("kill", { args: ["-TERM", "--", `-${pid}`], stderr: "null" }).outputSync();
+  }
+}
+
 const reason = unable();
 longTest({
   name: `the page about a production database runs as it is printed${reason ? ` (ignored: ${reason})` : ""}`,
@@ -108,8 +122,13 @@ longTest({
   async fn() {
     await using machine = await makeMachine();
     const entry = await prepare(machine);
-    await runPage("docs/how-to/production_database.md", machine, {
-      wrapper: ["unshare", "--mount", "--propagation", "private", entry],
-    });
+    try {
+      await runPage("docs/how-to/production_database.md", machine, {
+        wrapper: ["unshare", "--mount", "--propagation", "private", entry],
+        replace: { "127.0.0.1:9464": `127.0.0.1:${freePort()}` },
+      });
+    } finally {
+      stopUnits(join(machine.base, "units"));
+    }
   },
 });

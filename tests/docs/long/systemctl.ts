@@ -10,7 +10,7 @@
 
 const UNITS = "/etc/systemd/system";
 /** How often a unit with `Restart=on-failure` is tried. */
-const STARTS = 40;
+const STARTS = 20;
 
 /** Settings that change nothing here. */
 const WITHOUT_EFFECT = new Set([
@@ -114,7 +114,10 @@ function start(name: string): void {
     for (const command of commands) {
       let tries = settings.has("Restart") ? STARTS : 1;
       while (!run("unshare", ...inNamespace(script(settings, command)))) {
-        if (--tries === 0) throw new Error(`${name} failed: ${command}`);
+        if (--tries === 0) {
+          for (const bound of settings.get("BindsTo") ?? []) run("tail", "-n", "20", `${state}/${bound}.log`);
+          throw new Error(`${name} failed: ${command}`);
+        }
         run("sleep", "1");
       }
     }
