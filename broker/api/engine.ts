@@ -21,7 +21,7 @@ export interface BrokerEngine {
   /**
    * Admits and begins a task; resolves when its first row is on the disk.
    *
-   * @throws {TaskdError} `invalid_request`, `at_capacity` (503), `ceiling_reached` (402), `no_space`, `unavailable`.
+   * @throws {TaskdError} `invalid_request`, `at_capacity`, `ceiling_reached`, `no_space`, `unavailable`.
    */
   submit(request: SubmitRequest): Promise<TaskRecord>;
 
@@ -49,13 +49,13 @@ export interface BrokerEngine {
   /** Tasks at the gate, oldest first. */
   pending(): PendingTask[];
 
-  /** Approves; throws `wrong_state`, `stale_diff` or `expired` (409), `not_acknowledged` (422, with `missing`). */
+  /** Approves; throws `wrong_state`, `stale_diff` or `expired`, `not_acknowledged` with `missing`. */
   approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void>;
 
   /** Denies; throws as {@linkcode approve}. */
   deny(id: string, reason: string): Promise<void>;
 
-  /** Ends a task wherever it stands before the push; throws `wrong_state` (409). */
+  /** Ends a task in any stage before the push; throws `wrong_state`. */
   kill(id: string, reason: string): Promise<void>;
 
   /** Removes the traces, diffs and logs of tasks that ended before `before_ms`; returns their ids. */

@@ -167,7 +167,7 @@ export const CEILING_VIEW = v.strictObject({
 /** See {@linkcode CEILING_VIEW}. */
 export type CeilingView = v.InferOutput<typeof CEILING_VIEW>;
 
-/** Where a queue item can stand. */
+/** The states of a queue item. */
 export const QUEUE_STATES = [
   "queued",
   "running",
@@ -178,7 +178,7 @@ export const QUEUE_STATES = [
   "cancelled",
   "dead_letter",
 ] as const;
-/** Where a queue item stands. */
+/** The state of a queue item. */
 export type QueueState = typeof QUEUE_STATES[number];
 
 /** An item of the queue. */

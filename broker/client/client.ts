@@ -191,7 +191,7 @@ export class BrokerClient {
     return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
   }
 
-  /** Ends a task wherever it stands before its push. */
+  /** Ends a task in any stage before its push. */
   kill(id: string, reason = ""): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/kill`, { reason }));
   }
@@ -211,7 +211,7 @@ export class BrokerClient {
     return this.#json(wire.CEILING_VIEW, get("/admin/ceiling"));
   }
 
-  /** What tasks came to and what they cost; `since` in ISO 8601. */
+  /** Outcomes and cost of tasks; `since` in ISO 8601. */
   stats(options: { since?: string; by?: Grouping } = {}): Promise<StatsView> {
     return this.#json(wire.STATS_VIEW, get("/admin/stats", options));
   }

@@ -5,7 +5,7 @@
  * frees however its holder dies. What the lock's file says is believed only while the
  * lock is held, and a process is only ever signalled when it also answers for itself on
  * its socket with the very number that the lock names: a number that was left behind, and
- * may be another program's by now, ends nobody.
+ * may be another program's by now, ends no other program.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Collecting: what the agent changed, held against the diff policy, and written down for the person at the gate. The
+ * Collecting: what the agent changed, checked by the diff policy, and written down for the person at the gate. The
  * work tree is data; nothing that the agent said about its work counts.
  *
  * @module

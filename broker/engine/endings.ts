@@ -63,7 +63,7 @@ export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "su
   return undefined;
 }
 
-/** What an agent's end comes to; undefined when its work is to be looked at. */
+/** The ending of a task after its agent's end; undefined when its work is to be collected. */
 export function endingOf(
   end: SandboxEnd,
   known: { settings: Settings; spend: Spend; auth: "api_key" | "subscription"; built_in: boolean },

@@ -82,7 +82,7 @@ export interface TaskQueue {
   stop(): Promise<void>;
 }
 
-/** Where a task comes from that no person has just submitted; it stands in the task's order. */
+/** Where a task comes from that no person has just submitted; it is part of the task's order. */
 export interface TaskOrigin {
   /** The task that it repeats. */
   retry_of?: string;
@@ -119,7 +119,7 @@ export interface EngineDeps {
   /** Says what keeps a lane from being paid; undefined when nothing does. */
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
   setup(request: SetupRequest): Promise<SetupResult>;
-  /** Branches of databases for tasks; absent where there are none to be had. */
+  /** Branches of databases for tasks; absent where there is no branch store. */
   databases?: TaskDatabases;
   /** Called when a task begins to wait for a person. */
   notify?: (task: AtGate) => void;

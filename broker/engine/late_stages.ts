@@ -198,7 +198,7 @@ export class LateStages {
     });
   }
 
-  /** Ends what waits at its gate; throws `wrong_state` for a task that stands elsewhere. */
+  /** Ends what waits at its gate; throws `wrong_state` for a task in another stage. */
   async cancel(id: string, reason: string): Promise<void> {
     const { stage, outcome } = this.#deps.tasks.read(id);
     const task = this.#deps.tasks.live(id);

@@ -46,7 +46,7 @@ export interface Standing {
 export class BrokerMetrics {
   readonly #registry = new Registry();
   readonly #read: () => Standing;
-  /** Where each task that has not ended stands, and since when. */
+  /** The stage of each task that has not ended, and since when. */
   readonly #standing = new Map<string, { stage: Stage; since_ms: number }>();
   readonly #running: Gauge;
   readonly #pending: Gauge;

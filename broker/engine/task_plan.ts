@@ -1,6 +1,6 @@
 /**
  * What is checked of a task before it is begun: everything that would make it fail later for a reason that is known
- * now, so that the submitter hears of it at once.
+ * now, so that its submission fails at once.
  *
  * @module
  */

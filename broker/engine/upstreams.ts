@@ -42,7 +42,7 @@ export interface Lanes {
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
 }
 
-/** Puts the lanes together; throws `invalid_config` for a key that is none. */
+/** Puts the lanes together; throws `invalid_config` for an invalid key. */
 export function openLanes(sources: LaneSources): Lanes {
   const { resolved, home, env, key_file, clock, log } = sources;
   const { settings } = resolved;

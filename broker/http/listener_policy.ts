@@ -7,7 +7,7 @@
  *   not get in: the Host has to be one of this listener's own names (a rebound name is
  *   not, an address always is where all of the machine's are listened on), and an Origin has
  *   to be this one. `/admin/*` is for peers on this machine.
- * - The listener of the web pages asks for the token of this boot besides.
+ * - The listener of the web pages also asks for the token of this boot.
  *
  * @module
  */

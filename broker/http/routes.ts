@@ -132,7 +132,7 @@ export const ROUTES: readonly HttpRoute[] = [
     path: "/admin/tasks/<id>/kill",
     admin: true,
     answer: { status: 204 },
-    doc: "Ends a task wherever it stands before its push",
+    doc: "Ends a task in any stage before its push",
     ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
   },
   {
@@ -165,7 +165,7 @@ export const ROUTES: readonly HttpRoute[] = [
     admin: true,
     query: { since: TIME, by: v.picklist(GROUPINGS) },
     answer: { status: 200, schema: wire.STATS_VIEW },
-    doc: "What tasks came to and what they cost, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
+    doc: "Outcomes and cost of tasks, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
     run: admin.stats,
   },
   {

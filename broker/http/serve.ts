@@ -2,7 +2,7 @@
  * The broker's listeners: the unix socket, `broker.addr` when it is set, and one for the
  * web pages. All lead to the same routes; `listener_policy.ts` decides which requests each accepts.
  *
- * A guard stands before each listener and ends connections that stall, so that a client
+ * A guard protects each listener and ends connections that stall, so that a client
  * costs a bounded amount of memory for a bounded time. A task does not depend on its
  * client: what was accepted goes on when the client is gone.
  *

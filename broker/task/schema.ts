@@ -40,7 +40,7 @@ export const SUBMIT_REQUEST = v.strictObject({
   model: v.exactOptional(name),
   /** The branch or commit to start from. */
   base: v.exactOptional(name),
-  /** Hosts and ports besides those of egress.yaml. */
+  /** Hosts and ports in addition to those of egress.yaml. */
   egress_extra: v.exactOptional(v.pipe(
     v.array(v.strictObject({ host: name, ports: v.pipe(v.array(port), v.minLength(1), v.maxLength(64)) })),
     v.maxLength(256),
@@ -57,10 +57,10 @@ export const SUBMIT_REQUEST = v.strictObject({
 /** See {@linkcode SUBMIT_REQUEST}. */
 export type SubmitRequest = v.InferOutput<typeof SUBMIT_REQUEST>;
 
-/** What is asked for in the place of a person, too: the instruction of a retry tells of failed checks besides. */
+/** A request that the broker itself makes, too: the instruction of a retry also describes failed checks. */
 const REPEATED = v.object({ ...SUBMIT_REQUEST.entries, instruction: TEXT });
 
-/** What was asked for, as it stands in the first row of a trace. */
+/** What was asked for, as it is in the first row of a trace. */
 export const TASK_ORDER = v.strictObject({
   ...REPEATED.entries,
   id: RANDOM_ID,
@@ -226,7 +226,7 @@ const COMMAND_EVIDENCE = v.strictObject({
   phase: v.picklist(["setup", "readiness"]),
   command: v.pipe(v.array(v.string()), v.readonly()),
   status: v.picklist(["passed", "failed", "timed_out", "not_run"]),
-  /** Absent when it never ended by itself. */
+  /** Absent when it was ended. */
   exit_code: v.exactOptional(v.number()),
   duration_ms: v.number(),
 });
@@ -359,7 +359,7 @@ export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
 /** One of them. */
 export type Grouping = typeof GROUPINGS[number];
 
-/** What some tasks came to. */
+/** Figures over some tasks. */
 const TALLY = v.strictObject({
   tasks: COUNT,
   /** Those that have not ended. */

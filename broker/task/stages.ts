@@ -11,7 +11,7 @@ import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { COUNT, SHA256, WORD, WORDS } from "./values.ts";
 
-/** What a task may come to, with what that means. */
+/** The outcomes of a task, with their meaning. */
 export const OUTCOMES = {
   pushed: "the change is on the code host",
   promoted: "the change to databases is in the branch store; no file was changed",
@@ -25,7 +25,7 @@ export const OUTCOMES = {
   push_failed: "the change was approved and could not be pushed",
 } as const;
 
-/** What a task came to. */
+/** The outcome of a task. */
 export type Outcome = keyof typeof OUTCOMES;
 
 /** What a starting broker does with a task that it finds in a stage. */
@@ -118,7 +118,7 @@ export const STAGES = {
   },
 } as const satisfies Readonly<Record<string, StageRow>>;
 
-/** Where a task stands. */
+/** The stage of a task. */
 export type Stage = keyof typeof STAGES;
 
 /** What a person decides on at the gate. */
@@ -127,7 +127,7 @@ export const GATE = v.strictObject({
   diff_sha256: SHA256,
   /** Categories that the approver has to acknowledge. */
   second_look: WORDS,
-  /** Milliseconds until the task is denied by itself; 0 is never. */
+  /** Milliseconds until the task is denied without an answer; 0 is never. */
   timeout_ms: COUNT,
 });
 /** See {@linkcode GATE}. */
@@ -183,7 +183,7 @@ export function isStage(text: string): text is Stage {
   return Object.hasOwn(STAGES, text);
 }
 
-/** The rule that `move` breaks, from a task that stands in `stage`; undefined when it breaks none. */
+/** The rule that `move` breaks, from a task in `stage`; undefined when it breaks none. */
 export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
   if (move.from !== stage) return `the task is in ${stage}, not in ${move.from}`;
   const row: StageRow = STAGES[stage];

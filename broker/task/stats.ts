@@ -1,7 +1,7 @@
 /**
- * What tasks came to and what they cost, added up: pure functions over the summaries that
+ * Outcomes and cost of tasks, added up: pure functions over the summaries that
  * traces give. Money is only ever added from what the broker metered; what an agent says of
- * its own cost stands apart, for the tasks of which nothing else is known.
+ * its own cost is counted apart, for the tasks of which nothing else is known.
  *
  * @module
  */

@@ -110,7 +110,7 @@ export class Task {
    * Writes something down.
    *
    * @returns The record with it, and perhaps with what was written together with it.
-   * @throws {TaskdError} `conflict` when the task has ended or stands elsewhere; `invalid_request` or `too_large` for the
+   * @throws {TaskdError} `conflict` when the task has ended or is in another stage; `invalid_request` or `too_large` for the
    * event; `no_space`, `denied`, `unavailable` or `fenced`: it is not written.
    */
   append(event: TaskNote): Promise<TaskRecord> {

@@ -133,7 +133,7 @@ export function* scanTrace(
   return { bytes: pending.length };
 }
 
-/** The row in `line`, held against the one before. */
+/** The row in `line`, checked against the one before. */
 function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
   const seq = head.seq + 1;
   const row = parseLine(line);

@@ -2,7 +2,7 @@
  * Watches the checks of a pushed change: one look at its pull request each interval,
  * until they conclude or the deadline passes. The deadline is absolute and counts from
  * the push, also across restarts and also when the wall clock is set back. The task ends
- * as pushed whatever the checks say; what they said stands in its trace, and a failure
+ * as pushed whatever the checks say; what they said is in its trace, and a failure
  * may begin a bounded chain of retries, each at most once however often the broker dies.
  *
  * @module
@@ -74,7 +74,7 @@ export class CheckWatch implements CiWatch {
     if (!signal.aborted) await this.#end(task, seen.observation);
   }
 
-  /** Looks until there is a conclusion; undefined on `signal`. A conclusion that stands in the trace is taken from there. */
+  /** Looks until there is a conclusion; undefined on `signal`. A conclusion in the trace is taken from there. */
   async #conclude(task: Task, signal: AbortSignal): Promise<Seen | undefined> {
     const { record } = task;
     const { poll_interval_ms, watch_timeout_ms, clock } = this.#options;

@@ -53,7 +53,7 @@ export interface SetupLimits {
   max_output_bytes: number;
 }
 
-/** What a setup phase came to. */
+/** The result of a setup phase. */
 export interface RunSetupResult {
   evidence: SetupEvidence;
   passed: boolean;

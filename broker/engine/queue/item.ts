@@ -1,5 +1,5 @@
 /**
- * An item of the queue: what was asked for, and where it stands. Each is one file of
+ * An item of the queue: what was asked for, and its state. Each is one file of
  * JSON that is replaced as a whole, so that a crash leaves the old item or the new one.
  * What became of an item is read off its task, which is the record; the file only
  * has to say which task that is, or that there is none yet.
@@ -33,7 +33,7 @@ const ITEM = v.strictObject({
 /** An item. */
 export type QueueItem = v.InferOutput<typeof ITEM>;
 
-/** The item that `text` holds; undefined when it is none. */
+/** The item that `text` holds; undefined when it holds none. */
 export function parseItem(text: string): QueueItem | undefined {
   try {
     const parsed = v.safeParse(ITEM, JSON.parse(text));

@@ -305,7 +305,7 @@ function number(value: number): PageElement {
   return el("td", { class: "n", "data-n": value === 0 ? "" : value });
 }
 
-/** The changed words of each line: deleted lines are held against the added ones that follow them. */
+/** The changed words of each line: deleted lines are compared with the added ones that follow them. */
 function pairUp(lines: readonly DiffLine[]): LineChange["before"][] {
   const found: LineChange["before"][] = lines.map(() => []);
   for (let at = 0; at < lines.length;) {

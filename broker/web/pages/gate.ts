@@ -1,7 +1,7 @@
 /**
  * The approval gate: one task, everything that the broker knows of its change, and the decision.
  *
- * The page computes the digest of the bytes that it shows and holds it against the task's record. What is approved is the
+ * The page computes the digest of the bytes that it shows and compares it with the task's record. What is approved is the
  * change that the record has with these bytes; bytes that are not the recorded ones cannot be approved.
  *
  * @module
