@@ -27,7 +27,7 @@ Deno.test("only the first two have a subscription and take the default model", (
   assertEquals(AGENTS.map((agent) => agent.takes_default_model), [true, true, false, false]);
 });
 
-Deno.test("an agent is led to the gateway with its token; the instruction stays one word and is no option", () => {
+Deno.test("an agent gets the gateway and its token, and the instruction as one word, not an option", () => {
   for (const agent of AGENTS) {
     const { command, env, files } = agent.launch({ ...OPTIONS, model: "m-1" });
     const everything = JSON.stringify({ env, files });

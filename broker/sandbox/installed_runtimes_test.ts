@@ -45,7 +45,7 @@ const DOCKER = JSON.stringify({
   DefaultRuntime: "runc",
 });
 
-Deno.test("findRuntimes() finds version, privileges, control groups, OCI runtime, and the embedded one", async () => {
+Deno.test("findRuntimes() reads version, privileges, control groups, OCI runtime and the embedded one", async () => {
   const scripts = {
     podman: `echo '${PODMAN}'`,
     docker: `echo '${DOCKER}'`,

@@ -22,7 +22,7 @@ Deno.test("buildShop() makes the same bytes from the same seed, and others from 
   }
 });
 
-Deno.test("buildShop() makes one sound WAL-mode file whose references hold and whose text can be searched", () => {
+Deno.test("buildShop() makes one sound file in WAL mode with valid references and searchable text", () => {
   const dir = Deno.makeTempDirSync();
   try {
     const path = join(dir, "shop.db");

@@ -28,7 +28,7 @@ async function place(
   }
 }
 
-Deno.test("the broker's socket is the one named, else the variable's, else the file's, else the default", async () => {
+Deno.test("the broker's socket is the flag's, else the variable's, else the file's, else the default", async () => {
   const config = "broker:\n  socket: /file/k\n";
   const env = { BROKER_SOCKET: "/env/k", TMPDIR: "/t" };
   assertEquals(await place({ config, env, socket: "/flag/k" }), { home: "HOME", socket: "/flag/k" });

@@ -19,7 +19,7 @@ async function parsed(...line: string[]): Promise<Extract<ParsedCall, { kind: "c
   return call;
 }
 
-Deno.test("parseCall() takes -flag and --flag, with a space or an equals sign, before and after arguments", async () => {
+Deno.test("parseCall() takes -flag and --flag, with a space or =, before and after arguments", async () => {
   for (
     const line of [
       ["fork", "shop", "try", "--ttl", "24h", "--materialize"],
@@ -101,7 +101,7 @@ Deno.test("parseCall() lets the command line win over the environment, and that 
   assertEquals(await storeOf(["branches"], { BSTORE_STORE: "" }), "~/.taskd/store");
 });
 
-Deno.test("parseCall() asks for another variable where the first is not set, and reads switches from either", async () => {
+Deno.test("parseCall() reads a second variable where the first is not set, also for switches", async () => {
   const flags = async (env: Record<string, string>) => {
     const call = await parse(["branches"], env);
     return call.kind === "command" ? call.flags : {};

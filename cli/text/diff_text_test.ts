@@ -27,7 +27,7 @@ Deno.test("a changed line that reads like the head of a file or a hunk is shown 
   ]);
 });
 
-Deno.test("the hunk's lengths are 1 where they are not written, and a missing newline counts for neither side", () => {
+Deno.test("a hunk's length defaults to 1, and a missing newline counts for neither side", () => {
   const lines = ["@@ -1 +1 @@", "-a", "\\ No newline at end of file", "+b", "\\ No newline at end of file", "diff"];
   assertEquals(diffText(lines.join("\n"), true).split("\n"), [
     cyan(lines[0]!),
@@ -39,7 +39,7 @@ Deno.test("the hunk's lengths are 1 where they are not written, and a missing ne
   ]);
 });
 
-Deno.test("diffText() shows escape sequences, direction marks and carriage returns instead of sending them", () => {
+Deno.test("diffText() makes escape sequences, direction marks and carriage returns visible", () => {
   assertEquals(diffText("+\x1b[2J\t\u202ex\r\n", false), "+\\x1b[2J\t\\u202ex\\r");
   assertEquals(diffText(decodeDiff(new Uint8Array([43, 0x9b, 0xff, 0xef, 0xbb, 0xbf])), false), "+\ufffd\ufffd\\ufeff");
 });

@@ -49,7 +49,7 @@ Deno.test("textTable() shortens heads over narrow cells first, then names in the
   );
 });
 
-Deno.test("textTable() puts the last columns on lines of their own before it shortens what cannot be read then", async () => {
+Deno.test("textTable() moves the last columns to lines of their own before it shortens text", async () => {
   assertEquals(
     await branches(50),
     [
@@ -68,7 +68,7 @@ Deno.test("textTable() puts the last columns on lines of their own before it sho
   }
 });
 
-Deno.test("textTable() cuts running text at its end, and what is alone on a line at the terminal's edge", async () => {
+Deno.test("textTable() cuts text at its end, and a lone word at the terminal's edge", async () => {
   const rows = [["a1b2", "a long remark with many words"], ["c3d4", "数据数据数据数据数据数据数据"]];
   assertEquals(await textTable(rows, { texts: [1], columns: 20 }), "a1b2  a long remark…\nc3d4  数据数据数据…");
   assertEquals(await textTable(rows, { texts: [1], columns: 10 }), "a1b2\n  a long …\nc3d4\n  数据数…");

@@ -97,7 +97,7 @@ Deno.test("approve takes the diff that is named, by 16 digits or more in any cas
   assertEquals(host.engine.approvals.map(({ diff_sha256 }) => diff_sha256), [DIFF_SHA256]);
 });
 
-Deno.test("approve names the categories that are not acknowledged yet, and refuses those nobody asked about", async () => {
+Deno.test("approve names categories not acknowledged yet, and refuses unknown ones", async () => {
   await using host = await makeBrokerHost();
   const id = await pendingTask(host, ["lockfile", "ci_files"]);
   const base = ["approve", id, "--diff", DIFF_SHA256];

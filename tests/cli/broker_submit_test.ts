@@ -221,7 +221,7 @@ Deno.test("submit goes on watching across a restart of the broker, and shows not
   }
 });
 
-Deno.test("submit reads the instruction from a file or from stdin, and refuses two, none, or an empty one", async () => {
+Deno.test("submit reads the instruction from a file or stdin, and refuses two, none or an empty one", async () => {
   await using host = await makeBrokerHost();
   await Deno.writeTextFile(`${host.base}/task.md`, "# Fix\n\nthe rounding\n");
   assertEquals((await host.taskd("submit", REPO, "--file", "task.md", "--detach")).code, 0);

@@ -48,7 +48,7 @@ Deno.test("tasks lists the newest first, with what the broker metered and what o
   assertEquals([(tasks as { id: string }[]).map(({ id }) => id), more], [[failed], false]);
 });
 
-Deno.test("tasks shows as many as are asked for, says when there are more, and fetches all of them page by page", async () => {
+Deno.test("tasks shows the requested number, reports that there are more, and fetches all by pages", async () => {
   await using host = await makeBrokerHost();
   for (let count = 0; count < 505; count++) {
     await host.engine.tasks.create({ repo: REPO, instruction: "x", agent: "a" });

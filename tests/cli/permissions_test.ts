@@ -116,7 +116,7 @@ for (const command of COMMANDS.filter(({ uses }) => uses !== "home")) {
 
 for (const command of COMMANDS.filter(({ uses }) => ["store", "stores", "branches", "serve"].includes(uses))) {
   const how = command.uses === "stores" ? "to a bucket" : "on a bucket";
-  Deno.test(`${command.name} ${how} reaches its one server and what the SDK asks for beside that, nothing else`, async () => {
+  Deno.test(`${command.name} ${how} reaches its server and what the SDK needs, nothing else`, async () => {
     await compare(command, "store", "bucket");
   });
 }

@@ -79,7 +79,7 @@ function assertCode({ code }: DemoResult["facts"]): void {
   assertStringIncludes(code.overstepped, "deploy/**");
 }
 
-Deno.test("the demo's claims hold with a real broker, daemon, repository and shop, and nothing is left behind", () =>
+Deno.test("the demo's claims hold with a real broker and daemon, and it leaves nothing behind", () =>
   withTmp(async (tmp) => {
     const { steps, facts: found } = await facts(tmp, []);
     assert(steps.length > 20);

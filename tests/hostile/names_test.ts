@@ -82,7 +82,7 @@ Deno.test("names outside the rules are refused by every operation before anythin
   await bench.audit(["app@main"]);
 });
 
-longTest("a store may lie under any path: what SQLite's URIs and shells read into it means nothing here", async (t) => {
+longTest("a store works under any path, also one that means something to URIs or shells", async (t) => {
   for (
     const name of [
       "we?ird=1&mode=ro",

@@ -92,7 +92,7 @@ Deno.test("a write is ambiguous when its answers are lost and another object is 
   await after;
 });
 
-longTest("a server that never answers writes leaves them ambiguous, and a refused connection does not", async () => {
+longTest("writes that a server never answers are ambiguous, and a refused connection is not", async () => {
   await using stage = await proxied();
   stage.proxy.plan = (request) => isPut(request) ? { kind: "cut" } : undefined;
   assertEquals(await codeOf(stage.backend.create("k", text("x"))), "ambiguous");

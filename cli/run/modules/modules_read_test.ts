@@ -24,7 +24,7 @@ async function modulesReadFor(entry: string): Promise<Set<string>> {
 
 const url = (path: string) => import.meta.resolve(`../../../${path}`);
 
-Deno.test("a call's first thread reads no module of a command but of those that run inline, and neither engine", async () => {
+Deno.test("a call's first thread loads only modules of inline commands, and neither engine", async () => {
   const read = await modulesReadFor(url("cli/main.ts"));
   const commands = [...read].filter((specifier) => specifier.startsWith(url("cli/commands/")));
   assertEquals(
