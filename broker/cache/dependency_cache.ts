@@ -118,18 +118,18 @@ export class DependencyCache {
    */
   async use(request: CacheRequest): Promise<CacheUse> {
     const store = this.#store;
-    if (store === undefined || request.enabled === false) return new NoUse("disabled");
-    if (request.lockfiles.length === 0) return new NoUse("disabled: no lockfile");
+    if (store === undefined || request.enabled === false) return new DisabledCacheUse("disabled");
+    if (request.lockfiles.length === 0) return new DisabledCacheUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);
     const { staging, lock } = await store.begin(key);
-    if (lock === undefined) return new TaskUse(store, { key, repo, staging });
+    if (lock === undefined) return new TaskCacheUse(store, { key, repo, staging });
     try {
       await copyTree(store.depsOf(key), staging.deps, {
         clock: this.#clock,
         signal,
       });
-      return new TaskUse(store, { key, repo, staging, lock });
+      return new TaskCacheUse(store, { key, repo, staging, lock });
     } catch (error) {
       await store.abort(staging);
       store.release(lock);
@@ -137,7 +137,7 @@ export class DependencyCache {
       // It was damaged and counts as absent.
       this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
       await store.evict(key);
-      return new TaskUse(store, { key, repo, staging: await store.stage() });
+      return new TaskCacheUse(store, { key, repo, staging: await store.stage() });
     }
   }
 
@@ -148,7 +148,7 @@ export class DependencyCache {
 }
 
 /** The part of a task that has none. */
-class NoUse implements CacheUse {
+class DisabledCacheUse implements CacheUse {
   readonly participation: CacheUse["participation"];
   readonly key_prefix = undefined;
   readonly setup_mount = undefined;
@@ -167,7 +167,7 @@ class NoUse implements CacheUse {
   }
 }
 
-interface UseParts {
+interface TaskCacheUseOptions {
   key: string;
   repo: string;
   staging: Staging;
@@ -175,7 +175,7 @@ interface UseParts {
   lock?: FileLock;
 }
 
-class TaskUse implements CacheUse {
+class TaskCacheUse implements CacheUse {
   readonly participation: CacheUse["participation"];
   readonly key_prefix: string;
   readonly #store: CacheStore;
@@ -186,7 +186,7 @@ class TaskUse implements CacheUse {
   #committed: Promise<CacheCommit> | undefined;
   #released: Promise<void> | undefined;
 
-  constructor(store: CacheStore, { key, repo, staging, lock }: UseParts) {
+  constructor(store: CacheStore, { key, repo, staging, lock }: TaskCacheUseOptions) {
     this.#store = store;
     this.#key = key;
     this.#repo = repo;

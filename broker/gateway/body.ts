@@ -25,18 +25,18 @@ const ENCODINGS: Readonly<Record<string, Unpack>> = {
 };
 
 /** Bounds the bytes of all bodies that are in memory. */
-export class BodyRoom {
+export class BodyMemory {
   #held_bytes = 0;
 
-  /** Takes room for `bytes` more; throws `overloaded`. */
-  take(bytes: number): void {
+  /** Reserves `bytes` more; throws `overloaded`. */
+  reserve(bytes: number): void {
     if (this.#held_bytes + bytes > MAX_HELD_BYTES) {
       throw new Refusal("overloaded", "Too many large requests are held at this moment; try again");
     }
     this.#held_bytes += bytes;
   }
 
-  give(bytes: number): void {
+  release(bytes: number): void {
     this.#held_bytes -= bytes;
   }
 }
@@ -46,25 +46,25 @@ export class ClientGone extends Error {
   override name = "ClientGone";
 }
 
-/** A body in memory; its holder releases its room. */
+/** A body in memory; its holder releases it. */
 export interface HeldBody extends Disposable {
   bytes: Uint8Array;
 }
 
 /** Reads the body of a POST as the bytes of JSON; throws a {@linkcode Refusal} or {@linkcode ClientGone}. */
-export async function readJsonBody(request: IncomingMessage, room: BodyRoom): Promise<HeldBody> {
+export async function readJsonBody(request: IncomingMessage, memory: BodyMemory): Promise<HeldBody> {
   checkContentType(request.headers["content-type"]);
   const encoding = request.headers["content-encoding"]?.trim().toLowerCase() ?? "identity";
   const unpack = Object.hasOwn(ENCODINGS, encoding) ? ENCODINGS[encoding] : undefined;
   if (encoding !== "identity" && !unpack) {
     throw new Refusal("unsupported_media", "The body's encoding is not accepted; send identity, gzip or zstd");
   }
-  const packed = await readBounded(request, room);
+  const packed = await readBounded(request, memory);
   if (!unpack) return packed;
   try {
     using _packed = packed;
     const bytes = await unpack(packed.bytes, { maxOutputLength: MAX_BODY_BYTES });
-    return heldBody(bytes, room);
+    return heldBody(bytes, memory);
   } catch (error) {
     if (error instanceof Refusal) throw error;
     const code = (error as { code?: unknown }).code;
@@ -91,12 +91,12 @@ function checkContentType(value: string | undefined): void {
   throw new Refusal("unsupported_media", "The body's type is not accepted; send application/json");
 }
 
-function heldBody(bytes: Uint8Array, room: BodyRoom): HeldBody {
-  room.take(bytes.length);
-  return { bytes, [Symbol.dispose]: () => room.give(bytes.length) };
+function heldBody(bytes: Uint8Array, memory: BodyMemory): HeldBody {
+  memory.reserve(bytes.length);
+  return { bytes, [Symbol.dispose]: () => memory.release(bytes.length) };
 }
 
-function readBounded(request: IncomingMessage, room: BodyRoom): Promise<HeldBody> {
+function readBounded(request: IncomingMessage, memory: BodyMemory): Promise<HeldBody> {
   if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return Promise.reject(tooLarge());
   return new Promise((resolve, reject) => {
     const parts: Uint8Array[] = [];
@@ -105,15 +105,15 @@ function readBounded(request: IncomingMessage, room: BodyRoom): Promise<HeldBody
       request.removeAllListeners("data");
       request.off("end", whole);
       request.off("close", gone);
-      room.give(size);
+      memory.release(size);
       then();
     };
-    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : Buffer.concat(parts), room)));
+    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : Buffer.concat(parts), memory)));
     const gone = () => settle(() => reject(new ClientGone("The client went away")));
     request.on("data", (part: Uint8Array) => {
       try {
         if (size + part.length > MAX_BODY_BYTES) throw tooLarge();
-        room.take(part.length);
+        memory.reserve(part.length);
       } catch (error) {
         settle(() => reject(error));
         return;

@@ -14,7 +14,7 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../l
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
-import { BodyRoom, ClientGone, drainBody, readJsonBody } from "./body.ts";
+import { BodyMemory, ClientGone, drainBody, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
@@ -70,7 +70,7 @@ export class Gateway {
   readonly #upstreams = new Map<Lane, Upstream>();
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: MovingDeadlines;
-  readonly #room = new BodyRoom();
+  readonly #body_memory = new BodyMemory();
   /** Connections by the address of their client. */
   readonly #peers = new Map<string, number>();
   /** Connections that Node no longer handles, until they are closed. */
@@ -233,7 +233,7 @@ export class Gateway {
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
-    using body = route.row.method === "POST" ? await readJsonBody(request, this.#room) : undefined;
+    using body = route.row.method === "POST" ? await readJsonBody(request, this.#body_memory) : undefined;
     if (!body) refuseBody(request);
     const { lane } = lease.options;
     const model = body && checkBody(lane, route, parseStrictJson(body.bytes), lease.allow_tools);

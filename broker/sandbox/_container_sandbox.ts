@@ -22,7 +22,7 @@ const REMOVALS = 40;
 const REMOVAL_PAUSE_MS = 50;
 
 /** What a running container is started with. */
-export interface ContainerParts {
+export interface ContainerSandboxOptions {
   program: ContainerProgram;
   name: string;
   spec: SandboxSpec;
@@ -44,15 +44,15 @@ export interface ContainerState {
 
 /** A container that was created and is started here. */
 export class ContainerSandbox implements Sandbox {
-  readonly #parts: ContainerParts;
+  readonly #options: ContainerSandboxOptions;
   readonly #end: Promise<SandboxEnd>;
   readonly #over = new AbortController();
   #stopping: Promise<void> | undefined;
   #reason: SandboxEnd["reason"] = "exited";
   #exited = false;
 
-  constructor(parts: ContainerParts) {
-    this.#parts = parts;
+  constructor(options: ContainerSandboxOptions) {
+    this.#options = options;
     this.#end = this.#run();
     // A caller may wait for it, but need not.
     this.#end.catch(() => {});
@@ -68,7 +68,7 @@ export class ContainerSandbox implements Sandbox {
   }
 
   async #run(): Promise<SandboxEnd> {
-    const { program, name, spec, clock } = this.#parts;
+    const { program, name, spec, clock } = this.#options;
     const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
     let failure: { cause: unknown } | undefined;
     const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
@@ -100,7 +100,7 @@ export class ContainerSandbox implements Sandbox {
 
   /** Starts it with this process as the reader of its output. */
   #attach(): Deno.ChildProcess {
-    const { program, name } = this.#parts;
+    const { program, name } = this.#options;
     try {
       return new Deno.Command(program.path, {
         args: ["start", "--attach", name],
@@ -119,7 +119,7 @@ export class ContainerSandbox implements Sandbox {
   }
 
   async #ended(code: number): Promise<ContainerState> {
-    const { program, name, inspect } = this.#parts;
+    const { program, name, inspect } = this.#options;
     const unknown = { started: true, running: false, code, out_of_memory: false, error: "" };
     const state = await inspect?.(program, name) ?? unknown;
     if (!state.running) return state;
@@ -143,7 +143,7 @@ export class ContainerSandbox implements Sandbox {
 
   /** The program's own `stop` would keep the container locked while it waits. */
   async #killGently(): Promise<void> {
-    const { program, name, clock } = this.#parts;
+    const { program, name, clock } = this.#options;
     await program.ask(["kill", "--signal", "TERM", name]);
     await clock.sleep(GRACE_MS, this.#over.signal).catch(() => {});
     if (this.#exited) return;

@@ -2,11 +2,10 @@
  * The embedded runtime: the built-in agent in a Deno process of its own, held by Deno's permissions.
  *
  * The process may read and write the task's work folder, and the folder of its databases where it has some, and connect
- * to the gateway's address and port. It has no
- * environment, no subprocesses, no system information, no native code, no imports but the agent's own modules, and a
- * bounded heap. Its configuration goes through its standard input, whose end is its own. It is the leader of a process
- * group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside while it runs, because
- * permissions follow them.
+ * to the gateway's address and port. It has no environment, no subprocesses, no system information, no native code, no
+ * imports except the agent's own modules, and a bounded heap. It reads its configuration from its standard input, and
+ * ends with it. It leads a process group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside
+ * while it runs, because permissions follow them.
  *
  * @module
  */
@@ -192,7 +191,7 @@ export class DenoRuntime implements SandboxRuntime {
   }
 }
 
-interface SandboxParts {
+interface DenoSandboxOptions {
   spec: SandboxSpec;
   config: string;
   links: readonly ParkedLink[];
@@ -201,15 +200,15 @@ interface SandboxParts {
 
 class DenoSandbox implements Sandbox {
   readonly #child: Deno.ChildProcess;
-  readonly #parts: SandboxParts;
+  readonly #options: DenoSandboxOptions;
   readonly #end: Promise<SandboxEnd>;
   readonly #over = new AbortController();
   #reason: SandboxEnd["reason"] = "exited";
   #exited = false;
 
-  constructor(child: Deno.ChildProcess, parts: SandboxParts) {
+  constructor(child: Deno.ChildProcess, options: DenoSandboxOptions) {
     this.#child = child;
-    this.#parts = parts;
+    this.#options = options;
     this.#end = this.#run();
     // A caller may wait for it, but need not.
     this.#end.catch(() => {});
@@ -225,7 +224,7 @@ class DenoSandbox implements Sandbox {
   }
 
   async #run(): Promise<SandboxEnd> {
-    const { spec, links, clock } = this.#parts;
+    const { spec, links, clock } = this.#options;
     const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
     let failure: { cause: unknown } | undefined;
     const read = async (name: "stdout" | "stderr") => {
@@ -241,7 +240,7 @@ class DenoSandbox implements Sandbox {
     const output = Promise.all([read("stdout"), read("stderr")]);
     const writer = this.#child.stdin.getWriter();
     // It may end before it has read everything; its exit code is the reason.
-    const fed = writer.write(new TextEncoder().encode(this.#parts.config)).catch(() => {});
+    const fed = writer.write(new TextEncoder().encode(this.#options.config)).catch(() => {});
     try {
       const { code, signal } = await this.#child.status;
       this.#exited = true;
@@ -269,7 +268,7 @@ class DenoSandbox implements Sandbox {
     if (this.#exited || this.#reason !== "exited") return;
     this.#reason = reason;
     signalProcess(-this.#child.pid, "SIGTERM");
-    this.#parts.clock.sleep(GRACE_MS, this.#over.signal).then(
+    this.#options.clock.sleep(GRACE_MS, this.#over.signal).then(
       () => this.#exited || signalProcess(-this.#child.pid, "SIGKILL"),
       () => {},
     );

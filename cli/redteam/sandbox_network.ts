@@ -102,7 +102,7 @@ async function openNetwork(options: SandboxNetworksOptions): Promise<SandboxNetw
   throw failure;
 }
 
-interface NetworkParts extends Omit<SandboxNetworksOptions, "runtime"> {
+interface TestNetworkOptions extends Omit<SandboxNetworksOptions, "runtime"> {
   runtime: SandboxRuntime;
   network: string;
   gateway_ip: string;
@@ -113,15 +113,15 @@ interface NetworkParts extends Omit<SandboxNetworksOptions, "runtime"> {
 
 class TestNetwork implements SandboxNetwork {
   readonly gateway_ip: string;
-  readonly #parts: NetworkParts;
+  readonly #options: TestNetworkOptions;
 
-  constructor(parts: NetworkParts) {
-    this.gateway_ip = parts.gateway_ip;
-    this.#parts = parts;
+  constructor(options: TestNetworkOptions) {
+    this.gateway_ip = options.gateway_ip;
+    this.#options = options;
   }
 
   async start(run: ContainerRun): Promise<StartedRun> {
-    const { runtime, network, settings, random, owner, program } = this.#parts;
+    const { runtime, network, settings, random, owner, program } = this.#options;
     const task_id = randomHex(random, 16);
     const out: string[] = [];
     const err: string[] = [];
@@ -159,9 +159,9 @@ class TestNetwork implements SandboxNetwork {
   }
 
   async close(): Promise<void> {
-    const { runtime } = this.#parts;
+    const { runtime } = this.#options;
     await runtime.sweep(new Set());
     await runtime.close();
-    await this.#parts.removeNetwork();
+    await this.#options.removeNetwork();
   }
 }
