@@ -39,8 +39,8 @@ export type {
 } from "./lib/backend/backend.ts";
 export { type Client, connect, type ConnectOptions, subscribe } from "./lib/client/client.ts";
 export type { S3Credentials } from "./lib/backend/s3.ts";
-export type { Clock, RandomBytes } from "./lib/clock.ts";
-export { ERROR_CODES, type ErrorCode, hasCode, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
+export { type Clock, type RandomBytes, systemClock } from "./lib/clock.ts";
+export { ERROR_CODES, type ErrorCode, hasCode, messageOf, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
 export type {
   BranchArgs,
   CallableOp,

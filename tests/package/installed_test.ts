@@ -67,6 +67,31 @@ Deno.test("the published package installs, and every part of the program runs fr
       assertEquals(registry.files("@taskd/taskd"), (await rehearse(undefined, ["--no-check"])).files.sort());
     });
 
+    await t.step("a program imports the library and both clients, with their types", async () => {
+      const text = `import { BrokerClient, type Stage } from "jsr:@taskd/taskd/broker";
+import { connect } from "jsr:@taskd/taskd/client";
+import { hasCode } from "jsr:@taskd/taskd";
+const broker = new BrokerClient({ socket: "/none.sock" });
+const stages: Stage[] | string = await broker.tasks().then(({ tasks }) => tasks.map(({ stage }) => stage), codeOf);
+console.log(stages, await connect("/none.sock").then(() => "", codeOf));
+function codeOf(error: unknown): string {
+  return hasCode(error, "broker_unreachable") ? "no broker" : hasCode(error, "daemon_unreachable") ? "no daemon" : "";
+}
+`;
+      await Deno.writeTextFile(`${base}/user.ts`, text);
+      const words = [
+        "run",
+        "--check",
+        "--no-prompt",
+        "--allow-read",
+        "--allow-write",
+        "--allow-net",
+        `${base}/user.ts`,
+      ];
+      const { code, stdout, stderr } = await run(Deno.execPath(), words, { env: installed.env, cwd: base });
+      assertEquals([code, stdout], [0, "no broker no daemon\n"], stderr);
+    });
+
     await t.step("version is the package's own", async () => {
       const { version } = JSON.parse(await Deno.readTextFile(new URL("deno.json", ROOT)));
       assertMatch((await taskd("version")).stdout, new RegExp(`^taskd ${version} `));

@@ -1,0 +1,825 @@
+/**
+ * A client of the task broker: submit tasks to coding agents, follow them, read what they did, approve or deny it.
+ *
+ * It speaks to a broker that runs (`taskd start`), over its unix socket (`taskd doctor` names it) or over TCP, and does
+ * what the commands do. Every failure is a `TaskdError` with a code to act on.
+ *
+ * @example Ask a broker, or learn that none runs
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ * import { hasCode } from "@taskd/taskd";
+ *
+ * const broker = new BrokerClient({ socket: "/run/user/1000/taskd/taskd.sock" });
+ * try {
+ *   const { tasks } = await broker.tasks({ limit: 10 });
+ *   for (const { id, stage } of tasks) console.log(id, stage);
+ * } catch (error) {
+ *   if (!hasCode(error, "broker_unreachable")) throw error;
+ *   console.log("no broker runs: taskd start");
+ * }
+ * ```
+ *
+ * @module */
+
+/**
+ * Asks one broker.
+ *
+ * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when no broker answers
+ * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
+ *
+ * @example
+ * ```ts ignore
+ * const broker = new BrokerClient({ socket: "/run/user/1000/taskd-1000/taskd.sock" });
+ * const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+ * for await (const event of broker.events(id)) console.log(event.event);
+ * ```
+ */
+export declare class BrokerClient {
+  /** Where the broker is. */
+  readonly place: BrokerAddress;
+
+  /** Nothing is connected before something is asked. */
+  constructor(place: BrokerAddress, options?: ClientOptions);
+
+  /** Submits a task. */
+  submit(request: SubmitRequest): Promise<Submitted>;
+
+  /** Submits a task again, as a new one. */
+  retry(id: string): Promise<Submitted>;
+
+  /** Tasks, newest first. */
+  tasks(options?: {
+    limit?: undefined | number;
+    before?: undefined | string;
+    stage?: Stage | undefined;
+  }): Promise<TaskList>;
+
+  /** The whole record of a task. */
+  task(id: string): Promise<TaskView>;
+
+  /**
+   * What happens to a task, up to its result. A connection that breaks off is taken up again after the last event.
+   *
+   * @param options `after`: the id of an event, to get only those behind it.
+   */
+  events(id: string, options?: {
+    after?: undefined | number;
+    signal?: undefined | AbortSignal;
+  }): AsyncGenerator<StreamedEvent, void>;
+
+  /** The diff that is approved. */
+  diff(id: string): Promise<TaskDiff>;
+
+  /** What the broker itself established about a task. */
+  brief(id: string): Promise<TrustBrief>;
+
+  /**
+   * What a task has printed, as it comes.
+   *
+   * @param options `follow`: go on until the task has ended.
+   */
+  log(id: string, options?: {
+    follow?: undefined | boolean;
+    signal?: undefined | AbortSignal;
+  }): AsyncGenerator<string, void>;
+
+  /** Puts a task into the queue. */
+  enqueue(request: SubmitRequest): Promise<QueueItemView>;
+
+  /** The queue, oldest first. */
+  queue(): Promise<(QueueItemView)[]>;
+
+  /** Takes an item off the queue, or ends its task. */
+  cancelQueued(id: string): Promise<void>;
+
+  /** Tasks that wait for approval, oldest first. */
+  pending(): Promise<(PendingTask)[]>;
+
+  /** Approves; throws `NotAcknowledged` with what is missing. */
+  approve(id: string, request: {
+    diff_sha256: string;
+    acknowledge: readonly (string)[];
+  }): Promise<void>;
+
+  /** Refuses what waits for approval. */
+  deny(id: string, reason?: string): Promise<void>;
+
+  /** Ends a task in any stage before its push. */
+  kill(id: string, reason?: string): Promise<void>;
+
+  /** Removes the records of tasks that ended before `before`, in ISO 8601. */
+  prune(request: {
+    before: string;
+    dry_run: boolean;
+  }): Promise<Pruned>;
+
+  /** The settings in force. */
+  policy(): Promise<PolicyView>;
+
+  /** The headroom of the global ceiling. */
+  ceiling(): Promise<CeilingView>;
+
+  /** Outcomes and cost of tasks; `since` in ISO 8601. */
+  stats(options?: {
+    since?: undefined | string;
+    by?: Grouping | undefined;
+  }): Promise<StatsView>;
+
+  /** The address of the web pages, with their token: a secret. */
+  uiUrl(): Promise<string>;
+
+  /** That the broker is there. */
+  health(): Promise<Health>;
+
+  /** The metrics in Prometheus text format. */
+  metrics(): Promise<string>;
+}
+
+/** Where a broker is. */
+export type BrokerAddress = {
+  socket: string;
+} | {
+  addr: string;
+};
+
+/** Options of a client. */
+export type ClientOptions = {
+  /** Ends every call that is under way with `interrupted`. */
+  signal?: undefined | AbortSignal;
+  /** Time, by default the system's. */
+  clock?: undefined | Clock;
+  /** How long the head of an answer is waited for. */
+  head_deadline_ms?: undefined | number;
+};
+
+/** See {@linkcode SUBMIT_REQUEST}. */
+export type SubmitRequest = {
+  /** A URL, `host/owner/repo`, or a path of this machine. */
+  repo: string;
+  instruction: string;
+  /** By either of its names; `default_agent` when absent. */
+  agent?: undefined | string;
+  model?: undefined | string;
+  /** The branch or commit to start from. */
+  base?: undefined | string;
+  /** Hosts and ports in addition to those of egress.yaml. */
+  egress_extra?: undefined | ({
+    host: string;
+    ports: (number)[];
+  })[];
+  /** Whether a person must acknowledge it in any case. */
+  sensitive?: undefined | boolean;
+  /** Whether the pull request is opened as a draft. */
+  draft?: undefined | boolean;
+  /** `os/arch` of the sandbox, when it is not the host's own. */
+  platform?: undefined | string;
+  /** Databases of the branch store that the task gets a branch of. */
+  databases?: undefined | (string)[];
+};
+
+/** See {@linkcode SUBMITTED}. */
+export type Submitted = {
+  id: string;
+  stage: Stage;
+  links: TaskLinks;
+};
+
+/** The stage of a task. */
+export type Stage =
+  | "admission"
+  | "staging"
+  | "setting_up"
+  | "running"
+  | "collecting"
+  | "awaiting_approval"
+  | "pushing"
+  | "awaiting_ci"
+  | "done";
+
+/** See {@linkcode TASK_LIST}. */
+export type TaskList = {
+  tasks: (TaskListItem)[];
+  /** The value of `before` for the next page; absent on the last. */
+  next?: undefined | string;
+};
+
+/** See {@linkcode TASK_VIEW}. */
+export type TaskView = {
+  /** As in a list. */
+  live?: SpendFigures | undefined;
+  /** Whether the trace is what the broker wrote; with what is wrong when not. */
+  trace: {
+    intact: true;
+    rows: number;
+  } | {
+    intact: false;
+    fault: string;
+  };
+  refused_egress: RefusedEgress;
+  links: TaskLinks;
+  stage: Stage;
+  /** Present once it is done. */
+  outcome?: Outcome | undefined;
+  /** Why it ended so. */
+  reason?: undefined | string;
+  created_at: string;
+  /** Of the last row. */
+  updated_at: string;
+  /** When it came to its stage. */
+  stage_since: string;
+  /** Metered by the broker; absent when nothing was metered. */
+  spend?: SpendFigures | undefined;
+  /** USD that the agent claims to have spent, never added to anything. */
+  claimed_usd?: undefined | number;
+  /** Of the change that is or was at the gate, or went past without one. */
+  diff_sha256?: undefined | string;
+  /** What the gate asks for; stays after it was passed. */
+  gate?: Gate | undefined;
+  /** Categories that the approver has acknowledged; present once it was approved. */
+  acknowledgements?: undefined | (string)[];
+  /** Pushes that were begun, each of which may have arrived. */
+  push_attempts: (PushAttempt)[];
+  /** When the last of them was begun. */
+  push_begun_at?: undefined | string;
+  /** What is known to be pushed. */
+  pushed?: Pushed | undefined;
+  /** The last thing seen of the pushed change's checks. */
+  ci?: CiObservation | undefined;
+  /** Facts for the trust brief, by name; without a prototype. */
+  evidence: {
+    [key: string]: Json;
+  };
+  /** Number of its last row. */
+  seq: number;
+  id: string;
+  /** `agent_a` to `agent_d`. */
+  agent: string;
+  /** The task that this one repeats. */
+  retry_of?: undefined | string;
+  /** Which retry after a failed check this is, from 1; absent when a person asked for the task. */
+  ci_attempt?: undefined | number;
+  /** The item of the queue that it was made of. */
+  queue_id?: undefined | string;
+  instruction: string;
+  /** A URL, `host/owner/repo`, or a path of this machine. */
+  repo: string;
+  model?: undefined | string;
+  /** The branch or commit to start from. */
+  base?: undefined | string;
+  /** Hosts and ports in addition to those of egress.yaml. */
+  egress_extra?: undefined | ({
+    host: string;
+    ports: (number)[];
+  })[];
+  /** Whether a person must acknowledge it in any case. */
+  sensitive?: undefined | boolean;
+  /** Whether the pull request is opened as a draft. */
+  draft?: undefined | boolean;
+  /** `os/arch` of the sandbox, when it is not the host's own. */
+  platform?: undefined | string;
+  /** Databases of the branch store that the task gets a branch of. */
+  databases?: undefined | (string)[];
+};
+
+/** An event, with the number of its row; live spend has none. */
+export type StreamedEvent = {
+  event: "output";
+  data: {
+    channel: "setup" | "stdout" | "stderr";
+    text: string;
+    cut_chars?: undefined | number;
+    ts: string;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "spend";
+  data: {
+    live: boolean;
+    usd: number;
+    requests: number;
+    /** Requests whose cost is not known, or not all of it. */
+    unmetered_requests: number;
+    input_tokens: number;
+    output_tokens: number;
+    /** Whether `usd` covers every request. */
+    priced: boolean;
+    ts: string;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "ci";
+  data: {
+    state: "pending" | "passed" | "failed" | "no_checks" | "no_conclusion";
+    detail?: undefined | string;
+    ts: string;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "evidence";
+  data: {
+    name: string;
+    value: Json;
+    ts: string;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "stage";
+  data: {
+    ts: string;
+    stage: Stage;
+    reason?: undefined | string;
+    gate?: Gate | undefined;
+    pushed?: Pushed | undefined;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "note";
+  data: {
+    text: string;
+    ts: string;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+} | {
+  event: "result";
+  data: {
+    ts: string;
+    outcome: Outcome;
+    reason: string;
+    pushed?: Pushed | undefined;
+  };
+  /** The number of its row: give it as `after` to go on behind it. */
+  id?: undefined | number;
+};
+
+/** A diff as the gate names it. */
+export type TaskDiff = {
+  bytes: Uint8Array<ArrayBuffer>;
+  /** What the broker says its SHA-256 is. */
+  sha256: string;
+};
+
+/** See {@linkcode TRUST_BRIEF}. */
+export type TrustBrief = {
+  version: 1;
+  task_id: string;
+  /** SHA-256 of the instruction's UTF-8. */
+  instruction_sha256: string;
+  repo: string;
+  base_commit: null | string;
+  runtime: null | string;
+  image: null | string;
+  image_digest: null | string;
+  agent: string;
+  model: null | string;
+  policy_hash: null | string;
+  budget_usd: null | number;
+  spend: SpendFigures | null;
+  diff: BriefDiff | null;
+  flags: (BriefFlag)[];
+  violations: ({
+    rule: "max_files_changed" | "max_lines_changed";
+    limit: number;
+    found: number;
+    message: string;
+  } | {
+    rule: "blocked_paths";
+    glob: string;
+    paths: (string)[];
+    found: number;
+    message: string;
+  })[];
+  setup: SetupEvidence | null;
+  /** Absent when the task has no databases. */
+  databases?: undefined | (BriefDatabase)[];
+  /** What could not be established, one sentence each. */
+  missing_evidence: (string)[];
+};
+
+/** See {@linkcode QUEUE_ITEM}. */
+export type QueueItemView = {
+  id: string;
+  state: QueueState;
+  repo: string;
+  instruction: string;
+  agent: string;
+  queued_at: string;
+  updated_at: string;
+  /** The task that was made of it. */
+  task_id?: undefined | string;
+  /** Why it ended as it did. */
+  reason?: undefined | string;
+};
+
+/** A task at the gate. */
+export type PendingTask = {
+  id: string;
+  repo: string;
+  instruction: string;
+  agent: string;
+  /** Since when it waits. */
+  since: string;
+  /** Milliseconds until it expires; absent when it waits without end. */
+  expires_in_ms?: undefined | number;
+  gate: Gate;
+  /** The gateway's figure. */
+  spend?: SpendFigures | undefined;
+  files_changed: number;
+  lines_changed: number;
+  sensitive: boolean;
+};
+
+/** See {@linkcode PRUNED}. */
+export type Pruned = {
+  /** Ids of what was removed, or would be. */
+  pruned: (string)[];
+  dry_run: boolean;
+};
+
+/** See {@linkcode POLICY_VIEW}. */
+export type PolicyView = {
+  fields: (PolicyField)[];
+  /** SHA-256 in hex over the compared fields. */
+  hash: string;
+};
+
+/** See {@linkcode CEILING_VIEW}. */
+export type CeilingView = {
+  enabled: boolean;
+  /** As configured: `24h`, or `0s` for the total. */
+  window: string;
+  window_ms: number;
+  budget_usd: number;
+  spent_usd: number;
+  /** Null without a USD limb. */
+  headroom_usd: null | number;
+  max_tasks: number;
+  recorded_starts: number;
+  in_flight_starts: number;
+  starts: number;
+  /** Null without a task limb. */
+  headroom_starts: null | number;
+  usd: LimbView;
+  tasks: LimbView;
+  /** Lines of the ledger that could not be read. */
+  damaged: number;
+  oldest_entry: null | string;
+  newest_entry: null | string;
+};
+
+/** One of them. */
+export type Grouping = "agent" | "repo" | "vendor" | "day";
+
+/** See {@linkcode STATS_VIEW}. */
+export type StatsView = {
+  global_ceiling: CeilingView;
+  /** Tasks whose trace cannot be followed; they are in no other figure. */
+  damaged: number;
+  /** Only tasks that were started from then on; null for all. */
+  since: null | string;
+  by?: Grouping | undefined;
+  /** The dearest first; days in their order. */
+  groups?: undefined | (GroupTally)[];
+  /** Every day from the first task's to the last one's, of at most a year. */
+  days: (DayFigures)[];
+  tasks: number;
+  /** Those that have not ended. */
+  under_way: number;
+  /** Of those that have. */
+  outcomes: {
+    denied: number;
+    timed_out: number;
+    pushed: number;
+    promoted: number;
+    no_diff: number;
+    cancelled: number;
+    setup_failed: number;
+    agent_failed: number;
+    policy_blocked: number;
+    push_failed: number;
+  };
+  /** What the broker metered. */
+  spend: {
+    usd: number;
+    requests: number;
+    /** Tasks of which every request was metered. */
+    metered_tasks: number;
+    /** Tasks that cost more than `usd` has of them, by an unknown amount. */
+    unmetered_tasks: number;
+    /** Their requests without a figure. */
+    unmetered_requests: number;
+  };
+  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
+  agent_reported: {
+    tasks: number;
+    usd: number;
+  };
+};
+
+/** See {@linkcode HEALTH}. */
+export type Health = {
+  ok: true;
+  version: string;
+  pid: number;
+  runtime: string;
+  started_at: string;
+  /** Tasks that hold a slot. */
+  running: number;
+  /** Tasks at the gate. */
+  pending: number;
+};
+
+/** A source of time. */
+export type Clock = {
+  /** Wall-clock milliseconds since 1970; may jump. For stamps people read. */
+  now: () => number;
+  /** Monotonic milliseconds; never goes back. For leases, deadlines and durations. */
+  monotonic: () => number;
+  /** Resolves after `ms`; an abort rejects with its reason. */
+  sleep: (ms: number, signal: undefined | AbortSignal) => Promise<void>;
+};
+
+/** See {@linkcode TASK_LINKS}. */
+export type TaskLinks = {
+  self: string;
+  events: string;
+  diff: string;
+  brief: string;
+  log: string;
+};
+
+/** A task in `GET /tasks`. */
+export type TaskListItem = {
+  /** What the gateway lease has metered so far; only while the task is under way. */
+  live?: SpendFigures | undefined;
+  id: string;
+  repo: string;
+  /** The beginning of the instruction, on one line, safe to show. */
+  instruction: string;
+  agent: string;
+  model?: undefined | string;
+  stage: Stage;
+  outcome?: Outcome | undefined;
+  /** The beginning of the reason, on one line, safe to show. */
+  reason?: undefined | string;
+  created_at: string;
+  updated_at: string;
+  /** Metered by the broker; absent when nothing was metered. */
+  spend?: undefined | {
+    usd: number;
+    requests: number;
+    unmetered_requests: number;
+    priced: boolean;
+  };
+  /** The agent's own claim; absent where the broker has metered. */
+  claimed_usd?: undefined | number;
+  retry_of?: undefined | string;
+  ci_attempt?: undefined | number;
+  queue_id?: undefined | string;
+};
+
+/** See {@linkcode SPEND}. */
+export type SpendFigures = {
+  usd: number;
+  requests: number;
+  /** Requests whose cost is not known, or not all of it. */
+  unmetered_requests: number;
+  input_tokens: number;
+  output_tokens: number;
+  /** Whether `usd` covers every request. */
+  priced: boolean;
+};
+
+/** See {@linkcode REFUSED_EGRESS}. */
+export type RefusedEgress = ({
+  target: string;
+  reason: string;
+  hint?: undefined | string;
+})[];
+
+/** The outcome of a task. */
+export type Outcome =
+  | "denied"
+  | "timed_out"
+  | "pushed"
+  | "promoted"
+  | "no_diff"
+  | "cancelled"
+  | "setup_failed"
+  | "agent_failed"
+  | "policy_blocked"
+  | "push_failed";
+
+/** See {@linkcode GATE}. */
+export type Gate = {
+  /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
+  diff_sha256: string;
+  /** Categories that the approver has to acknowledge. */
+  second_look: (string)[];
+  /** Milliseconds until the task is denied without an answer; 0 is never. */
+  timeout_ms: number;
+};
+
+/** See {@linkcode PUSH_ATTEMPT}. */
+export type PushAttempt = {
+  /** URL without credentials. */
+  remote: string;
+  branch: string;
+  commit: string;
+};
+
+/** See {@linkcode PUSHED}. */
+export type Pushed = {
+  branch: string;
+  commit: string;
+  /** URL of the pull request, when one was opened. */
+  pull_request?: undefined | string;
+};
+
+/** See {@linkcode CI_OBSERVATION}. */
+export type CiObservation = {
+  state: "pending" | "passed" | "failed" | "no_checks" | "no_conclusion";
+  detail?: undefined | string;
+};
+
+/** A value of JSON. */
+export type Json = null | string | number | (Json)[] | {
+  [key: string]: Json;
+} | boolean;
+
+/** See {@linkcode BRIEF_DIFF}. */
+export type BriefDiff = {
+  sha256: string;
+  tree: string;
+  files_changed: number;
+  lines_changed: number;
+  /** The first thousand. */
+  files: ({
+    path: string;
+    status: "added" | "modified" | "deleted" | "type_changed";
+    added: number;
+    deleted: number;
+    binary: boolean;
+  })[];
+};
+
+/** See {@linkcode BRIEF_FLAG}. */
+export type BriefFlag = {
+  category: string;
+  reason: string;
+  /** How many paths. */
+  count: number;
+  /** The first hundred, with more on each where there is more to say. */
+  paths: ({
+    path: string;
+    detail?: undefined | string;
+  })[];
+};
+
+/** See {@linkcode SETUP_EVIDENCE}. */
+export type SetupEvidence = {
+  commands: (CommandEvidence)[];
+  cache: {
+    participation: "hit" | "miss" | "disabled" | "disabled: no lockfile";
+    /** First digits of the entry's key. */
+    key_prefix?: undefined | string;
+  };
+};
+
+/** See {@linkcode BRIEF_DATABASE}. */
+export type BriefDatabase = {
+  db: string;
+  /** The branch that it was forked from and is promoted onto. */
+  base: string;
+  changed: boolean;
+  /** At most a hundred, with their first rows. */
+  tables: ({
+    table: string;
+    change: "schema" | "added" | "removed" | "changed";
+    rows_added: number;
+    rows_removed: number;
+    rows_changed: number;
+    storage_rows?: undefined | number;
+    rows?: undefined | ({
+      change: "added" | "removed" | "changed";
+      key: {
+        [key: string]: null | string | number | {
+          hex: string;
+          bytes: number;
+        };
+      };
+      before?: undefined | {
+        [key: string]: null | string | number | {
+          hex: string;
+          bytes: number;
+        };
+      };
+      after?: undefined | {
+        [key: string]: null | string | number | {
+          hex: string;
+          bytes: number;
+        };
+      };
+    })[];
+  })[];
+  more_tables: number;
+  /** Definitions of tables, indexes, views and triggers that are not what they were. */
+  schema: ({
+    type: string;
+    name: string;
+    change: "added" | "removed" | "changed";
+  })[];
+  more_schema: number;
+  /** Bytes differ where neither a row nor a definition does. */
+  other_changes: boolean;
+};
+
+/** The state of a queue item. */
+export type QueueState =
+  | "cancelled"
+  | "running"
+  | "awaiting_approval"
+  | "awaiting_ci"
+  | "queued"
+  | "completed"
+  | "ci_failed"
+  | "dead_letter";
+
+/** A setting; another version of the program may have others. */
+export type PolicyField = {
+  setting: string;
+  value: ShownValue;
+  source: string;
+};
+
+/** See {@linkcode LIMB}. */
+export type LimbView = {
+  /** Whether it refuses starts now. */
+  blocked: boolean;
+  /** Why; empty when it does not. */
+  reason: string;
+};
+
+/** The tally of one agent, vendor, repository or day. */
+export type GroupTally = {
+  name: string;
+  tasks: number;
+  /** Those that have not ended. */
+  under_way: number;
+  /** Of those that have. */
+  outcomes: {
+    denied: number;
+    timed_out: number;
+    pushed: number;
+    promoted: number;
+    no_diff: number;
+    cancelled: number;
+    setup_failed: number;
+    agent_failed: number;
+    policy_blocked: number;
+    push_failed: number;
+  };
+  /** What the broker metered. */
+  spend: {
+    usd: number;
+    requests: number;
+    /** Tasks of which every request was metered. */
+    metered_tasks: number;
+    /** Tasks that cost more than `usd` has of them, by an unknown amount. */
+    unmetered_tasks: number;
+    /** Their requests without a figure. */
+    unmetered_requests: number;
+  };
+  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
+  agent_reported: {
+    tasks: number;
+    usd: number;
+  };
+};
+
+/** See {@linkcode DAY_FIGURES}. */
+export type DayFigures = {
+  day: string;
+  tasks: number;
+  usd: number;
+};
+
+/** See {@linkcode COMMAND_EVIDENCE}. */
+export type CommandEvidence = {
+  phase: "setup" | "readiness";
+  command: readonly (string)[];
+  status: "timed_out" | "passed" | "failed" | "not_run";
+  /** Absent when it was ended. */
+  exit_code?: undefined | number;
+  duration_ms: number;
+};
+
+/** A setting's value as it is shown and compared. */
+export type ShownValue = string | number | (ShownValue)[] | {
+  [key: string]: ShownValue;
+} | boolean;
