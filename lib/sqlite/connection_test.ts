@@ -77,7 +77,7 @@ with open(sys.argv[1] + "-shm", "r+b") as shm:
 import { longTest } from "../../tests/support/long.ts";
 
 longTest(
-  "a lost race for the log's index is busy, and not asked for again after SQLite's own long wait",
+  "a lost race for the log's index is busy, and is not retried after SQLite's own wait",
   () =>
     withDirectory(async (directory) => {
       const path = `${directory}/x.db`;

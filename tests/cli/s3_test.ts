@@ -120,7 +120,7 @@ async function makeLocal(): Promise<Place> {
 }
 
 longTest(
-  "copy-store, killed in the middle, leaves no store, goes on where it was, and comes back the same",
+  "copy-store killed in the middle leaves no store, resumes, and copies back the same",
   async () => {
     await using local = await makeLocal();
     await using proxy = new FaultProxy(minio.endpoint);

@@ -35,7 +35,7 @@ const MANY = 480;
 const HELD = 32;
 
 longTest(
-  "what the daemon still holds for a subscriber when it stops is delivered in its order, before the end",
+  "a stopping daemon delivers a subscriber's queued events in order, before the end",
   async () => {
     await using place = new Place();
     await using daemon = await VirtualDaemon.start(place);

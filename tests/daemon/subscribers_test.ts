@@ -28,7 +28,7 @@ const MANY = 480;
 
 // conformance: 6.never_blocks 6.buffer
 longTest(
-  "a subscriber that falls behind gets a gapless beginning and one drop event, and holds nobody up",
+  "a subscriber that falls behind gets a gapless start and one drop event, and blocks no one",
   async () => {
     await using place = new Place();
     await using daemon = await DaemonProcess.start(place);

@@ -198,7 +198,7 @@ Deno.test("attack: an invalid request gets one problem document and starts nothi
 });
 
 longTest(
-  "attack: a missing key and a dead endpoint are named as what they are, before and after a task has begun",
+  "attack: a missing key and a dead endpoint are named, before and after a task has begun",
   async () => {
     await using place = await makeBrokerPlace();
     const repo = `${place.base}/app`;

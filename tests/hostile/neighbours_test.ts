@@ -121,7 +121,7 @@ async function atEachPlace(
 }
 
 longTest(
-  "a link in place of anything the store writes leads nowhere: nothing behind it is written, moved or removed",
+  "a link in place of a file the store writes is never followed",
   async (t) => {
     const outside = await Deno.makeTempDir({ prefix: "outside-" });
     try {

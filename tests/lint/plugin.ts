@@ -11,6 +11,7 @@ import { importMapOnly } from "./import_map_only.ts";
 import { layering } from "./layering.ts";
 import { processState } from "./process_state.ts";
 import { rawFileAccess } from "./raw_file_access.ts";
+import { testNames } from "./test_names.ts";
 import { words } from "./words.ts";
 
 export default {
@@ -22,6 +23,7 @@ export default {
     "layering": layering,
     "process-state": processState,
     "raw-file-access": rawFileAccess,
+    "test-names": testNames,
     "words": words,
   },
 } satisfies Deno.lint.Plugin;

@@ -102,6 +102,15 @@ check("import-map-only: packages are pinned in one place", [
   { file: "std/path/join.ts", code: 'export { join } from "npm:deno-std@1.4.0/path/join.js";', rules: [] },
 ]);
 
+const LONG_NAME = "behaves ".repeat(12);
+
+check("test-names: a test's name has at most 90 characters", [
+  { file: "lib/x_test.ts", code: `Deno.test("${LONG_NAME}", () => {});`, rules: ["test-names"] },
+  { file: "tests/x_test.ts", code: `longTest("${LONG_NAME}", () => {});`, rules: ["test-names"] },
+  { file: "lib/x_test.ts", code: 'Deno.test("x() behaves", () => {});', rules: [] },
+  { file: "lib/x.ts", code: `print("${LONG_NAME}");`, rules: [] },
+]);
+
 check("words: names, comments and texts use the field's words", [
   { file: "lib/x.ts", code: "const cradle = 1; cradle;", rules: ["words"] },
   { file: "lib/x.ts", code: "function checkDoor() {} checkDoor();", rules: ["words"] },

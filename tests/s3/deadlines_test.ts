@@ -137,7 +137,7 @@ Deno.test("a download without a byte for 60 s ends with `read stalled`", async (
   assertStringIncludes(error.message, "read stalled");
 });
 
-Deno.test("an object that is read whole and stalls ends with `read stalled`, and is not asked for again", async () => {
+Deno.test("a whole read that stalls ends with `read stalled`, and is not repeated", async () => {
   // Another time than that of the answer's beginning, to distinguish the two.
   const idle_ms = 30_000;
   await using stage = await staged({ idle_ms });

@@ -304,7 +304,7 @@ Deno.test("a write that is denied in passing, as beside a deletion, is made all 
   assertEquals((await stage.backend.get("k")).bytes, text("x"));
 });
 
-Deno.test("refused access is `denied`, a write's after a few tries, and no message or cause holds a secret", async () => {
+Deno.test("refused access is `denied`, for writes after retries, and no error holds a secret", async () => {
   await using stage = await proxied();
   stage.proxy.plan = () => ({ kind: "answer", status: 403, code: "AccessDenied" });
   const before = stage.proxy.requests.length;

@@ -102,7 +102,7 @@ pageTest("a change is read, acknowledged and approved by keyboard alone", async 
 });
 
 pageTest(
-  "Approve stays disabled until every file is read and every category ticked, and says what is open",
+  "Approve stays disabled until every file is read and every category ticked",
   async (pages) => {
     const { page } = await gate(pages);
     const open = page.locator("#still-open");

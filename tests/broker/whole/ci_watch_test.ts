@@ -211,7 +211,7 @@ async function tell(host: CodeHost, number: number, commit: string, { answers, m
 
 // conformance: b2.ci.poll_interval b2.ci.watch_timeout b2.ci.read_only
 longTest(
-  "what any gh tells of a pull request comes to a conclusion, one call for each look, and passes only after the floor",
+  "any gh's answer on a pull request gives a conclusion, which passes only after the floor",
   () =>
     withWatch(async ({ bench, host, through, looks }) => {
       const ids: string[] = [];

@@ -1,0 +1,34 @@
+/**
+ * Rule `taskd/test-names`: a test's name, its subject and then its behaviour, has at most 90 characters.
+ *
+ * @module
+ */
+
+import { memberName } from "./_member.ts";
+import { projectPath } from "./_project_path.ts";
+
+const MAX_CHARACTERS = 90;
+/** Functions of this project that define a test, beside `Deno.test`. */
+const DEFINERS = new Set(["longTest", "pageTest"]);
+
+/** The rule. */
+export const testNames: Deno.lint.Rule = {
+  create(context) {
+    if (!projectPath(context.filename).endsWith("_test.ts")) return {};
+    return {
+      CallExpression({ callee, arguments: [name] }) {
+        const defines = callee.type === "Identifier"
+          ? DEFINERS.has(callee.name)
+          : callee.type === "MemberExpression" && callee.object.type === "Identifier" &&
+            callee.object.name === "Deno" && memberName(callee) === "test";
+        if (!defines || name?.type !== "Literal" || typeof name.value !== "string") return;
+        if (name.value.length <= MAX_CHARACTERS) return;
+        context.report({
+          node: name,
+          message: `A test's name has ${name.value.length} characters, more than ${MAX_CHARACTERS}`,
+          hint: "Name the subject, then the behaviour, and leave the conditions to the test",
+        });
+      },
+    };
+  },
+};
