@@ -90,7 +90,22 @@ export class TaskdError extends Error {
   }
 }
 
-/** Whether `error` is a {@linkcode TaskdError} of one of `codes`. */
+/**
+ * Whether `error` is a {@linkcode TaskdError} of one of `codes`.
+ *
+ * @example
+ * ```ts
+ * import { hasCode, openStore, parseAddress } from "@taskd/taskd";
+ *
+ * const directory = await Deno.makeTempDir();
+ * using store = await openStore(directory);
+ * await store.status(parseAddress("none")).catch((error) => {
+ *   if (!hasCode(error, "not_found")) throw error;
+ *   console.log(error.message, error.hint);
+ * });
+ * await Deno.remove(directory, { recursive: true });
+ * ```
+ */
 export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdError {
   return error instanceof TaskdError && codes.includes(error.code);
 }

@@ -52,7 +52,19 @@ export interface Address extends BranchName {
   checkpoint?: string;
 }
 
-/** Parses an address; a missing branch is {@linkcode DEFAULT_BRANCH}. */
+/**
+ * Parses an address; a missing branch is {@linkcode DEFAULT_BRANCH}.
+ *
+ * @example
+ * ```ts
+ * import { parseAddress } from "@taskd/taskd";
+ *
+ * console.log(parseAddress("shop@try@v1")); // { db: "shop", branch: "try", checkpoint: "v1" }
+ * console.log(parseAddress("shop").branch); // main
+ * ```
+ *
+ * @throws {TaskdError} `invalid_name`.
+ */
 export function parseAddress(text: string): Address {
   const parts = text.split("@");
   if (parts.length > 3) {

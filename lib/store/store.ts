@@ -83,7 +83,26 @@ export interface ReapResult {
   failed: { db: string; branch: string; error: string }[];
 }
 
-/** An open branch store. Every method throws TaskdError with a code of lib/errors.ts. */
+/**
+ * An open branch store, made by {@linkcode openStore}. Times are milliseconds since the Unix epoch, sizes bytes.
+ *
+ * Every method throws a {@linkcode TaskdError}: beside the codes that it names, `unavailable`, `denied` and `no_space` of
+ * where the store is, and `interrupted` on its signal.
+ *
+ * @example
+ * ```ts
+ * import { openStore, parseAddress } from "@taskd/taskd";
+ *
+ * const directory = await Deno.makeTempDir();
+ * {
+ *   using store = await openStore(directory);
+ *   await store.create("shop");
+ *   await store.checkpoint(parseAddress("shop"), "empty", { note: "before anything was in it" });
+ *   console.log((await store.branches("shop")).map(({ branch }) => branch)); // [ "main" ]
+ * }
+ * await Deno.remove(directory, { recursive: true });
+ * ```
+ */
 export class Store {
   /**
    * What sessions and the janitor work with.
@@ -120,77 +139,137 @@ export class Store {
     });
   }
 
-  /** Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`. */
+  /**
+   * Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`.
+   *
+   * @throws {TaskdError} `already_exists`, `invalid_name`; of `from` `not_found`, `not_a_database` or `busy`.
+   */
   create(db: string, options: { from?: string } & LongOptions = {}): Promise<CreateResult> {
     return create(this.context, db, options);
   }
 
-  /** Makes or refreshes a branch's checkout; an address with a checkpoint gives a read-only one. */
+  /**
+   * Makes or refreshes a branch's checkout; an address with a checkpoint gives a read-only one.
+   *
+   * @throws {TaskdError} `not_found`, `dirty` (local edits would be lost, and no `force`), `lease_held`, `corrupt`.
+   */
   checkout(address: Address, options: { force?: boolean } & LongOptions = {}): Promise<CheckoutResult> {
     return checkout(this.context, address, options);
   }
 
-  /** Path of an existing checkout. */
+  /**
+   * Path of an existing checkout.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
   path(address: Address): Promise<string> {
     return checkoutPath(this.context, address);
   }
 
-  /** Stores the checkout's edits and names the state. */
+  /**
+   * Stores the checkout's edits and names the state.
+   *
+   * @throws {TaskdError} `already_exists`, `not_found`, `lease_held`, `busy`, `too_large` (the note).
+   */
   checkpoint(address: Address, name: string, options: { note?: string } & LongOptions = {}): Promise<CheckpointResult> {
     return checkpoint(this.context, address, name, options);
   }
 
-  /** Makes the branch `branch` from an address of the same database. */
+  /**
+   * Makes the branch `branch` from an address of the same database.
+   *
+   * @throws {TaskdError} `not_found`, `already_exists`, `invalid_name`.
+   */
   fork(address: Address, branch: string, options: ForkOptions = {}): Promise<ForkResult> {
     return fork(this.context, address, branch, options);
   }
 
-  /** Moves a branch back to the checkpoint that the address names. */
+  /**
+   * Moves a branch back to the checkpoint that the address names.
+   *
+   * @throws {TaskdError} `not_found`, `lease_held`, `dirty`, `conflict`.
+   */
   rollback(address: Address, options: RepointOptions = {}): Promise<RepointResult> {
     return rollback(this.context, address, options);
   }
 
-  /** Makes the head of `onto` that of `from`. */
+  /**
+   * Makes the head of `onto` that of `from`.
+   *
+   * @throws {TaskdError} `not_found`, `lease_held`, `dirty`, `conflict`.
+   */
   promote(from: Address, onto: Address, options: RepointOptions = {}): Promise<RepointResult> {
     return promote(this.context, from, onto, options);
   }
 
-  /** Folds a branch's chain into one snapshot. */
+  /**
+   * Folds a branch's chain into one snapshot.
+   *
+   * @throws {TaskdError} `not_found`, `lease_held`, `corrupt`.
+   */
   compact(address: Address, options: LongOptions = {}): Promise<CompactResult> {
     return compact(this.context, address, options);
   }
 
-  /** Destroys a branch; a protected one only with `force`. */
+  /**
+   * Destroys a branch; a protected one only with `force`.
+   *
+   * @throws {TaskdError} `not_found`, `protected`, `lease_held`.
+   */
   destroy(address: Address, options: { force?: boolean } = {}): Promise<{ db: string; branch: string }> {
     return destroy(this.context, address, options);
   }
 
-  /** Counts a branch as used now and may set or (null) take away its life. */
+  /**
+   * Counts a branch as used now and may set or (null) take away its life.
+   *
+   * @throws {TaskdError} `not_found`, `conflict`.
+   */
   touch(address: Address, options: TouchOptions = {}): Promise<TouchResult> {
     return touch(this.context, address, options);
   }
 
-  /** Guards a branch against destroy, or ends that. */
+  /**
+   * Guards a branch against destroy, or ends that.
+   *
+   * @throws {TaskdError} `not_found`, `conflict`.
+   */
   protect(address: Address, on: boolean): Promise<{ db: string; branch: string; protected: boolean }> {
     return protect(this.context, address, on);
   }
 
-  /** Writes an address's stored content to a file. */
+  /**
+   * Writes an address's stored content to a file.
+   *
+   * @throws {TaskdError} `not_found`, `already_exists` (the file, and no `force`), `no_space`, `corrupt`.
+   */
   export(address: Address, file: string, options: { force?: boolean } & LongOptions = {}): Promise<ExportResult> {
     return exportTo(this.context, address, file, options);
   }
 
-  /** Compares two addresses, by page and by row. */
+  /**
+   * Compares two addresses, by page and by row.
+   *
+   * @throws {TaskdError} `not_found`, `corrupt`.
+   */
   diff(a: Address, b: Address, options: { tables?: string[]; rows?: number } & LongOptions = {}): Promise<DiffResult> {
     return diff(this.context, a, b, options);
   }
 
-  /** Proves that an address can be restored. */
+  /**
+   * Proves that an address can be restored.
+   *
+   * @throws {TaskdError} `not_found`; damage is `corrupt` or `chain_gap`.
+   */
   verify(address: Address, options: LongOptions = {}): Promise<VerifyResult> {
     return verify(this.context, address, options);
   }
 
-  /** One branch in depth. */
+  /**
+   * One branch in depth.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
   status(address: Address, options: InspectOptions = {}): Promise<BranchStatus> {
     return status(this.context, address, options);
   }
@@ -205,7 +284,11 @@ export class Store {
     return databases(this.context);
   }
 
-  /** Who holds a branch. */
+  /**
+   * Who holds a branch.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
   lease(address: Address): Promise<LeaseInfo> {
     return leaseInfo(this.context, address);
   }
