@@ -1,5 +1,5 @@
 /**
- * The diff that a person reads. It is for display alone: decisions rest on the facts of facts.ts.
+ * The diff that a person reads. It is for display alone: decisions rest on the facts of diff_facts.ts.
  *
  * @module
  */
