@@ -1,6 +1,5 @@
 /**
- * The program. Start-up time is a promise, so nothing is imported here that a
- * call may not need: each command's modules load when it runs.
+ * The program `taskd`. Each command's modules load when it runs, so that a call starts fast.
  *
  * @module
  */

@@ -20,7 +20,7 @@ import { absolutePath, type LaunchContext } from "../plan/locations.ts";
 import { loadInline } from "./modules/inline.ts";
 import { parseCall } from "../plan/parse.ts";
 import { PERMISSION_KINDS, type PermissionSet, revokeAll, toDenoPermissions } from "../plan/permissions.ts";
-import { type Load, type LoadedCommand, processIo, runCommand, whomAsks } from "./run.ts";
+import { backendOf, type Load, type LoadedCommand, processIo, runCommand } from "./run.ts";
 import { makeStoreDirectory } from "../plan/store_directory.ts";
 import type { FromWorker, ToWorker } from "./worker_host.ts";
 // Makes the Workers' modules part of the program, so that whatever caches or packs it has them.
@@ -30,15 +30,15 @@ import type {} from "./workers/store.ts";
 
 /** Where commands' modules come from; tests put probes in their place. */
 export interface DispatchModules {
-  /** The Worker's module, by whom the command asks. */
-  workers: Readonly<Record<LoadedCommand["asks"], URL>>;
+  /** The Worker's module, by the command's backend. */
+  workers: Readonly<Record<LoadedCommand["backend"], URL>>;
   /** For commands that run inline. */
   load: Load;
 }
 
 const MODULES: DispatchModules = {
   workers: {
-    nobody: new URL("./workers/local.ts", import.meta.url),
+    none: new URL("./workers/local.ts", import.meta.url),
     store: new URL("./workers/store.ts", import.meta.url),
     broker: new URL("./workers/broker.ts", import.meta.url),
   },
@@ -58,7 +58,7 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
-  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.workers[whomAsks(spec)]);
+  if (spec.uses !== "nothing") return await runInWorker(plan, needs, modules.workers[backendOf(spec)]);
   revokeAll();
   return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
 }

@@ -17,16 +17,16 @@ import { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { brokerOf } from "../plan/plan.ts";
 
-/** A module of a command, already loaded, with what it needs. */
+/** The loaded module of a command, with what gives it its backend. */
 export type LoadedCommand =
-  | { asks: "nobody"; module: LocalModule }
-  | { asks: "store"; module: CommandModule; open(plan: Plan, signal: AbortSignal): Promise<Operations> }
-  | { asks: "broker"; module: BrokerModule; client(place: BrokerPlace, signal: AbortSignal): BrokerClient };
+  | { backend: "none"; module: LocalModule }
+  | { backend: "store"; module: CommandModule; open(plan: Plan, signal: AbortSignal): Promise<Operations> }
+  | { backend: "broker"; module: BrokerModule; client(place: BrokerPlace, signal: AbortSignal): BrokerClient };
 
-/** Whom a command asks, by what it uses. */
-export function whomAsks({ uses }: CommandSpec): LoadedCommand["asks"] {
+/** What a command needs loaded: the operations of a store, the client of the broker, or neither. */
+export function backendOf({ uses }: CommandSpec): LoadedCommand["backend"] {
   if (uses === "broker") return "broker";
-  return uses === "store" || uses === "branches" || uses === "daemon" ? "store" : "nobody";
+  return uses === "store" || uses === "branches" || uses === "daemon" ? "store" : "none";
 }
 
 /** Loads the module of a command; a test may answer with another. */
@@ -61,8 +61,8 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
 }
 
 async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
-  if (loaded.asks === "nobody") return await loaded.module.run(args, io);
-  if (loaded.asks === "broker") {
+  if (loaded.backend === "none") return await loaded.module.run(args, io);
+  if (loaded.backend === "broker") {
     try {
       return await loaded.module.run(args, io, loaded.client(brokerOf(plan), io.signal));
     } finally {

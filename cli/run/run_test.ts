@@ -28,7 +28,7 @@ async function run(name: string, module: LocalModule, flags: Record<string, Flag
     signal: new AbortController().signal,
     now: () => 0,
   });
-  const code = await runCommand(spec, plan, io, () => Promise.resolve({ asks: "nobody", module }));
+  const code = await runCommand(spec, plan, io, () => Promise.resolve({ backend: "none", module }));
   return { code, ...texts };
 }
 

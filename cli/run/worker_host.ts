@@ -40,7 +40,7 @@ export function hostCommand(load: Load): void {
   scope.postMessage({ type: "ready" });
 }
 
-/** Errors that no call waits for end the command as well, and are told like any other. */
+/** Errors that no call waits for end the command as well, and are reported like any other. */
 function onStray(report: (error: unknown) => void): void {
   globalThis.addEventListener("error", (event) => {
     event.preventDefault();

@@ -11,7 +11,7 @@ import { loadForStore } from "../run/modules/store.ts";
 import { parseCall } from "../plan/parse.ts";
 import { NO_PERMISSIONS, toDenoPermissions } from "../plan/permissions.ts";
 import { branchNeeds } from "../plan/needs.ts";
-import { whomAsks } from "../run/run.ts";
+import { backendOf } from "../run/run.ts";
 
 Deno.test("every row of the command table is whole and nothing is named twice", () => {
   const names = COMMANDS.map((command) => command.name);
@@ -47,9 +47,9 @@ Deno.test("every example parses, and names its own command", async () => {
 
 Deno.test("every command's module loads, asks whom its row says, and has what the runner calls", async () => {
   for (const command of COMMANDS) {
-    const load = { nobody: loadLocal, store: loadForStore, broker: loadForBroker }[whomAsks(command)];
-    const { asks, module } = await (command.uses === "nothing" ? loadInline : load)(command);
-    assertEquals(asks, whomAsks(command));
+    const load = { none: loadLocal, store: loadForStore, broker: loadForBroker }[backendOf(command)];
+    const { backend, module } = await (command.uses === "nothing" ? loadInline : load)(command);
+    assertEquals(backend, backendOf(command));
     assertEquals([typeof module.run, typeof module.render], ["function", "function"], command.name);
   }
 });

@@ -30,5 +30,5 @@ const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {
 export const loadForBroker: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} does not ask the broker`);
-  return { asks: "broker", module: await load(), client: (place, signal) => new BrokerClient(place, { signal }) };
+  return { backend: "broker", module: await load(), client: (place, signal) => new BrokerClient(place, { signal }) };
 };

@@ -20,5 +20,5 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
 export const loadInline: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} does not run inline`);
-  return { asks: "nobody", module: await load() };
+  return { backend: "none", module: await load() };
 };

@@ -1,5 +1,5 @@
 /**
- * The modules of commands that ask nobody, for their Worker.
+ * The modules of commands that need neither a store's operations nor the broker's client, for their Worker.
  *
  * @module
  */
@@ -27,6 +27,6 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
 /** Loads such a command. */
 export const loadLocal: Load = async ({ name }) => {
   const load = MODULES[name];
-  if (load === undefined) throw new Error(`Command ${name} asks a service`);
-  return { asks: "nobody", module: await load() };
+  if (load === undefined) throw new Error(`Command ${name} needs a backend`);
+  return { backend: "none", module: await load() };
 };

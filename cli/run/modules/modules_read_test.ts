@@ -37,7 +37,7 @@ Deno.test("a call's first thread loads only modules of inline commands, and neit
   }
 });
 
-Deno.test("a command's Worker reads the engine of nobody whom the command does not ask", async () => {
+Deno.test("a command's Worker reads no engine that the command does not use", async () => {
   const foreign = {
     store: ["broker/serve.ts", "broker/client/client.ts"],
     broker: ["broker/serve.ts", "lib/store/store.ts"],

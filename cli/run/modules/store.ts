@@ -40,6 +40,6 @@ const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
 /** Loads such a command. */
 export const loadForStore: Load = async ({ name }) => {
   const load = MODULES[name];
-  if (load === undefined) throw new Error(`Command ${name} asks for no store`);
-  return { asks: "store", module: await load(), open: Operations.open };
+  if (load === undefined) throw new Error(`Command ${name} uses no store`);
+  return { backend: "store", module: await load(), open: Operations.open };
 };

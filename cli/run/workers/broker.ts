@@ -1,5 +1,5 @@
 /**
- * The Worker in which commands run that ask the task broker.
+ * The Worker of commands that ask the task broker.
  *
  * @module
  */

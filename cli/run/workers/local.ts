@@ -1,5 +1,5 @@
 /**
- * The Worker in which commands run that ask nobody.
+ * The Worker of commands that need neither a store's operations nor the broker's client.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * The Worker in which commands run that ask for one store's operations.
+ * The Worker of commands that use one store's operations.
  *
  * @module
  */

@@ -7,4 +7,4 @@
 import type { Load } from "../../../cli/run/run.ts";
 
 /** Loads the probe. */
-export const probeLoad: Load = async () => ({ asks: "nobody", module: await import("./probe.ts") });
+export const probeLoad: Load = async () => ({ backend: "none", module: await import("./probe.ts") });
