@@ -11,6 +11,7 @@ import { join } from "@std/path/join";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { fileError, fsyncDirectory } from "../../lib/fs.ts";
+import { inParallel } from "../../lib/in_parallel.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
 
@@ -61,7 +62,7 @@ async function walk(root: string, visitor: Visitor): Promise<void> {
     for await (const { name } of Deno.readDir(parent)) names.push(name);
     entries += names.length;
     if (entries > MAX_ENTRIES) throw new TaskdError("too_large", `${root} has more than ${MAX_ENTRIES} entries`);
-    await inParallel(names, async (name) => {
+    await inParallel(names, PARALLEL, async (name) => {
       const path = join(parent, name);
       const info = await Deno.lstat(path);
       if (info.isDirectory) {
@@ -74,18 +75,6 @@ async function walk(root: string, visitor: Visitor): Promise<void> {
       else await visitor.other(path, info);
     });
   }
-}
-
-/** Acts on each item; after a failure on no further one, and nothing goes on when it rejects. */
-async function inParallel<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
-  let next = 0;
-  const failures: unknown[] = [];
-  const work = async () => {
-    while (next < items.length && failures.length === 0) await act(items[next++]!);
-  };
-  const workers = Array.from({ length: Math.min(PARALLEL, items.length) }, work);
-  await Promise.all(workers.map((worker) => worker.catch((error) => failures.push(error))));
-  if (failures.length > 0) throw failures[0];
 }
 
 /** `mode` with what the owner needs and without set-user-id, set-group-id and the sticky bit. */
@@ -130,7 +119,7 @@ export async function settleTree(root: string): Promise<number> {
         else await Deno.remove(path);
       },
     });
-    await inParallel(folders, fsyncDirectory);
+    await inParallel(folders, PARALLEL, fsyncDirectory);
     return blocks * BLOCK_BYTES;
   } catch (error) {
     throw fileError(error, `Cannot keep ${root}`);

@@ -8,7 +8,7 @@
 import type { Backend } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
 import { hasCode, messageOf, TaskdError } from "../errors.ts";
-import { inParallel } from "./_parallel.ts";
+import { inParallel } from "../in_parallel.ts";
 import { type Base, type ChainObject, decodeBase, type LineageView, stepBack, viewOf } from "./chain.ts";
 import { translated } from "./errors.ts";
 import { baseKey, DATA_PREFIX, imageIndexKey, parseObjectKey, parseRefKey, REFS_PREFIX } from "./keys.ts";

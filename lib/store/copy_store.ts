@@ -23,7 +23,7 @@
 import { createHash } from "node:crypto";
 import { type Backend, isBackendError, type ObjectInfo } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { inParallel } from "./_parallel.ts";
+import { inParallel } from "../in_parallel.ts";
 import { Chains } from "./chain.ts";
 import { translated } from "./errors.ts";
 import { COPYING_KEY, DATA_PREFIX, parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";

@@ -53,7 +53,7 @@ import {
   takeInventory,
 } from "./_gc_mark.ts";
 import { type GcPlan, makePlan } from "./_gc_plan.ts";
-import { inParallel } from "./_parallel.ts";
+import { inParallel } from "../in_parallel.ts";
 import { type Base, Chains } from "./chain.ts";
 import type { StoreContext } from "./context.ts";
 import {

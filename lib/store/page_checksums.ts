@@ -10,7 +10,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import type { Chain } from "./chain.ts";
-import { inParallel } from "./_parallel.ts";
+import { inParallel } from "../in_parallel.ts";
 import type { ObjectIndex } from "./object_file.ts";
 import { readObjectIndex } from "./object_index.ts";
 
