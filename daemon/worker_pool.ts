@@ -17,7 +17,6 @@ import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
 import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
-import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 import {
   type EngineSession,
   type OnSessionEvent,
@@ -95,21 +94,10 @@ class PooledSession implements EngineSession {
     }
   }
 
-  flush(): Promise<FlushResult> {
-    return this.#call("flush", []);
-  }
-
-  flushPending(): Promise<FlushResult> {
-    return this.#call("flushPending", []);
-  }
-
-  checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult> {
-    return this.#call("checkpoint", [name, options]);
-  }
-
-  status(): Promise<SessionStatus> {
-    return this.#call("status", []);
-  }
+  readonly flush = () => this.#call("flush", []);
+  readonly flushPending = () => this.#call("flushPending", []);
+  readonly checkpoint = (...args: SessionArgs<"checkpoint">) => this.#call("checkpoint", args);
+  readonly status = () => this.#call("status", []);
 
   async close(): Promise<Txid> {
     try {

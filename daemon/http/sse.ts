@@ -17,60 +17,34 @@ import type { EventSink, Publisher } from "../publisher.ts";
  */
 export function eventStream(publisher: Publisher, clock: Clock, prefix: string): ReadableStream<Uint8Array> {
   const stop = new AbortController();
-  let has_room = Promise.withResolvers<void>();
-  let controller: ReadableStreamDefaultController<Uint8Array>;
+  let controller!: TransformStreamDefaultController<Uint8Array>;
   let sequence = 0;
-  let closed = false;
-
-  /** Resolves once the reader has room: a reader that stalls leaves it pending, and the publisher's deadline ends it. */
-  const enqueue = async (bytes: Uint8Array): Promise<void> => {
-    while (!closed && (controller.desiredSize ?? 0) <= 0) await has_room.promise;
-    if (closed) throw new DOMException("the stream is closed", "AbortError");
-    controller.enqueue(bytes);
-  };
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>(
+    { start: (given) => void (controller = given), cancel: () => subscription.cancel() },
+    undefined,
+    { highWaterMark: 2 },
+  );
+  const writer = writable.getWriter();
   const sink: EventSink = {
-    write: (line) => {
-      // The line without its newline.
-      return enqueue(encodeEvent({ id: `${prefix}-${++sequence}` }, line.subarray(0, -1)));
-    },
+    // Resolves once the reader has room: one that stalls leaves it pending, and the publisher's deadline ends it.
+    // The data is the line without its newline.
+    write: (line) => writer.write(encodeEvent({ id: `${prefix}-${++sequence}` }, line.subarray(0, -1))),
     close: () => {
-      if (closed) return;
-      closed = true;
       stop.abort();
-      has_room.resolve();
-      try {
-        controller.close();
-      } catch {
-        // The reader cancelled it.
-      }
+      controller.terminate();
     },
   };
   const subscription = publisher.subscribe(sink);
 
   const ping = async () => {
-    while (!closed) {
-      try {
-        await clock.sleep(PING_MS, stop.signal);
-      } catch {
-        return;
-      }
+    for (;;) {
       // For a reader without room a ping would only delay the events that it has yet to read.
-      if (!closed && (controller.desiredSize ?? 0) > 0) controller.enqueue(PING);
+      if ((controller.desiredSize ?? 0) > 0) controller.enqueue(PING);
+      await clock.sleep(PING_MS, stop.signal);
     }
   };
-
-  return new ReadableStream<Uint8Array>({
-    start: (given) => {
-      controller = given;
-      // The response's head is sent with its first bytes: a subscriber sees at once that it is registered.
-      controller.enqueue(PING);
-      subscription.start();
-      void ping();
-    },
-    pull: () => {
-      has_room.resolve();
-      has_room = Promise.withResolvers();
-    },
-    cancel: () => subscription.cancel(),
-  }, { highWaterMark: 2 });
+  // The first goes out at once: the response's head is sent with it, and a subscriber sees that it is registered.
+  ping().catch(() => {});
+  subscription.start();
+  return readable;
 }
