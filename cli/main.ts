@@ -1,6 +1,17 @@
 /**
  * The program `taskd`. Each command's modules load when it runs, so that a call starts fast.
  *
+ * Importing this module runs the program with the words of `Deno.args` and ends the process. `taskd help` lists the
+ * commands; each call gives up every permission that its command does not need.
+ *
+ * @example Run a command from another program
+ * ```ts
+ * const { stdout } = await new Deno.Command(Deno.execPath(), {
+ *   args: ["run", "--quiet", "-A", "--unstable-worker-options", import.meta.resolve("@taskd/taskd/cli"), "version", "--json"],
+ * }).output();
+ * console.log(JSON.parse(new TextDecoder().decode(stdout)).version);
+ * ```
+ *
  * @module
  */
 

@@ -28,10 +28,21 @@
  * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
  *
  * @example
- * ```ts ignore
- * const broker = new BrokerClient({ socket: "/run/user/1000/taskd-1000/taskd.sock" });
- * const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
- * for await (const event of broker.events(id)) console.log(event.event);
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * // Submits a task and prints its stages until it waits for approval.
+ * async function follow(broker: BrokerClient): Promise<void> {
+ *   const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+ *   for await (const { event, data } of broker.events(id)) {
+ *     if (event !== "stage") continue;
+ *     console.log(data.stage);
+ *     if (data.stage === "awaiting_approval") return;
+ *   }
+ * }
+ *
+ * const broker = new BrokerClient({ socket: "/run/user/1000/taskd/taskd.sock" });
+ * await follow(broker).catch((error) => console.log(error.message, error.hint));
  * ```
  */
 export declare class BrokerClient {

@@ -27,9 +27,16 @@ export interface ConnectOptions {
  * A connection for requests. The name of an operation and its fields are those of docs/reference/store_protocol.md.
  *
  * @example
- * ```ts ignore
- * using client = await connect("/run/user/1000/taskd.sock");
- * const { checkout } = await client.call("open", { db: "app", branch: "dev" });
+ * ```ts
+ * import { connect } from "@taskd/taskd/client";
+ *
+ * // Where a live session of a branch keeps the SQLite file that applications open.
+ * async function open(socket: string): Promise<string> {
+ *   using client = await connect(socket);
+ *   return (await client.call("open", { db: "app", branch: "dev" })).checkout;
+ * }
+ *
+ * await open("/run/user/1000/taskd.sock").catch((error) => console.log(error.message, error.hint));
  * ```
  */
 export class Client {
