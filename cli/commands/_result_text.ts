@@ -4,9 +4,17 @@
  * @module
  */
 
+import type { Lifetime } from "../../lib/store/results.ts";
+import { formatDuration } from "../../lib/text/duration.ts";
+
 /** `<db>@<branch>`. */
 export function branchName(result: { db: string; branch: string }): string {
   return `${result.db}@${result.branch}`;
+}
+
+/** A branch's time to live; undefined when it never expires. */
+export function lifetimeText({ ttl_ms }: Lifetime): string | undefined {
+  return ttl_ms === undefined ? undefined : formatDuration(ttl_ms);
 }
 
 /** `1 page`, `2 pages`. */

@@ -26,8 +26,3 @@ export async function run(args: Args, io: Io): Promise<DemoResult> {
   const host = { home: args.broker.home, env };
   return await runDemo(io, { temporary: hostOf(args).temporary, host, runtime, size_mb, keep: args.on("keep") });
 }
-
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}

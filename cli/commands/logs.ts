@@ -40,8 +40,3 @@ async function whole(log: AsyncIterable<string>, io: Io): Promise<LogsResult | u
   }
   return io.json ? { log: text } : undefined;
 }
-
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}

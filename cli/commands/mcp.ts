@@ -76,8 +76,3 @@ async function call({ name, arguments: given = {} }: CallParams, io: Io, ops: Op
     return { ...text(details), isError: true };
   }
 }
-
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}

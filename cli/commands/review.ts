@@ -35,8 +35,3 @@ export async function run(args: Args, io: Io, broker: BrokerClient): Promise<Rev
   );
   return undefined;
 }
-
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}

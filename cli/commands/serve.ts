@@ -51,8 +51,3 @@ function http(args: Args): { http?: HttpListenOptions } {
   const allow_non_loopback = args.on("http-allow-non-loopback");
   return { http: { address, allow_non_loopback, ...(token === undefined ? {} : { token }) } };
 }
-
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}

@@ -24,11 +24,6 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   });
 }
 
-/** Nothing is left to print. */
-export function render(): string {
-  return "";
-}
-
 /** An event for people: when, what, where, details. */
 export function eventLine(event: DaemonEvent): string {
   const where = event.db === "" ? "" : ` ${event.db}@${event.branch}`;

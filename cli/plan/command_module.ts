@@ -12,8 +12,8 @@ import type { Operations } from "./operations.ts";
 
 /** What every command prints: the object of --json, and how people see it. */
 interface Presentation<Result extends object> {
-  /** The result for people; lines without the last newline. */
-  render(result: Result, io: Io, args: Args): string | Promise<string>;
+  /** The result for people, lines without the last newline; absent when the command prints as it goes. */
+  render?(result: Result, io: Io, args: Args): string | Promise<string>;
   /** The exit status that the result stands for; 0 when absent. */
   exitCode?(result: Result): number;
 }
@@ -34,4 +34,19 @@ export interface LocalModule<Result extends object = object> extends Presentatio
 export interface BrokerModule<Result extends object = object> extends Presentation<Result> {
   /** Does the work. */
   run(args: Args, io: Io, broker: BrokerClient): Promise<Result | undefined>;
+}
+
+/** A row of a module with several commands that ask a store: the type of its result is that of `run`. */
+export function storeCommand<Result extends object>(command: CommandModule<Result>): CommandModule {
+  return command;
+}
+
+/** The same for a command that asks the broker. */
+export function brokerCommand<Result extends object>(command: BrokerModule<Result>): BrokerModule {
+  return command;
+}
+
+/** The same for a command that asks neither. */
+export function localCommand<Result extends object>(command: LocalModule<Result>): LocalModule {
+  return command;
 }

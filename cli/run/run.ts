@@ -53,7 +53,7 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
     const loaded = await load(spec);
     const result = await runLoaded(loaded, plan, args, io);
     if (result === undefined) return EXIT_OK;
-    await print(spec, result, io, () => loaded.module.render(result, io, args));
+    await print(spec, result, io, () => loaded.module.render?.(result, io, args));
     return loaded.module.exitCode?.(result) ?? EXIT_OK;
   } catch (error) {
     return reportFailure(error, io);
@@ -82,12 +82,11 @@ async function print(
   spec: CommandSpec,
   result: object,
   io: Io,
-  render: () => string | Promise<string>,
+  render: () => string | Promise<string> | undefined,
 ): Promise<void> {
   if (io.json) io.outJson({ ok: true, ...result });
   else if (spec.output === "data" || !io.quiet) {
     const text = await render();
-    // Nothing: the command has printed as it went.
-    if (text !== "") io.out(text);
+    if (text !== undefined) io.out(text);
   }
 }

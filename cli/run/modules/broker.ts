@@ -9,21 +9,21 @@ import type { BrokerModule } from "../../plan/command_module.ts";
 import type { Load } from "../run.ts";
 
 const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {
-  submit: () => import("../../commands/submit.ts"),
-  tasks: () => import("../../commands/tasks.ts"),
+  submit: async () => (await import("../../commands/submit.ts")).submit,
+  retry: async () => (await import("../../commands/submit.ts")).retry,
+  tasks: async () => (await import("../../commands/tasks.ts")).tasks,
+  pending: async () => (await import("../../commands/tasks.ts")).pending,
   inspect: () => import("../../commands/inspect.ts"),
   logs: () => import("../../commands/logs.ts"),
   review: () => import("../../commands/review.ts"),
   approve: () => import("../../commands/approve.ts"),
-  deny: () => import("../../commands/deny.ts"),
-  kill: () => import("../../commands/kill.ts"),
-  pending: () => import("../../commands/pending.ts"),
-  retry: () => import("../../commands/retry.ts"),
-  prune: () => import("../../commands/prune.ts"),
-  "queue add": () => import("../../commands/queue_add.ts"),
-  "queue list": () => import("../../commands/queue_list.ts"),
-  "queue cancel": () => import("../../commands/queue_cancel.ts"),
   ui: () => import("../../commands/ui.ts"),
+  deny: async () => (await import("../../commands/task_ends.ts")).deny,
+  kill: async () => (await import("../../commands/task_ends.ts")).kill,
+  prune: async () => (await import("../../commands/task_ends.ts")).prune,
+  "queue add": async () => (await import("../../commands/queue.ts")).add,
+  "queue list": async () => (await import("../../commands/queue.ts")).list,
+  "queue cancel": async () => (await import("../../commands/queue.ts")).cancel,
 };
 
 /** Loads such a command. */

@@ -1,6 +1,5 @@
 /**
- * What the commands of the service share: which manager, which file, and which words start
- * the broker.
+ * The commands of the user's service manager: service print, install, uninstall.
  *
  * @module
  */
@@ -8,11 +7,14 @@
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import { findProgram } from "../../broker/sandbox/host_programs.ts";
 import { AUTO_ORDER } from "../../broker/sandbox/installed_runtimes.ts";
+import { installUnit, type ServiceOptions, uninstallUnit } from "../setup/service.ts";
 import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
+import { localCommand } from "../plan/command_module.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
-import { environment } from "./_environment.ts";
+import type { Io } from "../text/io.ts";
+import { asking, environment, hostOf } from "./_environment.ts";
 
 /** Seconds that the manager gives the broker to end its tasks' sandboxes. */
 const STOP_TIMEOUT_S = 90;
@@ -21,14 +23,51 @@ const STOP_TIMEOUT_S = 90;
 const PLACE_VARIABLES = ["TMPDIR", "BROKER_SOCKET", "DENO_DIR", "XDG_RUNTIME_DIR"] as const;
 
 /** The file of a service, not yet written. */
-export interface ServiceFile {
+interface ServiceFile {
   manager: ServiceManager;
   path: string;
   text: string;
 }
 
+/** Prints the text as it would be in the file, and writes nothing. */
+export const print = localCommand({
+  run: (args) => Promise.resolve(serviceFile(args)),
+  render: ({ text }) => text.trimEnd(),
+});
+
+/** Writes the file and starts the service. */
+export const install = localCommand({
+  async run(args, io) {
+    const { manager, path, text } = serviceFile(args);
+    const started = args.on("start");
+    await installUnit({ manager, path, text }, { ...serviceOptions(args, io), started });
+    return { manager, path, started };
+  },
+  render({ manager, path, started }) {
+    const lines = [`Wrote ${path}`];
+    if (started) lines.push("The broker is a service now");
+    if (manager === "systemd") lines.push("To keep it running after you log out: loginctl enable-linger");
+    return lines.join("\n");
+  },
+});
+
+/** Stops the service and removes the file. */
+export const uninstall = localCommand({
+  async run(args, io) {
+    const manager = managerOf(args);
+    const path = unitPath(manager, args.broker.home);
+    await uninstallUnit({ manager, path }, serviceOptions(args, io));
+    return { path };
+  },
+  render: ({ path }) => `Removed ${path}`,
+});
+
+function serviceOptions(args: Args, io: Io): ServiceOptions {
+  return { ask: asking(args, io.signal), programs: hostOf(args).programs, uid: Deno.uid() ?? 0 };
+}
+
 /** The manager that was chosen, or that this system has. */
-export function managerOf(args: Args): ServiceManager {
+function managerOf(args: Args): ServiceManager {
   const [systemd, launchd] = [args.on("systemd"), args.on("launchd")];
   if (systemd && launchd) throw new TaskdError("usage", "Cannot write for two managers: choose systemd or launchd");
   if (systemd) return "systemd";
@@ -36,7 +75,7 @@ export function managerOf(args: Args): ServiceManager {
 }
 
 /** Makes the file's text. */
-export function serviceFile(args: Args): ServiceFile {
+function serviceFile(args: Args): ServiceFile {
   const { home, settings } = args.broker;
   const manager = managerOf(args);
   const env = environment(args);

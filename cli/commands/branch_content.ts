@@ -1,0 +1,82 @@
+/**
+ * The commands that read and store the content of a branch: checkout, path, checkpoint, compact, export.
+ *
+ * @module
+ */
+
+import { hasCode } from "../../lib/errors.ts";
+import type { CheckoutResult } from "../../lib/store/results.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { storeCommand } from "../plan/command_module.ts";
+import { branchName, count } from "./_result_text.ts";
+
+/** Makes a plain file; prints its path alone, so that a script can use it. */
+export const checkout = storeCommand<CheckoutResult>({
+  async run(args, io, ops) {
+    const onProgress = io.progress(`checkout ${args.positional("address")}`);
+    const { checkpoint, ...branch } = args.address("address");
+    if (checkpoint !== undefined) return await ops.call("checkout-at", { ...branch, checkpoint }, onProgress);
+    return await ops.call("checkout", { ...branch, force: args.on("force") }, onProgress);
+  },
+  render: ({ path }) => path,
+});
+
+/** Prints where a checkout is. */
+export const path = storeCommand({
+  async run(args, _io, ops) {
+    return { path: await (await ops.store()).path(args.address("address")) };
+  },
+  render: ({ path }) => path,
+});
+
+/** Stores and names the current content. */
+export const checkpoint = storeCommand({
+  async run(args, io, ops) {
+    const note = args.text("note");
+    return await ops.call("checkpoint", {
+      ...args.address("branch"),
+      name: args.positional("checkpoint"),
+      ...(note === undefined ? {} : { note }),
+    }, io.progress(`checkpoint ${args.positional("branch")}`));
+  },
+  render(result) {
+    const name = `${branchName(result)}@${result.checkpoint}`;
+    const changed = result.pages === 0
+      ? "nothing had changed"
+      : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
+    const doubt = result.overwrite_detected === undefined
+      ? ""
+      : "\nThe store's head may not be what was written: another program writes to the store; see `taskd verify`";
+    return `Checkpointed ${name} (txid ${result.txid}, ${changed})${doubt}`;
+  },
+});
+
+/** Rewrites what is stored of a branch as one object. */
+export const compact = storeCommand({
+  async run(args, io, ops) {
+    return await ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`));
+  },
+  render(result) {
+    const before = count(result.objects_before, "object");
+    return `Compacted ${branchName(result)}: ${before} became one of ${formatBytes(result.stored_bytes)}`;
+  },
+});
+
+/** Writes a file, after the live session, if there is one, has made its commits durable. */
+export const exportFile = storeCommand({
+  async run(args, io, ops) {
+    const address = args.address("address");
+    if (ops.hasDaemon && address.checkpoint === undefined) {
+      await ops.call("flush", address).catch((error) => {
+        if (!hasCode(error, "no_session")) throw error;
+      });
+    }
+    return await ops.call("export", {
+      ...address,
+      path: args.positional("file"),
+      force: args.on("force"),
+    }, io.progress(`export ${args.positional("address")}`));
+  },
+  render: (result) => `Wrote ${sanitizeLine(result.path)} (${formatBytes(result.size_bytes)}, txid ${result.txid})`,
+});

@@ -1,0 +1,45 @@
+/**
+ * The commands that end tasks and remove their records: deny, kill, prune.
+ *
+ * @module
+ */
+
+import { systemClock } from "../../lib/clock.ts";
+import { brokerCommand } from "../plan/command_module.ts";
+import { count } from "./_result_text.ts";
+
+/** Refuses the change of a task at the gate. */
+export const deny = brokerCommand({
+  async run(args, _io, broker) {
+    const { id } = await broker.task(args.positional("id"));
+    await broker.deny(id, args.optional("reason") ?? "");
+    return { id };
+  },
+  render: ({ id }) => `Denied ${id}: nothing is pushed`,
+});
+
+/** Ends a task, without waiting for what its agent may be owed: `ended` tells whether it already has. */
+export const kill = brokerCommand({
+  async run(args, _io, broker) {
+    const { id } = await broker.task(args.positional("id"));
+    await broker.kill(id, args.optional("reason") ?? "");
+    return { id, ended: (await broker.task(id)).stage === "done" };
+  },
+  render({ id, ended }) {
+    if (ended) return `Ended ${id}`;
+    return `Ending ${id}: its sandbox is being stopped, and an answer that was already asked for is metered, for a ` +
+      "minute at most";
+  },
+});
+
+/** Removes old records, or lists those it would remove. */
+export const prune = brokerCommand({
+  async run(args, _io, broker) {
+    // Older than the epoch is older than everything: a date can be no earlier.
+    const before = new Date(Math.max(0, systemClock.now() - args.numberOf("older-than"))).toISOString();
+    return await broker.prune({ before, dry_run: args.on("dry-run") });
+  },
+  render({ pruned, dry_run }) {
+    return [...pruned, `${count(pruned.length, "task")} ${dry_run ? "would be removed" : "removed"}`].join("\n");
+  },
+});
