@@ -1,5 +1,5 @@
 /**
- * One running container: its output line by line, its deadline, its end, and its removal.
+ * One running container: how it is started, ended and removed, and how it ended.
  *
  * @module
  */
@@ -8,8 +8,8 @@ import type { Clock } from "../../lib/clock.ts";
 import { fileError } from "../../lib/fs.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
-import { type OutputBudget, readLines } from "./output_lines.ts";
-import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
+import type { Sandbox, SandboxSpec } from "./runtime.ts";
+import { supervise } from "./_supervised_sandbox.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: an agent may save where it was. */
 const GRACE_MS = 5_000;
@@ -42,114 +42,56 @@ export interface ContainerState {
   error: string;
 }
 
-/** A container that was created and is started here. */
-export class ContainerSandbox implements Sandbox {
-  readonly #options: ContainerSandboxOptions;
-  readonly #end: Promise<SandboxEnd>;
-  readonly #over = new AbortController();
-  #stopping: Promise<void> | undefined;
-  #reason: SandboxEnd["reason"] = "exited";
-  #exited = false;
-
-  constructor(options: ContainerSandboxOptions) {
-    this.#options = options;
-    this.#end = this.#run();
-    // A caller may wait for it, but need not.
-    this.#end.catch(() => {});
-  }
-
-  wait(): Promise<SandboxEnd> {
-    return this.#end;
-  }
-
-  stop(): Promise<SandboxEnd> {
-    this.#terminate("stopped");
-    return this.#end;
-  }
-
-  async #run(): Promise<SandboxEnd> {
-    const { program, name, spec, clock } = this.#options;
-    const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
-    let failure: { cause: unknown } | undefined;
-    const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
-    try {
-      const child = this.#attach();
-      const read = async (stream: "stdout" | "stderr") => {
-        try {
-          await readLines(child[stream], budget, (text) => spec.onOutput({ stream, text }));
-        } catch (cause) {
-          // Unread output would block it until its deadline.
-          failure ??= { cause };
-          this.#terminate("stopped");
-        }
-      };
-      const [{ code }] = await Promise.all([child.status, read("stdout"), read("stderr")]);
-      const state = await this.#ended(code);
-      this.#exited = true;
-      if (failure !== undefined) throw failure.cause;
+/** Starts a container that was created, and removes it at its end. */
+export function containerSandbox(options: ContainerSandboxOptions): Sandbox {
+  const { program, name, spec, clock } = options;
+  return supervise({
+    spec,
+    clock,
+    grace_ms: GRACE_MS,
+    attach: () => attach(program, name),
+    // The program's own `stop` would keep the container locked while it waits.
+    async signal(signal) {
+      const { code } = await program.ask(["kill", "--signal", signal.slice(3), name]);
+      if (signal === "SIGKILL" && code !== 0) await program.ask(["rm", "--force", name]);
+    },
+    async ended(status) {
+      const state = await finalState(options, status.code);
       if (!state.started) throw unstarted(spec, state);
-      return { ...this.#ending(state), output_truncated: budget.truncated };
-    } finally {
-      this.#exited = true;
-      this.#over.abort();
-      await deadline;
-      await this.#stopping?.catch(() => {});
-      await remove(program, name, clock);
-    }
-  }
+      const { code } = state;
+      const starved = code === OUT_OF_MEMORY || (state.out_of_memory && code !== 0);
+      return { code: code === OUT_OF_MEMORY ? KILLED : code, out_of_memory: starved };
+    },
+    release: () => remove(program, name, clock),
+  });
+}
 
-  /** Starts it with this process as the reader of its output. */
-  #attach(): Deno.ChildProcess {
-    const { program, name } = this.#options;
-    try {
-      return new Deno.Command(program.path, {
-        args: ["start", "--attach", name],
-        env: { ...program.env },
-        clearEnv: true,
-        cwd: "/",
-        // Signals of a terminal are the broker's affair, not its containers'.
-        detached: true,
-        stdin: "null",
-        stdout: "piped",
-        stderr: "piped",
-      }).spawn();
-    } catch (error) {
-      throw fileError(error, `Cannot start ${program.path}`);
-    }
+/** Starts it with this process as the reader of its output. */
+function attach(program: ContainerProgram, name: string): Deno.ChildProcess {
+  try {
+    return new Deno.Command(program.path, {
+      args: ["start", "--attach", name],
+      env: { ...program.env },
+      clearEnv: true,
+      cwd: "/",
+      // Signals of a terminal are the broker's affair, not its containers'.
+      detached: true,
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    throw fileError(error, `Cannot start ${program.path}`);
   }
+}
 
-  async #ended(code: number): Promise<ContainerState> {
-    const { program, name, inspect } = this.#options;
-    const unknown = { started: true, running: false, code, out_of_memory: false, error: "" };
-    const state = await inspect?.(program, name) ?? unknown;
-    if (!state.running) return state;
-    // It outlives its reader, so its output would be lost.
-    await program.do(["kill", name], `Cannot end the sandbox ${name}`);
-    return { ...state, code: KILLED };
-  }
-
-  #ending({ code, out_of_memory }: ContainerState): Pick<SandboxEnd, "reason" | "code"> {
-    const starved = code === OUT_OF_MEMORY || (out_of_memory && code !== 0);
-    const ended = code === OUT_OF_MEMORY ? KILLED : code;
-    return { reason: this.#reason === "exited" && starved ? "out_of_memory" : this.#reason, code: ended };
-  }
-
-  #terminate(reason: SandboxEnd["reason"]): void {
-    if (this.#exited || this.#reason !== "exited") return;
-    this.#reason = reason;
-    this.#stopping = this.#killGently();
-    this.#stopping.catch(() => {});
-  }
-
-  /** The program's own `stop` would keep the container locked while it waits. */
-  async #killGently(): Promise<void> {
-    const { program, name, clock } = this.#options;
-    await program.ask(["kill", "--signal", "TERM", name]);
-    await clock.sleep(GRACE_MS, this.#over.signal).catch(() => {});
-    if (this.#exited) return;
-    const { code } = await program.ask(["kill", "--signal", "KILL", name]);
-    if (code !== 0 && !this.#exited) await program.ask(["rm", "--force", name]);
-  }
+async function finalState({ program, name, inspect }: ContainerSandboxOptions, code: number): Promise<ContainerState> {
+  const unknown = { started: true, running: false, code, out_of_memory: false, error: "" };
+  const state = await inspect?.(program, name) ?? unknown;
+  if (!state.running) return state;
+  // It outlives its reader, so its output would be lost.
+  await program.do(["kill", name], `Cannot end the sandbox ${name}`);
+  return { ...state, code: KILLED };
 }
 
 /** Removes a container, running or not; throws `sandbox_failed` when it stays. */

@@ -14,7 +14,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
 import { ContainerProgram, refused } from "./container_program.ts";
-import { ContainerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
+import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
   type ContainerHost,
@@ -124,7 +124,7 @@ export class ContainerRuntime implements SandboxRuntime {
       attempted,
     );
     await this.#create(args, workload, attempted);
-    return new ContainerSandbox({
+    return containerSandbox({
       program: this.#program,
       name,
       spec,

@@ -17,14 +17,13 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
-import { type OutputBudget, readLines } from "./output_lines.ts";
 import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
+import { supervise } from "./_supervised_sandbox.ts";
 import { listProcesses, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
   ListenAddresses,
   Sandbox,
-  SandboxEnd,
   SandboxRuntime,
   SandboxRuntimeName,
   SandboxSpec,
@@ -137,7 +136,7 @@ export class DenoRuntime implements SandboxRuntime {
       links: links.length,
       ...(databases === undefined ? {} : { databases: databases.files }),
     });
-    return new DenoSandbox(child, { spec, config, links, clock: this.#options.clock });
+    return denoSandbox(child, { spec, config, links, clock: this.#options.clock });
   }
 
   /**
@@ -198,81 +197,25 @@ interface DenoSandboxOptions {
   clock: Clock;
 }
 
-class DenoSandbox implements Sandbox {
-  readonly #child: Deno.ChildProcess;
-  readonly #options: DenoSandboxOptions;
-  readonly #end: Promise<SandboxEnd>;
-  readonly #over = new AbortController();
-  #reason: SandboxEnd["reason"] = "exited";
-  #exited = false;
-
-  constructor(child: Deno.ChildProcess, options: DenoSandboxOptions) {
-    this.#child = child;
-    this.#options = options;
-    this.#end = this.#run();
-    // A caller may wait for it, but need not.
-    this.#end.catch(() => {});
-  }
-
-  wait(): Promise<SandboxEnd> {
-    return this.#end;
-  }
-
-  stop(): Promise<SandboxEnd> {
-    this.#terminate("stopped");
-    return this.#end;
-  }
-
-  async #run(): Promise<SandboxEnd> {
-    const { spec, links, clock } = this.#options;
-    const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
-    let failure: { cause: unknown } | undefined;
-    const read = async (name: "stdout" | "stderr") => {
-      try {
-        await readLines(this.#child[name], budget, (text) => spec.onOutput({ stream: name, text }));
-      } catch (cause) {
-        // Unread output would block it until its deadline.
-        failure ??= { cause };
-        this.#terminate("stopped");
-      }
-    };
-    const deadline = clock.sleep(spec.timeout_ms, this.#over.signal).then(() => this.#terminate("timed_out"), () => {});
-    const output = Promise.all([read("stdout"), read("stderr")]);
-    const writer = this.#child.stdin.getWriter();
-    // It may end before it has read everything; its exit code is the reason.
-    const fed = writer.write(new TextEncoder().encode(this.#options.config)).catch(() => {});
-    try {
-      const { code, signal } = await this.#child.status;
-      this.#exited = true;
-      // Whatever else is in the group ends with its leader.
-      signalProcess(-this.#child.pid, "SIGKILL");
-      await output;
-      if (failure !== undefined) throw failure.cause;
-      return {
-        reason: this.#reason,
-        code,
-        ...(signal === null ? {} : { signal }),
-        output_truncated: budget.truncated,
-      };
-    } finally {
-      this.#over.abort();
-      await deadline;
+function denoSandbox(child: Deno.ChildProcess, { spec, config, links, clock }: DenoSandboxOptions): Sandbox {
+  const writer = child.stdin.getWriter();
+  // It may end before it has read everything; its exit code is the reason.
+  const fed = writer.write(new TextEncoder().encode(config)).catch(() => {});
+  return supervise({
+    spec,
+    clock,
+    grace_ms: GRACE_MS,
+    attach: () => child,
+    signal: (name) => void signalProcess(-child.pid, name),
+    // Whatever else is in the group ends with its leader, whose number may be another process's from now on.
+    onExit: () => void signalProcess(-child.pid, "SIGKILL"),
+    ended: ({ code, signal }) => ({ code, ...(signal === null ? {} : { signal }) }),
+    async release() {
       await fed;
       await writer.close().catch(() => {});
       await restoreLinks(links);
-    }
-  }
-
-  #terminate(reason: SandboxEnd["reason"]): void {
-    // Once it has ended its number may be another process's.
-    if (this.#exited || this.#reason !== "exited") return;
-    this.#reason = reason;
-    signalProcess(-this.#child.pid, "SIGTERM");
-    this.#options.clock.sleep(GRACE_MS, this.#over.signal).then(
-      () => this.#exited || signalProcess(-this.#child.pid, "SIGKILL"),
-      () => {},
-    );
-  }
+    },
+  });
 }
 
 /** `host:port` for the permission. */
