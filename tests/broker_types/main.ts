@@ -2,12 +2,14 @@
  * Writes broker/client/mod.d.mts: the client of the broker as a package offers it. Its records follow from schemas, whose
  * inferred types a registry cannot show and readers cannot read; here they are written out. A test compares.
  *
- *     deno run -A tests/tools/broker_types.ts
+ *     deno run -A --config tests/broker_types/deno.json tests/broker_types/main.ts
+ *
+ * It has a configuration of its own, because valibot would take TypeScript along wherever the project names it.
  *
  * @module
  */
 
-import { join } from "@std/path/join";
+import { join } from "node:path";
 import ts from "typescript";
 
 const ROOT = join(import.meta.dirname!, "../..");
@@ -186,6 +188,11 @@ function comment(node: ts.Node): string {
 }
 
 if (import.meta.main) {
-  await Deno.writeTextFile(TYPES, await brokerTypes());
+  const text = await brokerTypes();
+  if (Deno.args.includes("--print")) {
+    console.log(text);
+    Deno.exit(0);
+  }
+  await Deno.writeTextFile(TYPES, text);
   await new Deno.Command(Deno.execPath(), { args: ["fmt", "--quiet", TYPES] }).output();
 }
