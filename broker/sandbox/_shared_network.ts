@@ -7,8 +7,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { ContainerProgram } from "./container_program.ts";
-import { complaint, refused } from "./container_program.ts";
+import { complaint, type ContainerProgram, refused, refusedImage } from "./container_program.ts";
 import type { ProgramOutput } from "./host_programs.ts";
 import { remove } from "./_container_sandbox.ts";
 import {
@@ -112,12 +111,7 @@ export class SharedNetwork {
       await remove(this.#program, this.#anchor, this.#options.clock);
       if (!/oci|runtime|rlimit/i.test(complaint(answer))) break;
     }
-    if (/image not known|no such image|not found locally|unable to find image/i.test(first!.stderr)) {
-      throw new TaskdError("sandbox_failed", `${attempted}: there is no image ${anchor_image}`, {
-        hint: "Build it with: taskd setup",
-      });
-    }
-    throw refused(attempted, first!, "taskd doctor says what the runtime needs");
+    throw refusedImage(attempted, first!, anchor_image);
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * The command lines of the container programs, as pure functions. What podman, docker
- * and Apple's container have in common is written once; where they differ, a dialect
- * decides.
+ * and Apple's container have in common is written once; each has its own list
+ * of restrictions.
  *
  * Nothing secret is in an argument: the environment of a sandbox is read by the program
  * from its standard input.
@@ -99,7 +99,7 @@ export function createArgs(host: ContainerHost, order: ContainerOrder): string[]
     ...mount({ source: work_dir, target: WORK_TARGET, writable: true }),
     ...workload.mounts.flatMap(mount),
     memory(kind, memory_bytes),
-    ...DIALECTS[kind].restrictions(host, order),
+    ...RESTRICTIONS[kind](host, order),
     workload.image,
     gateway_ip,
     ports.join(","),
@@ -124,9 +124,7 @@ export function anchorArgs(
     `--user=${AGENT_ID}:${AGENT_ID}`,
     "--entrypoint=/bin/sleep",
     memory(kind, ANCHOR_MEMORY_BYTES),
-    ...DIALECTS[kind].restrictions(host, { memory_bytes: ANCHOR_MEMORY_BYTES, workload: { max_pids: 8 } }, {
-      capabilities: [],
-    }),
+    ...RESTRICTIONS[kind](host, { memory_bytes: ANCHOR_MEMORY_BYTES, workload: { max_pids: 8 }, capabilities: [] }),
     anchor.image,
     "infinity",
   ];
@@ -195,18 +193,16 @@ interface Bounds {
   memory_bytes: number;
   workload: { max_pids: number };
   backstop_s?: number;
-}
-
-interface Dialect {
-  restrictions(host: ContainerHost, bounds: Bounds, changes?: { capabilities: readonly string[] }): string[];
+  /** By default {@linkcode ENTRY_CAPABILITIES}. */
+  capabilities?: readonly string[];
 }
 
 /** What the entrypoint needs until it has put the firewall up and become the agent's user. */
 const ENTRY_CAPABILITIES = ["NET_ADMIN", "SETPCAP", "SETUID", "SETGID"];
 
 /** Of what podman and docker understand alike. */
-function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds, capabilities: readonly string[]): string[] {
-  const { memory_bytes, workload } = bounds;
+function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds): string[] {
+  const { memory_bytes, workload, capabilities = ENTRY_CAPABILITIES } = bounds;
   return [
     ...(oci_runtime === "" ? [] : [`--runtime=${oci_runtime}`]),
     "--pull=never",
@@ -238,27 +234,20 @@ function podmanUsers({ rootless }: Identity): string[] {
   return [`--uidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`, `--gidmap=0:${MAPPED_BASE}:${MAPPED_COUNT}`];
 }
 
-const DIALECTS: Readonly<Record<ContainerKind, Dialect>> = {
-  podman: {
-    restrictions: (host, bounds, { capabilities } = { capabilities: ENTRY_CAPABILITIES }) => [
-      ...shared(host, bounds, capabilities),
-      ...podmanUsers(host.identity),
-      "--read-only-tmpfs=false",
-      "--cgroupns=private",
-      // It would pass on the host's proxies, names and resolvers.
-      "--http-proxy=false",
-      "--no-hosts",
-      "--dns=none",
-      ...(bounds.backstop_s === undefined ? [] : [`--timeout=${bounds.backstop_s}`]),
-    ],
-  },
-  docker: {
-    restrictions: (host, bounds, { capabilities } = { capabilities: ENTRY_CAPABILITIES }) => [
-      ...shared(host, bounds, capabilities),
-      // Where nothing listens: its own resolver asks the host's.
-      "--dns=127.0.0.1",
-    ],
-  },
+const RESTRICTIONS: Readonly<Record<ContainerKind, (host: ContainerHost, bounds: Bounds) => string[]>> = {
+  podman: (host, bounds) => [
+    ...shared(host, bounds),
+    ...podmanUsers(host.identity),
+    "--read-only-tmpfs=false",
+    "--cgroupns=private",
+    // It would pass on the host's proxies, names and resolvers.
+    "--http-proxy=false",
+    "--no-hosts",
+    "--dns=none",
+    ...(bounds.backstop_s === undefined ? [] : [`--timeout=${bounds.backstop_s}`]),
+  ],
+  // Its own resolver asks the host's; at this address nothing listens.
+  docker: (host, bounds) => [...shared(host, bounds), "--dns=127.0.0.1"],
   // A virtual machine for each: there is no host below it that privileges could reach.
-  container: { restrictions: () => ["--tmpfs=/tmp", "--no-dns"] },
+  container: () => ["--tmpfs=/tmp", "--no-dns"],
 };

@@ -69,6 +69,16 @@ export function refused(attempted: string, answer: ProgramOutput, hint?: string)
   return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, { hint });
 }
 
+/** Why no container was made of an image. */
+export function refusedImage(attempted: string, answer: ProgramOutput, image: string): TaskdError {
+  if (!/image not known|no such image|not found locally|unable to find image/i.test(answer.stderr)) {
+    return refused(attempted, answer, "taskd doctor says what the runtime needs");
+  }
+  return new TaskdError("sandbox_failed", `${attempted}: there is no image ${image}`, {
+    hint: "Build it with: taskd setup",
+  });
+}
+
 /** What it failed with, on one line. */
 export function complaint({ code, stderr }: ProgramOutput): string {
   const last = stderr.trim().split("\n").findLast((line) => line.trim() !== "");

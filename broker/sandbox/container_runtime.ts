@@ -13,7 +13,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
-import { ContainerProgram, refused } from "./container_program.ts";
+import { ContainerProgram, refusedImage } from "./container_program.ts";
 import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
@@ -120,7 +120,7 @@ export class ContainerRuntime implements SandboxRuntime {
       backstop_s: Math.ceil(spec.timeout_ms / 1_000) + BACKSTOP_S,
     });
     await this.#giveAway(
-      [spec.work_dir, ...workload.mounts.filter((mount) => mount.writable).map(sourceOf)],
+      [spec.work_dir, ...workload.mounts.filter(({ writable }) => writable).map(({ source }) => source)],
       attempted,
     );
     await this.#create(args, workload, attempted);
@@ -181,18 +181,8 @@ export class ContainerRuntime implements SandboxRuntime {
 
   async #create(args: readonly string[], { image, env }: CommandWorkload, attempted: string): Promise<void> {
     const answer = await this.#program.ask(args, { attempted, stdin: envFile(env) });
-    if (answer.code === 0) return;
-    if (/image not known|no such image|not found locally|unable to find image/i.test(answer.stderr)) {
-      throw new TaskdError("sandbox_failed", `${attempted}: there is no image ${image}`, {
-        hint: "Build it with: taskd setup",
-      });
-    }
-    throw refused(attempted, answer, "taskd doctor says what the runtime needs");
+    if (answer.code !== 0) throw refusedImage(attempted, answer, image);
   }
-}
-
-function sourceOf({ source }: { source: string }): string {
-  return source;
 }
 
 async function inspectState(program: ContainerProgram, name: string): Promise<ContainerState> {

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { byGroup, GROUP_TITLES, PROMISES } from "../redteam/catalogue.ts";
+import { byGroup, PROMISES } from "../redteam/catalogue.ts";
+import { GROUP_TITLES } from "../redteam/security_promise.ts";
 import { type SandboxNetworks, sandboxNetworks } from "../redteam/sandbox_network.ts";
 import { type InstalledFiles, RedteamContext } from "../redteam/context.ts";
 import type { SecurityPromise } from "../redteam/security_promise.ts";

@@ -16,7 +16,7 @@ import { LIMIT_PROMISES } from "./gateway_limits.ts";
 import { GIT_PROMISES } from "./git_work_tree.ts";
 import { LEDGER_PROMISES } from "./ceilings.ts";
 import { FILE_PROMISES } from "./file_modes.ts";
-import { PROMISE_GROUPS, type PromiseGroup, type SecurityPromise } from "./security_promise.ts";
+import type { PromiseGroup, SecurityPromise } from "./security_promise.ts";
 import { groupOf } from "./run_promises.ts";
 
 export const PROMISES: readonly SecurityPromise[] = [
@@ -34,21 +34,6 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...DISPLAY_PROMISES,
 ];
 
-export const GROUP_TITLES: Readonly<Record<PromiseGroup, string>> = {
-  egress: "The egress proxy",
-  gateway: "The model gateway",
-  git: "Git with a hostile work tree",
-  sandbox: "The embedded sandbox",
-  container: "Containers",
-  control: "The control interface and its records",
-  files: "Files and their modes",
-  display: "What a person reads",
-};
-
 export function byGroup<T extends { id: string }>(promises: readonly T[]): [PromiseGroup, T[]][] {
-  const grouped = PROMISE_GROUPS.map((group): [PromiseGroup, T[]] => [
-    group,
-    promises.filter((promise) => groupOf(promise) === group),
-  ]);
-  return grouped.filter(([, members]) => members.length > 0);
+  return Object.entries(Object.groupBy(promises, groupOf)) as [PromiseGroup, T[]][];
 }

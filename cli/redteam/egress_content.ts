@@ -8,7 +8,7 @@ import type { TaskEgress } from "../../broker/egress/proxy.ts";
 import { connectHead, getHead, ProxyBench } from "./_proxy_bench.ts";
 import { BROKEN_HELLOS, NO_HELLOS, OTHER_SERVER_NAMES, SMUGGLING_FIELDS } from "./inputs/egress.ts";
 import type { SecurityPromise } from "./security_promise.ts";
-import { latin1, Recorder } from "./raw_connections.ts";
+import { latin1, recorder } from "./raw_connections.ts";
 
 const TLS_LIST = { "allowed.example": [443, 8443], "other.example": [443] };
 const HTTP_LIST = { "allowed.example": [80], "other.example": [80] };
@@ -51,7 +51,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
     promise: "TLS goes to the host that was asked for: not a byte of a hello that names another one, or none, passes",
     attacks: "Other server names, none, byte by byte, together with the CONNECT, on 443 and on other ports",
     async run(trial, context) {
-      await using server = new Recorder();
+      await using server = recorder();
       const ports = { 443: server.port, 8443: server.port };
       await using bench = await ProxyBench.start(context, { list: TLS_LIST, ports });
       const task = bench.admit();
@@ -84,7 +84,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
     promise: "On port 443 nothing passes but TLS",
     attacks: "Plain HTTP, SSH, a NUL, SSL 2, hellos that are malformed or never end",
     async run(trial, context) {
-      await using server = new Recorder();
+      await using server = recorder();
       await using bench = await ProxyBench.start(context, { list: TLS_LIST, ports: { 443: server.port } });
       const task = bench.admit();
       for (const first of [...NO_HELLOS, ...BROKEN_HELLOS]) {
@@ -101,7 +101,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
     promise: "A plain request goes to the host that its Host field names, each one of a connection",
     attacks: "Another Host, two, none; a second, pipelined request to another host or without credentials",
     async run(trial, context) {
-      await using server = new Recorder(FINE);
+      await using server = recorder(FINE);
       await using bench = await ProxyBench.start(context, { list: HTTP_LIST, ports: { 80: server.port } });
       const task = bench.admit();
       const url = "http://allowed.example/";
@@ -132,7 +132,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
     promise: "A request that two programs would frame in two ways ends the connection",
     attacks: "Content-Length with Transfer-Encoding, repeated lengths, odd codings, folded fields, lone line feeds",
     async run(trial, context) {
-      await using server = new Recorder(FINE);
+      await using server = recorder(FINE);
       await using bench = await ProxyBench.start(context, { list: HTTP_LIST, ports: { 80: server.port } });
       const task = bench.admit();
       for (const fields of SMUGGLING_FIELDS) {
@@ -152,7 +152,7 @@ export const PASSING_PROMISES: readonly SecurityPromise[] = [
     promise: "A redirect leads nowhere: following it is a request of its own, and checked as one",
     attacks: "A listed host that redirects to a metadata service",
     async run(trial, context) {
-      await using server = new Recorder(REDIRECT);
+      await using server = recorder(REDIRECT);
       await using bench = await ProxyBench.start(context, { list: HTTP_LIST, ports: { 80: server.port } });
       const task = bench.admit();
       const { status, head } = await bench.ask(getHead("http://allowed.example/", "allowed.example", task));

@@ -6,6 +6,7 @@
 
 import { ensureDir } from "@std/fs/ensure-dir";
 import { randomHex } from "../../lib/clock.ts";
+import { parseJson } from "../../lib/text/json.ts";
 import { makeLink } from "./_special_files.ts";
 import type { RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
@@ -91,10 +92,7 @@ async function plant(root: string, work: string): Promise<void> {
     [`${root}/secret.txt`]: "secret",
     [`${root}/module.ts`]: "export default 1;",
     [`${work}/a.txt`]: "a",
-    [`${work}/deno.json`]: JSON.stringify({
-      permissions: { default: { read: true } },
-      imports: { "node:fs": "./a.txt" },
-    }),
+    [`${work}/deno.json`]: '{"permissions":{"default":{"read":true}},"imports":{"node:fs":"./a.txt"}}',
     [`${work}/package.json`]: JSON.stringify({ dependencies: { "left-pad": "1.3.0" } }),
     [`${work}/.env`]: "HOME=/from/the/repository",
   };
@@ -136,12 +134,7 @@ async function runAgent(
 }
 
 function parseRow(line: string): Row | undefined {
-  if (!line.startsWith('{"group":')) return undefined;
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
+  return line.startsWith('{"group":') ? parseJson(line) as Row | undefined : undefined;
 }
 
 /** Attempts of one group, each of which must have been refused. */
@@ -150,11 +143,8 @@ async function refusals(trial: Trial, context: RedteamContext, group: string): P
   for (const { name, refused } of found.rows.filter((row) => row.group === group)) {
     trial.attempt(name, refused !== null);
   }
-  trial.control(
-    "reading the gateway and writing the work folder",
-    found.allowed === GATEWAY_WORD,
-    found.rest.join(" "),
-  );
+  const works = found.allowed === GATEWAY_WORD;
+  trial.control("reading the gateway and writing the work folder", works, found.rest.join(" "));
   return found;
 }
 

@@ -171,32 +171,19 @@ export class Server implements AsyncDisposable {
   }
 }
 
-/** A server that records what it got on each connection, and answers each first piece with `answer`. */
-export class Recorder implements AsyncDisposable {
-  /** Bytes as characters, for each connection. */
-  readonly got: string[] = [];
-  readonly #server: Server;
-
-  constructor(answer = "") {
-    this.#server = Server.start(async (conn) => {
-      const index = this.got.push("") - 1;
-      const buffer = new Uint8Array(64 << 10);
-      let is_answered = answer === "";
-      for (let count = await conn.read(buffer); count !== null; count = await conn.read(buffer)) {
-        this.got[index] += text(buffer.subarray(0, count));
-        if (!is_answered && this.got[index]!.includes("\r\n\r\n")) {
-          is_answered = true;
-          await conn.write(latin1(answer));
-        }
-      }
-    });
-  }
-
-  get port(): number {
-    return this.#server.port;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#server[Symbol.asyncDispose]();
-  }
+/** A server that keeps what it got on each connection, bytes as characters, and answers each first head. */
+export function recorder(answer = ""): Server & { got: string[] } {
+  const got: string[] = [];
+  const server = Server.start(async (conn) => {
+    const index = got.push("") - 1;
+    const buffer = new Uint8Array(64 << 10);
+    let is_answered = answer === "";
+    for (let count = await conn.read(buffer); count !== null; count = await conn.read(buffer)) {
+      got[index] += text(buffer.subarray(0, count));
+      if (is_answered || !got[index]!.includes("\r\n\r\n")) continue;
+      is_answered = true;
+      await conn.write(latin1(answer));
+    }
+  });
+  return Object.assign(server, { got });
 }

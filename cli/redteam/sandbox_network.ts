@@ -24,13 +24,9 @@ export interface SandboxNetworks {
 }
 
 /** What a program in a sandbox is started with. */
-export interface ContainerRun {
+export interface ContainerRun
+  extends Pick<CommandWorkload, "command">, Partial<Pick<CommandWorkload, "env" | "mounts" | "reach" | "max_pids">> {
   work_dir: string;
-  command: readonly string[];
-  env?: Readonly<Record<string, string>>;
-  mounts?: CommandWorkload["mounts"];
-  reach?: CommandWorkload["reach"];
-  max_pids?: number;
   /** Called with each line of standard output. */
   onLine?: (line: string) => void;
 }
@@ -92,76 +88,56 @@ async function openNetwork(options: SandboxNetworksOptions): Promise<SandboxNetw
     });
     try {
       await runtime.prepare();
-      return new TestNetwork({ ...options, runtime, network, gateway_ip, program, owner, removeNetwork });
     } catch (error) {
       failure = error;
       await runtime.close().catch(() => {});
       await removeNetwork();
+      continue;
     }
+    return {
+      gateway_ip,
+      async start(run) {
+        const task_id = randomHex(random, 16);
+        const started = await startRun(runtime, run, { task_id, network, image: settings.sandbox_image });
+        const address = async () => {
+          const name = `taskd-${owner.slice(0, 12)}-${task_id}`;
+          const format = "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+          return (await program.do(["inspect", format, name], "Cannot learn the sandbox's address")).trim();
+        };
+        return { ...started, address };
+      },
+      async close() {
+        await runtime.sweep(new Set());
+        await runtime.close();
+        await removeNetwork();
+      },
+    };
   }
   throw failure;
 }
 
-interface TestNetworkOptions extends Omit<SandboxNetworksOptions, "runtime"> {
-  runtime: SandboxRuntime;
-  network: string;
-  gateway_ip: string;
-  program: ContainerProgram;
-  owner: string;
-  removeNetwork(): Promise<unknown>;
-}
-
-class TestNetwork implements SandboxNetwork {
-  readonly gateway_ip: string;
-  readonly #options: TestNetworkOptions;
-
-  constructor(options: TestNetworkOptions) {
-    this.gateway_ip = options.gateway_ip;
-    this.#options = options;
-  }
-
-  async start(run: ContainerRun): Promise<StartedRun> {
-    const { runtime, network, settings, random, owner, program } = this.#options;
-    const task_id = randomHex(random, 16);
-    const out: string[] = [];
-    const err: string[] = [];
-    const sandbox = await runtime.start({
-      task_id,
-      work_dir: run.work_dir,
-      workload: {
-        kind: "command",
-        image: settings.sandbox_image,
-        command: run.command,
-        env: run.env ?? {},
-        mounts: run.mounts ?? [],
-        network,
-        max_pids: run.max_pids ?? 128,
-        ...(run.reach === undefined ? {} : { reach: run.reach }),
-      },
-      memory_bytes: 512 << 20,
-      timeout_ms: RUN_MS,
-      max_output_bytes: 1 << 20,
-      onOutput: ({ stream, text }) => {
-        if (stream === "stderr") return void err.push(text);
-        out.push(text);
-        run.onLine?.(text);
-      },
-    });
-    return {
-      stop: async () => ({ ...await sandbox.stop(), out, err }),
-      wait: async () => ({ ...await sandbox.wait(), out, err }),
-      address: async () => {
-        const name = `taskd-${owner.slice(0, 12)}-${task_id}`;
-        const format = "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
-        return (await program.do(["inspect", format, name], "Cannot learn the sandbox's address")).trim();
-      },
-    };
-  }
-
-  async close(): Promise<void> {
-    const { runtime } = this.#options;
-    await runtime.sweep(new Set());
-    await runtime.close();
-    await this.#options.removeNetwork();
-  }
+async function startRun(
+  runtime: SandboxRuntime,
+  { work_dir, onLine, ...program }: ContainerRun,
+  { task_id, ...container }: { task_id: string; network: string; image: string },
+): Promise<Omit<StartedRun, "address">> {
+  const out: string[] = [];
+  const err: string[] = [];
+  const sandbox = await runtime.start({
+    task_id,
+    work_dir,
+    workload: { kind: "command", env: {}, mounts: [], max_pids: 128, ...program, ...container },
+    memory_bytes: 512 << 20,
+    timeout_ms: RUN_MS,
+    max_output_bytes: 1 << 20,
+    onOutput: ({ stream, text }) => {
+      if (stream === "stderr") return void err.push(text);
+      out.push(text);
+      onLine?.(text);
+    },
+  });
+  return {
+    stop: async () => ({ ...await sandbox.stop(), out, err }),
+    wait: async () => ({ ...await sandbox.wait(), out, err }),
+  };
 }

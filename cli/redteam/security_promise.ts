@@ -11,17 +11,17 @@
 import type { RedteamContext } from "./context.ts";
 
 /** What promises are about, in the order in which they are tried. */
-export const PROMISE_GROUPS = [
-  "egress",
-  "gateway",
-  "git",
-  "sandbox",
-  "container",
-  "control",
-  "files",
-  "display",
-] as const;
-export type PromiseGroup = typeof PROMISE_GROUPS[number];
+export const GROUP_TITLES = {
+  egress: "The egress proxy",
+  gateway: "The model gateway",
+  git: "Git with a hostile work tree",
+  sandbox: "The embedded sandbox",
+  container: "Containers",
+  control: "The control interface and its records",
+  files: "Files and their modes",
+  display: "What a person reads",
+} as const;
+export type PromiseGroup = keyof typeof GROUP_TITLES;
 
 export interface SecurityPromise {
   /** `group.name`, stable. */

@@ -40,60 +40,50 @@ export interface StagedBrokerOptions {
 
 export class StagedBroker {
   readonly home: string;
-  readonly origin: string;
   /** The key of the model's endpoint: nothing that the broker writes may have it. */
   readonly key: string;
-  readonly client: BrokerClient;
-  readonly broker: BrokerUnderAttack;
   readonly git: Git;
-  readonly lines: string[];
+  readonly lines: string[] = [];
   readonly #options: StagedBrokerOptions;
-  readonly #end: () => Promise<void>;
+  readonly #model = hostileModel();
+  origin!: string;
+  broker!: BrokerUnderAttack;
+  client!: BrokerClient;
 
-  private constructor(
-    options: StagedBrokerOptions,
-    parts: Pick<StagedBroker, "home" | "origin" | "key" | "broker" | "git" | "lines">,
-    end: () => Promise<void>,
-  ) {
+  private constructor(options: StagedBrokerOptions) {
+    const { root, clock, random } = options;
     this.#options = options;
-    this.home = parts.home;
-    this.origin = parts.origin;
-    this.key = parts.key;
-    this.broker = parts.broker;
-    this.git = parts.git;
-    this.lines = parts.lines;
-    this.client = new BrokerClient({ socket: parts.broker.socket }, { clock: options.clock });
-    this.#end = end;
+    this.home = `${root}/home`;
+    this.key = `sk-redteam-${randomHex(random, 16)}`;
+    this.git = new Git({ home: `${root}/empty`, clock });
   }
 
   static async start(options: StagedBrokerOptions): Promise<StagedBroker> {
-    const { root, clock, random, deno_cache_dir } = options;
-    const home = `${root}/home`;
-    const key = `sk-redteam-${randomHex(random, 16)}`;
-    await Deno.mkdir(`${root}/empty`);
-    const git = new Git({ home: `${root}/empty`, clock });
-    const origin = await makeRepository(git, root);
-    const model = hostileModel();
-    const lines: string[] = [];
+    const staged = new StagedBroker(options);
     try {
-      await configure(home, { socket: `${root}/s/taskd.sock`, model_url: model.url });
-      const env: Record<string, string> = { HOME: home, DENO_DIR: deno_cache_dir, REDTEAM_KEY: key };
-      const broker = await options.serve({
-        home,
-        env: (name) => env[name],
-        write: (line) => void lines.push(line),
-        clock,
-        random,
-        overrides: { gh_paths: [], notify_programs: [] },
-      });
-      return new StagedBroker(options, { home, origin, key, broker, git, lines }, async () => {
-        await broker.stop();
-        await model.close();
-      });
+      await staged.#start();
+      return staged;
     } catch (error) {
-      await model.close();
+      await staged.#model.close();
       throw error;
     }
+  }
+
+  async #start(): Promise<void> {
+    const { root, clock, random, deno_cache_dir, serve } = this.#options;
+    await Deno.mkdir(`${root}/empty`);
+    this.origin = await makeRepository(this.git, root);
+    await configure(this.home, { socket: `${root}/s/taskd.sock`, model_url: this.#model.url });
+    const env: Record<string, string> = { HOME: this.home, DENO_DIR: deno_cache_dir, REDTEAM_KEY: this.key };
+    this.broker = await serve({
+      home: this.home,
+      env: (name) => env[name],
+      write: (line) => void this.lines.push(line),
+      clock,
+      random,
+      overrides: { gh_paths: [], notify_programs: [] },
+    });
+    this.client = new BrokerClient({ socket: this.broker.socket }, { clock });
   }
 
   get audit(): string {
@@ -135,9 +125,8 @@ export class StagedBroker {
 
   /** The tree that was collected of a task, as its trace has it. */
   async collectedTree(id: string): Promise<string> {
-    const rows = (await Deno.readTextFile(`${this.audit}/${id}.jsonl`)).trimEnd().split("\n").map((row) =>
-      JSON.parse(row)
-    );
+    const trace = await Deno.readTextFile(`${this.audit}/${id}.jsonl`);
+    const rows = trace.trimEnd().split("\n").map((row) => JSON.parse(row));
     const change = rows.find(({ type, name }) => type === "evidence" && name === "change")?.value;
     return String(change?.tree ?? "unknown");
   }
@@ -193,8 +182,9 @@ export class StagedBroker {
     return texts.join("\n");
   }
 
-  stop(): Promise<void> {
-    return this.#end();
+  async stop(): Promise<void> {
+    await this.broker.stop();
+    await this.#model.close();
   }
 }
 
@@ -229,11 +219,9 @@ export async function makeRepository(git: Git, root: string): Promise<string> {
   const stdin = (text: string) => ({ ...options, stdin: new TextEncoder().encode(text) });
   const blob = await git.text(["hash-object", "-w", "--stdin"], stdin("# app\n"));
   const tree = await git.text(["mktree"], stdin(`100644 blob ${blob}\tREADME.md\n`));
-  const identity = { NAME: "a", EMAIL: "a@example.com", DATE: "@1700000000 +0000" };
+  const identity = ["NAME=a", "EMAIL=a@example.com", "DATE=@1700000000 +0000"].map((field) => field.split("="));
   const env = Object.fromEntries(
-    Object.entries(identity).flatMap((
-      [name, value],
-    ) => [[`GIT_AUTHOR_${name}`, value], [`GIT_COMMITTER_${name}`, value]]),
+    ["AUTHOR", "COMMITTER"].flatMap((who) => identity.map(([name, value]) => [`GIT_${who}_${name}`, value!])),
   );
   const commit = await git.text(["commit-tree", tree, "-m", "first"], { ...options, env });
   await git.run(["update-ref", "refs/heads/main", commit], options);

@@ -5,7 +5,8 @@
  * @module
  */
 
-import { byGroup, GROUP_TITLES, PROMISES } from "../../../cli/redteam/catalogue.ts";
+import { byGroup, PROMISES } from "../../../cli/redteam/catalogue.ts";
+import { GROUP_TITLES } from "../../../cli/redteam/security_promise.ts";
 
 const BEGIN = "<!-- promises: written by tests/cli/redteam/reference.ts -->";
 const END = "<!-- end of promises -->";
