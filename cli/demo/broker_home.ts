@@ -8,12 +8,11 @@
 import { stringify } from "@std/yaml/stringify";
 import { walk } from "@std/fs/walk";
 import { join } from "@std/path/join";
+import { BrokerClient } from "../../broker/client/client.ts";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
-import { TaskdError } from "../../lib/errors.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { DEMO_VARIABLES } from "../table/demo.ts";
-import { ownCommand } from "../table/own_command.ts";
-import { runOwn } from "./daemon_process.ts";
+import { DaemonProcess, type OwnProcessOptions, runOwn } from "./own_process.ts";
 
 /** What runs sandboxes in the demo. */
 export type DemoRuntime = "deno" | "podman";
@@ -63,22 +62,20 @@ export class BrokerHome {
   readonly taskd: string;
   /** The broker's socket. */
   readonly socket: string;
-  readonly #env: Readonly<Record<string, string>>;
-  readonly #signal: AbortSignal;
+  readonly #process: OwnProcessOptions;
 
-  private constructor(options: BrokerHomeOptions, env: Record<string, string>) {
+  private constructor(options: BrokerHomeOptions) {
     this.path = join(options.dir, "home");
     this.taskd = join(this.path, ".taskd");
     this.socket = join(options.dir, "broker.sock");
-    this.#env = { ...env, HOME: this.path };
-    this.#signal = options.signal;
+    this.#process = { signal: options.signal, env: { ...environment(options), HOME: this.path } };
   }
 
   /** Initialises it as `taskd init` does, and configures it. */
   static async make(options: BrokerHomeOptions): Promise<BrokerHome> {
     // On a first run packages are still to be downloaded, which may take the operator's proxies and certificates.
-    await runOwn(["version"], options.signal);
-    const home = new BrokerHome(options, environment(options));
+    await runOwn(["version"], { signal: options.signal });
+    const home = new BrokerHome(options);
     await Deno.mkdir(home.path, { mode: 0o700 });
     await home.run(["init"]);
     await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home.socket));
@@ -86,18 +83,15 @@ export class BrokerHome {
     return home;
   }
 
-  /** The program with `words`, ready to be started in this home. */
-  command(words: readonly string[], options: Deno.CommandOptions = {}): Deno.Command {
-    const [program, args] = ownCommand(words);
-    return new Deno.Command(program, { stdin: "null", ...options, args, env: this.#env, clearEnv: true });
+  /** Runs the program in it to its end; throws what it says when it fails. */
+  run(words: readonly string[]): Promise<string> {
+    return runOwn(words, this.#process);
   }
 
-  /** Runs it to its end; throws what it says when it fails. */
-  async run(words: readonly string[]): Promise<string> {
-    const { success, stdout, stderr } = await this.command(words, { signal: this.#signal }).output();
-    if (success) return new TextDecoder().decode(stdout);
-    const reason = new TextDecoder().decode(stderr).trim() || new TextDecoder().decode(stdout).trim();
-    throw new TaskdError("internal", `taskd ${words.join(" ")} failed: ${reason}`);
+  /** Starts the broker of this home and waits until it serves. */
+  start(): Promise<DaemonProcess<BrokerClient>> {
+    const { signal } = this.#process;
+    return DaemonProcess.start(["start"], this.#process, () => new BrokerClient({ socket: this.socket }, { signal }));
   }
 
   /** Every file below `~/.taskd` in which `text` stands. */

@@ -26,10 +26,9 @@ import {
   NETWORK,
   PRICES,
 } from "./broker_home.ts";
-import { BrokerProcess } from "./broker_process.ts";
-import { claim } from "./claim.ts";
 import { INVOICES, Invoices } from "./invoices.ts";
-import { formatCount, type Narrator } from "./narrator.ts";
+import { claim, formatCount, type Narrator } from "./narrator.ts";
+import type { DaemonProcess } from "./own_process.ts";
 import { removeNetwork } from "./podman.ts";
 import { Repository } from "./repository.ts";
 import { ScriptedModel } from "./scripted_model.ts";
@@ -125,18 +124,14 @@ interface Parts {
 }
 
 class CodeStory implements AsyncDisposable {
+  readonly #options: CodeStoryOptions;
   readonly #narrator: Narrator;
-  readonly #runtime: DemoRuntime;
-  readonly #colour: boolean;
-  readonly #signal: AbortSignal;
   readonly #parts: Parts;
-  #broker: BrokerProcess | undefined;
+  #broker: DaemonProcess<BrokerClient> | undefined;
 
-  constructor({ narrator, runtime, colour, signal }: CodeStoryOptions, parts: Parts) {
-    this.#narrator = narrator;
-    this.#runtime = runtime;
-    this.#colour = colour;
-    this.#signal = signal;
+  constructor(options: CodeStoryOptions, parts: Parts) {
+    this.#options = options;
+    this.#narrator = options.narrator;
     this.#parts = parts;
   }
 
@@ -226,7 +221,7 @@ class CodeStory implements AsyncDisposable {
 
   /** What the agent could reach at all, as its process ran. */
   #confinement(id: string): string {
-    if (this.#runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
+    if (this.#options.runtime !== "deno") return "its container has no way out but the gateway and the egress proxy";
     const granted = this.#parts.agentOf(id)?.command_line.match(/--allow-(?!import)\w+=\S+/g) ?? [];
     const [files, writes, net, ...more] = granted;
     const folders = ".,../databases";
@@ -244,7 +239,7 @@ class CodeStory implements AsyncDisposable {
   async #review(id: string): Promise<{ waiting: TaskView; approve: string }> {
     const text = await this.#narrator.step(
       "Read what it did",
-      () => this.#parts.home.run(["review", id, ...(this.#colour ? ["--color"] : [])]),
+      () => this.#parts.home.run(["review", id, ...(this.#options.colour ? ["--color"] : [])]),
       () => `taskd review ${id.slice(0, SHORT)}`,
     );
     // The sandbox, the spend, the flags, what is not known, the diff; the ids above them are for machines.
@@ -295,9 +290,7 @@ class CodeStory implements AsyncDisposable {
       async () => {
         // As it was printed, word by word; a shell takes the quotes away.
         await this.#parts.home.run(command.match(/'[^']*'|\S+/g)!.map((word) => word.replaceAll("'", "")));
-        for await (const event of this.#client.events(id)) {
-          if (event.event === "result") return event.data;
-        }
+        return await this.#end(id);
       },
       () => `taskd ${command}`,
     );
@@ -348,9 +341,7 @@ class CodeStory implements AsyncDisposable {
     const { home, repository } = this.#parts;
     const run = async () => {
       const submitted = await home.run(["submit", repository.path, EXTEND, "--detach", "--json"]);
-      for await (const event of this.#client.events((JSON.parse(submitted) as { id: string }).id)) {
-        if (event.event === "result") return event.data;
-      }
+      return await this.#end((JSON.parse(submitted) as { id: string }).id);
     };
     const result = await this.#narrator.step(
       "A task that oversteps",
@@ -379,13 +370,15 @@ class CodeStory implements AsyncDisposable {
   }
 
   async #start(title: string): Promise<void> {
-    await this.#narrator.step(
-      title,
-      async () => {
-        this.#broker = await BrokerProcess.start(this.#parts.home, this.#signal);
-      },
-      () => `process ${this.#broker!.pid}`,
-    );
+    await this.#narrator.step(title, async () => {
+      this.#broker = await this.#parts.home.start();
+    }, () => `process ${this.#broker!.pid}`);
+  }
+
+  /** How a task ends. */
+  async #end(id: string) {
+    for await (const event of this.#client.events(id)) if (event.event === "result") return event.data;
+    return undefined;
   }
 
   #costOf(instruction: string): number {

@@ -9,12 +9,12 @@
  */
 
 import { join } from "@std/path/join";
+import type { Client } from "../../lib/client/client.ts";
 import type { DiffResult } from "../../lib/store/results.ts";
 import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
-import { claim } from "./claim.ts";
-import { DaemonProcess, runOwn } from "./daemon_process.ts";
+import { type DaemonProcess, runOwn, startStore } from "./own_process.ts";
 import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";
-import { formatCount, formatSize, type Narrator } from "./narrator.ts";
+import { claim, formatCount, formatSize, type Narrator } from "./narrator.ts";
 import { countOrders, placeOrders } from "./orders.ts";
 import { buildShop, type Shop } from "./shop.ts";
 import { runSql, type SqlProgram } from "./sql_client.ts";
@@ -59,29 +59,19 @@ const DB = "shop";
 
 /** Tells it. Everything it starts has ended when the promise settles. */
 export async function tellDataStory(options: DataStoryOptions): Promise<DataFacts> {
-  const story = new DataStory(options);
-  try {
-    return await story.tell();
-  } finally {
-    await story.end();
-  }
+  await using story = new DataStory(options);
+  return await story.tell();
 }
 
-class DataStory {
-  readonly #dir: string;
-  readonly #size_mb: number;
+class DataStory implements AsyncDisposable {
+  readonly #options: DataStoryOptions;
   readonly #narrator: Narrator;
-  readonly #program: SqlProgram;
-  readonly #signal: AbortSignal;
   readonly #store: string;
-  #daemon: DaemonProcess | undefined;
+  #daemon: DaemonProcess<Client> | undefined;
 
   constructor(options: DataStoryOptions) {
-    this.#dir = options.dir;
-    this.#size_mb = options.size_mb;
+    this.#options = options;
     this.#narrator = options.narrator;
-    this.#program = options.program;
-    this.#signal = options.signal;
     this.#store = join(options.dir, "store");
   }
 
@@ -94,15 +84,15 @@ class DataStory {
     return { size_bytes: shop.size_bytes, stored_bytes, orders, faults, winner, price, ...crash };
   }
 
-  async end(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     await this.#daemon?.[Symbol.asyncDispose]();
   }
 
   async #begin(): Promise<{ shop: Shop; stored_bytes: number }> {
-    const file = join(this.#dir, "shop.db");
+    const file = join(this.#options.dir, "shop.db");
     const shop = await this.#narrator.step(
       "Build a shop",
-      () => buildShop(file, { size_mb: this.#size_mb }),
+      () => buildShop(file, { size_mb: this.#options.size_mb }),
       ({ size_bytes, rows }) =>
         `${formatSize(size_bytes)}: ${formatCount(rows.customers!)} customers, ${formatCount(rows.orders!)} orders, ` +
         `${formatCount(rows.reviews!)} reviews with full-text search`,
@@ -110,7 +100,7 @@ class DataStory {
     const words = ["create", DB, "--from", file, "--store", this.#store, "--json"];
     const { stored_bytes } = await this.#narrator.step(
       "Put it under taskd",
-      async () => JSON.parse(await runOwn(words, this.#signal)) as { stored_bytes: number },
+      async () => JSON.parse(await runOwn(words, { signal: this.#options.signal })) as { stored_bytes: number },
       (created) => `shop@main, ${formatSize(created.stored_bytes)} in the store`,
     );
     await this.#start("Start the daemon");
@@ -125,8 +115,13 @@ class DataStory {
     );
     const until = performance.now() + WRITING_MS;
     const orders = await this.#narrator.step(
-      `${this.#program.name} places orders`,
-      () => placeOrders(this.#program, { path: checkout, shop, status: "morning" }, () => performance.now() > until),
+      `${this.#options.program.name} places orders`,
+      () =>
+        placeOrders(
+          this.#options.program,
+          { path: checkout, shop, status: "morning" },
+          () => performance.now() > until,
+        ),
       (count) => `${formatCount(count)} transactions, and the daemon reads along in the write-ahead log`,
     );
     await this.#narrator.step(
@@ -226,7 +221,7 @@ class DataStory {
     let acknowledged = 0;
     let stop = false;
     const underWay = Promise.withResolvers<void>();
-    const writing = placeOrders(this.#program, { path: checkout, shop, status }, (sofar) => {
+    const writing = placeOrders(this.#options.program, { path: checkout, shop, status }, (sofar) => {
       acknowledged = sofar;
       if (sofar === ORDERS_BEFORE_CRASH) underWay.resolve();
       return stop;
@@ -237,7 +232,7 @@ class DataStory {
       await this.#narrator.step(
         `kill -9 ${this.#daemon!.pid}`,
         () => this.#daemon!.kill(),
-        () => `the daemon dies at order ${formatCount(acknowledged)}; ${this.#program.name} keeps writing`,
+        () => `the daemon dies at order ${formatCount(acknowledged)}; ${this.#options.program.name} keeps writing`,
       );
       await this.#start("Start it again");
       await this.#narrator.step(
@@ -258,11 +253,11 @@ class DataStory {
       ({ kind, bytes }) =>
         kind === "none" ? "the timer was faster" : `a ${kind} of ${formatSize(bytes)} is durable in the store`,
     );
-    const exported = join(this.#dir, "exported.db");
+    const exported = join(this.#options.dir, "exported.db");
     const [durable] = await this.#narrator.step(
       "Restore from the store",
       async () => {
-        await runOwn(["export", DB, exported, "--store", this.#store], this.#signal);
+        await runOwn(["export", DB, exported, "--store", this.#store], { signal: this.#options.signal });
         return await this.#ask(exported, [countOrders(status), "PRAGMA integrity_check"]);
       },
       ([count, integrity]) => `${formatCount(Number(count))} orders, integrity ${integrity}`,
@@ -279,14 +274,10 @@ class DataStory {
   }
 
   async #start(title: string): Promise<void> {
-    const options = {
-      store: this.#store,
-      socket: join(this.#dir, "taskd.sock"),
-      flags: ["--flush-every", "1s"],
-      signal: this.#signal,
-    };
+    const { dir, signal } = this.#options;
+    const daemon = { store: this.#store, socket: join(dir, "taskd.sock"), flags: ["--flush-every", "1s"], signal };
     await this.#narrator.step(title, async () => {
-      this.#daemon = await DaemonProcess.start(options);
+      this.#daemon = await startStore(daemon);
     }, () => `process ${this.#daemon!.pid}`);
   }
 
@@ -295,7 +286,7 @@ class DataStory {
   }
 
   async #ask(path: string, statements: readonly string[]): Promise<string[]> {
-    const [, ...rows] = await runSql(this.#program, path, ["PRAGMA busy_timeout = 20000", ...statements]);
+    const [, ...rows] = await runSql(this.#options.program, path, ["PRAGMA busy_timeout = 20000", ...statements]);
     return rows;
   }
 }

@@ -7,7 +7,8 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
-import { DaemonProcess, runOwn } from "./daemon_process.ts";
+import type { Client } from "../../lib/client/client.ts";
+import { type DaemonProcess, runOwn, startStore } from "./own_process.ts";
 
 /** Name of the database. */
 export const INVOICES = "invoices";
@@ -29,7 +30,7 @@ export class Invoices implements AsyncDisposable {
   readonly #dir: string;
   readonly #store: string;
   readonly #signal: AbortSignal;
-  #daemon: DaemonProcess | undefined;
+  #daemon: DaemonProcess<Client> | undefined;
 
   private constructor(dir: string, signal: AbortSignal) {
     this.#dir = dir;
@@ -47,8 +48,8 @@ export class Invoices implements AsyncDisposable {
     const insert = db.prepare("INSERT INTO invoices (price, quantity, cents) VALUES (?, ?, ?)");
     for (const [price, quantity] of ROWS) insert.run(price, quantity, Math.trunc(price * 100) * quantity);
     db.close();
-    await runOwn(["create", INVOICES, "--from", file, "--store", invoices.#store], signal);
-    invoices.#daemon = await DaemonProcess.start({ store: invoices.#store, socket: invoices.socket, signal });
+    await runOwn(["create", INVOICES, "--from", file, "--store", invoices.#store], { signal });
+    invoices.#daemon = await startStore({ store: invoices.#store, socket: invoices.socket, signal });
     return invoices;
   }
 
@@ -56,7 +57,7 @@ export class Invoices implements AsyncDisposable {
   async cents(branch: string): Promise<number> {
     const folder = await Deno.makeTempDir({ dir: this.#dir, prefix: "export-" });
     const file = join(folder, "invoices.db");
-    await runOwn(["export", `${INVOICES}@${branch}`, file, "--store", this.#store], this.#signal);
+    await runOwn(["export", `${INVOICES}@${branch}`, file, "--store", this.#store], { signal: this.#signal });
     const db = new DatabaseSync(file);
     try {
       return Number(db.prepare("SELECT sum(cents) AS cents FROM invoices").get()!.cents);

@@ -1,9 +1,11 @@
 /**
  * Tells what the demo does: numbered steps with their times in one column, and
- * indented lines of detail under them.
+ * indented lines of detail under them. What it claims is checked before it is told.
  *
  * @module
  */
+
+import { TaskdError } from "../../lib/errors.ts";
 
 /** A step that was done. */
 export interface Step {
@@ -88,6 +90,11 @@ export class Narrator {
   #paint(text: string, code: number): string {
     return this.#options.colour ? `\x1b[${code}m${text}\x1b[0m` : text;
   }
+}
+
+/** Throws unless `holds`; `text` is what should be. */
+export function claim(holds: boolean, text: string): asserts holds {
+  if (!holds) throw new TaskdError("internal", `The demo's claim does not hold: ${text}`);
 }
 
 /** A duration for people: `3.2 ms`, `210 ms`, `1.33 s`. */

@@ -111,13 +111,12 @@ export class Repository {
       GIT_COMMITTER_NAME: "Ada",
       GIT_COMMITTER_EMAIL: "ada@example.com",
     };
-    const { success, stdout, stderr } = await gitOutput({
-      args,
-      cwd,
-      env,
-      clearEnv: true,
-      stdin: "null",
-      signal: this.#signal,
+    const options: Deno.CommandOptions = { args, cwd, env, clearEnv: true, stdin: "null", signal: this.#signal };
+    const git = new Deno.Command("git", options);
+    const { success, stdout, stderr } = await Promise.try(() => git.output()).catch((cause) => {
+      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+      const message = "Cannot make a repository: git is not installed";
+      throw new TaskdError("not_found", message, { cause, hint: INSTALL_GIT });
     });
     if (success) return new TextDecoder().decode(stdout);
     throw new TaskdError("internal", `git ${args[0]} failed: ${new TextDecoder().decode(stderr).trim()}`);
@@ -147,17 +146,5 @@ async function runModule(text: string, signal: AbortSignal): Promise<string> {
   } finally {
     signal.removeEventListener("abort", interrupt);
     worker.terminate();
-  }
-}
-
-async function gitOutput(options: Deno.CommandOptions): Promise<Deno.CommandOutput> {
-  try {
-    return await new Deno.Command("git", options).output();
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new TaskdError("not_found", "Cannot make a repository: git is not installed", {
-      cause,
-      hint: INSTALL_GIT,
-    });
   }
 }

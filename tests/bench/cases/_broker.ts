@@ -7,7 +7,6 @@
 import { join } from "@std/path/join";
 import type { BrokerClient } from "../../../broker/client/client.ts";
 import { BrokerHome, type DemoRuntime } from "../../../cli/demo/broker_home.ts";
-import { BrokerProcess } from "../../../cli/demo/broker_process.ts";
 import { GitBench } from "../../broker/git/bench.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
 import type { Place } from "../places.ts";
@@ -51,7 +50,7 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
   const text = (await Deno.readTextFile(path))
     .replace(/^network: .*$/m, `network: ${NETWORK}`).replace(/^gateway_ip: .*$/m, `gateway_ip: ${GATEWAY_IP}`);
   await Deno.writeTextFile(path, text + config);
-  const process = stack.use(await BrokerProcess.start(home, signal));
+  const process = stack.use(await home.start());
   const { client } = process;
   const parts = stack.move();
   return {

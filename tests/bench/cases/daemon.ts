@@ -5,7 +5,7 @@
  */
 
 import { join } from "@std/path/join";
-import { DaemonProcess } from "../../../cli/demo/daemon_process.ts";
+import { startStore } from "../../../cli/demo/own_process.ts";
 import { ownCommand } from "../../../cli/table/own_command.ts";
 import type { BenchCase } from "../bench.ts";
 import { pause, processorShare, residentBytes, run } from "../process.ts";
@@ -29,7 +29,7 @@ export const idle: BenchCase = {
     const shop = await shopStore(bench, place, 12);
     if (shop === undefined) return;
     const signal = new AbortController().signal;
-    await using daemon = await DaemonProcess.start({ store: shop.dir, socket: join(place.dir, "d.sock"), signal });
+    await using daemon = await startStore({ store: shop.dir, socket: join(place.dir, "d.sock"), signal });
     const bare_mb = await residentBytes(daemon.pid) / MIB;
     const names = Array.from({ length: sessions }, (_, index) => `idle-${index}`);
     const opening = await elapsed(async () => {
@@ -63,7 +63,7 @@ export const startup: BenchCase = {
     await Deno.writeTextFile(empty, "export {};\n");
     const socket = join(place.dir, "d.sock");
     const signal = new AbortController().signal;
-    await using daemon = await DaemonProcess.start({ store: shop.dir, socket, signal });
+    await using daemon = await startStore({ store: shop.dir, socket, signal });
     await daemon.client.call("open", { db: DB });
     const taskd = (...words: string[]): Measure => {
       const [program, args] = ownCommand([...words, "--store", shop.dir, "--socket", socket]);

@@ -5,7 +5,8 @@
  */
 
 import { join } from "@std/path/join";
-import { DaemonProcess } from "../../../cli/demo/daemon_process.ts";
+import type { Client } from "../../../lib/client/client.ts";
+import { type DaemonProcess, startStore } from "../../../cli/demo/own_process.ts";
 import { subscribe } from "../../../lib/client/client.ts";
 import { openStore } from "../../../lib/store/open.ts";
 import type { Bench, BenchCase } from "../bench.ts";
@@ -20,7 +21,7 @@ const MIB = 2 ** 20;
 const ROUND_EVENTS = 60;
 
 /** A store with one small database, and a daemon on it that listens for HTTP. */
-async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess; url: string; socket: string }> {
+async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess<Client>; url: string; socket: string }> {
   const store = join(place.dir, "store");
   {
     using made = await openStore(store, { holder: "bench" });
@@ -29,11 +30,11 @@ async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess; url: 
   const socket = join(place.dir, "d.sock");
   const address = `127.0.0.1:${freePort()}`;
   const flags = ["-http", address, "-token", TOKEN];
-  const daemon = await DaemonProcess.start({ store, socket, flags, signal: new AbortController().signal });
+  const daemon = await startStore({ store, socket, flags, signal: new AbortController().signal });
   return { daemon, url: `http://${address}`, socket };
 }
 
-async function openSessions({ client }: DaemonProcess, from: number, to: number): Promise<void> {
+async function openSessions({ client }: DaemonProcess<Client>, from: number, to: number): Promise<void> {
   for (let index = from; index < to; index++) {
     await client.call("fork", { db: DB, new_branch: `s${index}` });
     await client.call("open", { db: DB, branch: `s${index}` });
@@ -92,7 +93,7 @@ export const events: BenchCase = {
 
 async function rates(
   bench: Bench,
-  { daemon, url, socket }: { daemon: DaemonProcess; url: string; socket: string },
+  { daemon, url, socket }: { daemon: DaemonProcess<Client>; url: string; socket: string },
   subscribers: number,
 ): Promise<number[]> {
   const leave = new AbortController();
