@@ -6,7 +6,7 @@
  */
 
 import { Api } from "./api.ts";
-import { browser, byId, type Click, el, every, type PageElement } from "./dom.ts";
+import { browser, byId, type Click, el, elWith, every, type PageElement } from "./dom.ts";
 import { showHistory } from "./history.ts";
 import { Keys } from "./keys.ts";
 import { failure, type PageContext } from "./page.ts";
@@ -26,18 +26,18 @@ function takeToken(): string | undefined {
 
 /** What is said without a token. */
 function withoutToken(main: PageElement): void {
-  main.replaceChildren(el(
-    "div",
-    { class: "narrow sign-in" },
-    el("h1", {}, "This page needs its token"),
+  main.replaceChildren(
     el(
-      "p",
-      {},
-      "The token is part of the address that the command prints. It stays in this tab alone, and reloading the tab forgets it.",
+      "div.narrow.sign-in",
+      el("h1", "This page needs its token"),
+      el(
+        "p",
+        "The token is part of the address that the command prints. It stays in this tab alone, and reloading the tab forgets it.",
+      ),
+      el("pre.command", "taskd ui"),
+      el("p.hint", "Open the address that it prints. Each start of the broker makes a new token."),
     ),
-    el("pre", { class: "command" }, "taskd ui"),
-    el("p", { class: "hint" }, "Open the address that it prints. Each start of the broker makes a new token."),
-  ));
+  );
 }
 
 /** The pages, one at a time. */
@@ -45,26 +45,25 @@ class App {
   readonly #api: Api;
   readonly #main = byId("main");
   readonly #links: { path: string; element: PageElement }[];
-  readonly #count = el("span", { class: "count", hidden: true });
-  readonly #link = el("span", { class: "link", role: "status" });
+  readonly #count = elWith("span.count", { hidden: true });
+  readonly #link = elWith("span.link", { role: "status" });
   readonly #keys: Keys;
   #page = new AbortController();
 
   constructor(api: Api) {
     this.#api = api;
-    this.#links = LINKS.map(([path, label]) => ({ path, element: el("a", { href: path }, label) }));
+    this.#links = LINKS.map(([path, label]) => ({ path, element: elWith("a", { href: path }, label) }));
     this.#links[0]!.element.append(this.#count);
     this.#keys = new Keys([
       { key: "w", does: "what waits for approval", run: () => this.go("/ui/") },
       { key: "h", does: "history", run: () => this.go("/ui/history") },
     ]);
     byId("bar").append(
-      el("a", { href: "/ui/", class: "brand" }, "taskd"),
-      el("nav", { "aria-label": "Pages" }, ...this.#links.map(({ element }) => element)),
+      elWith("a.brand", { href: "/ui/" }, "taskd"),
+      elWith("nav", { "aria-label": "Pages" }, ...this.#links.map(({ element }) => element)),
       this.#link,
-      el("button", {
+      elWith("button.plain.keys", {
         type: "button",
-        class: "plain keys",
         "aria-label": "Keys",
         on: { click: () => this.#keys.help() },
       }, "?"),

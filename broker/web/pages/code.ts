@@ -4,7 +4,7 @@
  * @module
  */
 
-import { el, type PageNode } from "./dom.ts";
+import { elWith, type PageNode } from "./dom.ts";
 import { oddElement, oddities, type Oddity } from "./hidden.ts";
 import type { Token } from "./syntax.ts";
 import type { Range } from "./changed_words.ts";
@@ -56,6 +56,6 @@ export function codeNodes(text: string, marks: CodeMarks): (PageNode | string)[]
     // A mixed word that other marks have cut is shown in parts, each of which is marked.
     const content = odd === undefined ? part : oddElement(part, odd);
     const names = [...token === undefined ? [] : [`t-${token}`], ...changed ? ["word"] : []];
-    return names.length === 0 ? content : el("span", { class: names.join(" ") }, content);
+    return names.length === 0 ? content : elWith("span", { class: names.join(" ") }, content);
   });
 }

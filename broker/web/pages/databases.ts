@@ -26,15 +26,14 @@ function tableRows(address: string, { table, rows = [], ...counts }: Table): Pag
   return section(
     "Rows that change",
     { class: "data" },
-    el("p", {}, el("code", {}, ...shownLine(`${address} ${table}`))),
+    el("p", el("code", ...shownLine(`${address} ${table}`))),
     el(
-      "ul",
-      { class: "commands" },
+      "ul.commands",
       ...rows.map(({ change, key, before, after }) => {
         const parts = [key, before, after].filter((part) => part !== undefined).map((part) => JSON.stringify(part));
-        return el("li", {}, tag(change, KINDS[change]), el("code", {}, ...shownLine(parts.join(" → "))));
+        return el("li", tag(change, KINDS[change]), el("code", ...shownLine(parts.join(" → "))));
       }),
     ),
-    more > 0 && el("p", { class: "hint" }, `and ${counted(more, "row")} more`),
+    more > 0 && el("p.hint", `and ${counted(more, "row")} more`),
   );
 }

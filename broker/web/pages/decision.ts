@@ -8,7 +8,7 @@
  */
 
 import type { TrustBrief } from "../../task/schema.ts";
-import { el, type PageElement } from "./dom.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 
@@ -44,26 +44,27 @@ export class Decision {
   constructor(options: DecisionOptions) {
     this.#options = options;
     this.#boxes = options.categories.map((category) => this.#category(category));
-    this.#unseen = options.unseen.map(() => el("input", { type: "checkbox", on: { change: () => this.#update() } }));
-    this.#approve = el("button", {
+    this.#unseen = options.unseen.map(() =>
+      elWith("input", { type: "checkbox", on: { change: () => this.#update() } })
+    );
+    this.#approve = elWith("button.approve", {
       type: "submit",
-      class: "approve",
       "aria-describedby": "still-open",
     }, "Approve and push");
-    this.#reason = el("input", { type: "text", id: "deny-reason", maxlength: 4096, autocomplete: "off" });
-    this.#deny = el("button", { type: "submit", class: "deny" }, "Deny");
-    this.#open = el("ul", { id: "still-open", class: "still-open", tabindex: -1 });
-    this.element = el(
-      "section",
-      { class: "decision", id: "decision", "aria-labelledby": "decision-title" },
-      el("h2", { id: "decision-title" }, "Decide"),
+    this.#reason = elWith("input", { type: "text", id: "deny-reason", maxlength: 4096, autocomplete: "off" });
+    this.#deny = elWith("button.deny", { type: "submit" }, "Deny");
+    this.#open = elWith("ul.still-open", { id: "still-open", tabindex: -1 });
+    this.element = elWith(
+      "section.decision",
+      { id: "decision", "aria-labelledby": "decision-title" },
+      elWith("h2", { id: "decision-title" }, "Decide"),
       this.#looks(),
-      el("form", { on: { submit: (event) => this.#submit(event) } }, this.#open, this.#approve),
-      el(
-        "form",
-        { class: "deny-form", on: { submit: (event) => this.#refuse(event) } },
-        el("label", { for: "deny-reason" }, "Reason, for the record"),
-        el("div", { class: "row" }, this.#reason, this.#deny),
+      elWith("form", { on: { submit: (event) => this.#submit(event) } }, this.#open, this.#approve),
+      elWith(
+        "form.deny-form",
+        { on: { submit: (event) => this.#refuse(event) } },
+        elWith("label", { for: "deny-reason" }, "Reason, for the record"),
+        el("div.row", this.#reason, this.#deny),
       ),
     );
     this.#update();
@@ -108,53 +109,39 @@ export class Decision {
   #looks(): PageElement | string {
     if (this.#boxes.length === 0 && this.#unseen.length === 0) return "";
     return el(
-      "fieldset",
-      { class: "looks" },
-      el("legend", {}, "Look twice"),
+      "fieldset.looks",
+      el("legend", "Look twice"),
       ...this.#boxes.map(({ row }) => row),
       ...this.#options.unseen.map((text, index) =>
-        el(
-          "label",
-          { class: "look wanted" },
-          this.#unseen[index]!,
-          el("span", {}, el("strong", {}, "Not shown here"), el("small", {}, text)),
-        )
+        el("label.look.wanted", this.#unseen[index]!, el("span", el("strong", "Not shown here"), el("small", text)))
       ),
     );
   }
 
   #category(category: string): { category: string; input: PageElement; row: PageElement } {
-    const input = el("input", { type: "checkbox", on: { change: () => this.#update() } });
+    const input = elWith("input", { type: "checkbox", on: { change: () => this.#update() } });
     const flag = this.#options.brief?.flags.find((known) => known.category === category);
     const paths = flag?.paths ?? [];
     const item = ({ path, detail }: { path: string; detail?: string }) =>
-      el(
-        "li",
-        {},
-        el("code", {}, ...shownLine(path)),
-        detail !== undefined && el("small", {}, " ", ...shownLine(detail)),
-      );
+      el("li", el("code", ...shownLine(path)), detail !== undefined && el("small", " ", ...shownLine(detail)));
     const row = el(
-      "div",
-      { class: "look" },
+      "div.look",
       el(
         "label",
-        {},
         input,
         el(
           "span",
-          {},
-          el("strong", {}, ...shownLine(category.replaceAll("_", " "))),
-          flag !== undefined && el("small", {}, ...shownLine(flag.reason)),
+          el("strong", ...shownLine(category.replaceAll("_", " "))),
+          flag !== undefined && el("small", ...shownLine(flag.reason)),
         ),
       ),
-      paths.length > 0 && el("ul", { class: "look-paths" }, ...paths.slice(0, MAX_PATHS).map(item)),
-      paths.length > MAX_PATHS && el(
-        "details",
-        {},
-        el("summary", {}, `${(flag?.count ?? paths.length) - MAX_PATHS} more`),
-        el("ul", { class: "look-paths" }, ...paths.slice(MAX_PATHS).map(item)),
-      ),
+      paths.length > 0 && el("ul.look-paths", ...paths.slice(0, MAX_PATHS).map(item)),
+      paths.length > MAX_PATHS &&
+        el(
+          "details",
+          el("summary", `${(flag?.count ?? paths.length) - MAX_PATHS} more`),
+          el("ul.look-paths", ...paths.slice(MAX_PATHS).map(item)),
+        ),
     );
     return { category, input, row };
   }
@@ -174,9 +161,9 @@ export class Decision {
     const missing = this.#missing();
     this.#approve.disabled = this.#busy || missing.length > 0;
     this.#deny.disabled = this.#busy;
-    this.#open.replaceChildren(...missing.map((text) => el("li", {}, text)));
+    this.#open.replaceChildren(...missing.map((text) => el("li", text)));
     this.#open.classList.toggle("empty", missing.length === 0);
-    if (missing.length === 0) this.#open.append(el("li", { class: "ready" }, "All of it read, all of it ticked."));
+    if (missing.length === 0) this.#open.append(el("li.ready", "All of it read, all of it ticked."));
   }
 
   #submit(event: Event): void {

@@ -9,7 +9,7 @@
 
 import { codeNodes } from "./code.ts";
 import type { Diff, DiffFile, DiffLine } from "./diff.ts";
-import { browser, el, type PageElement, type SightObserver } from "./dom.ts";
+import { browser, el, elWith, type PageElement, type SightObserver } from "./dom.ts";
 import { counted } from "./format.ts";
 import { runsRightToLeft, shownLine } from "./hidden.ts";
 import { tag } from "./page.ts";
@@ -145,7 +145,7 @@ class FilePart implements FileView {
     this.file = file;
     this.#options = options;
     const { id } = options;
-    this.#tick = el("input", {
+    this.#tick = elWith("input", {
       type: "checkbox",
       on: {
         change: () => {
@@ -154,24 +154,22 @@ class FilePart implements FileView {
         },
       },
     });
-    this.#body = el("div", { class: "file-body", id: `${id}-body` });
-    this.#fold = el("button", {
+    this.#body = elWith("div.file-body", { id: `${id}-body` });
+    this.#fold = elWith("button.fold", {
       type: "button",
-      class: "fold",
       "aria-controls": `${id}-body`,
       on: { click: () => this.toggle() },
-    }, el("span", { class: "path" }, ...shownLine(file.path)));
-    this.element = el(
-      "article",
-      { class: "file", id, tabindex: -1, "aria-labelledby": `${id}-name` },
+    }, el("span.path", ...shownLine(file.path)));
+    this.element = elWith(
+      "article.file",
+      { id, tabindex: -1, "aria-labelledby": `${id}-name` },
       el(
-        "header",
-        { class: "file-head" },
-        el("h3", { id: `${id}-name` }, this.#fold),
+        "header.file-head",
+        elWith("h3", { id: `${id}-name` }, this.#fold),
         file.status === "modified" ? "" : tag(file.status),
         file.binary && tag("binary"),
         counts(file),
-        el("label", { class: "read" }, this.#tick, "Read"),
+        el("label.read", this.#tick, "Read"),
       ),
       this.#body,
     );
@@ -218,21 +216,18 @@ class FilePart implements FileView {
     const colour = colouring(file.path);
     if (file.notes.length > 0) {
       this.#body.append(
-        el("p", { class: "file-note" }, ...file.notes.flatMap((note) => [...shownLine(note), el("br")])),
+        el("p.file-note", ...file.notes.flatMap((note) => [...shownLine(note), el("br")])),
       );
     }
-    if (file.binary) this.#body.append(el("p", { class: "file-note" }, "Binary: its content is not shown."));
-    else if (file.hunks.length === 0) this.#body.append(el("p", { class: "file-note" }, "No line is changed."));
+    if (file.binary) this.#body.append(el("p.file-note", "Binary: its content is not shown."));
+    else if (file.hunks.length === 0) this.#body.append(el("p.file-note", "No line is changed."));
     for (const hunk of file.hunks) {
-      this.#body.append(el(
-        "div",
-        { class: "hunk" },
-        el("span", {}, hunk.range),
-        el("span", { class: "place" }, ...shownLine(hunk.place.slice(0, 200))),
-      ));
+      this.#body.append(
+        el("div.hunk", el("span", hunk.range), el("span.place", ...shownLine(hunk.place.slice(0, 200)))),
+      );
       for (let at = 0; at < hunk.lines.length; at += CHUNK_LINES) {
         const lines = hunk.lines.slice(at, at + CHUNK_LINES);
-        const chunk = el("div", { class: "chunk" });
+        const chunk = el("div.chunk");
         chunk.style.setProperty("--rows", `${lines.length * LINE_PX}px`);
         const cut = lines.filter(({ text }) => text.length > LINE_CHARS).length;
         this.#cut_lines += cut;
@@ -243,7 +238,7 @@ class FilePart implements FileView {
         this.#body.append(chunk);
       }
     }
-    const end = el("div", { class: "file-end" });
+    const end = el("div.file-end");
     this.#body.append(end);
     sight.inside(end, () => {
       this.#end_seen = true;
@@ -253,30 +248,29 @@ class FilePart implements FileView {
 
   #table(lines: readonly DiffLine[], colour: ReturnType<typeof colouring>): PageElement {
     const changes = pairUp(lines);
-    const body = el("tbody", {});
+    const body = el("tbody");
     for (const [index, line] of lines.entries()) body.append(this.#row(line, changes[index]!, colour));
-    return el("table", { class: "code", role: "presentation" }, body);
+    return elWith("table.code", { role: "presentation" }, body);
   }
 
   #row(line: DiffLine, changed: LineChange["before"], colour: ReturnType<typeof colouring>): PageElement {
     const { kind, text } = line;
-    if (kind === "note") return el("tr", { class: "note" }, number(0), number(0), el("td", {}, ...shownLine(text)));
+    if (kind === "note") return el("tr.note", number(0), number(0), el("td", ...shownLine(text)));
     const cut = text.length > LINE_CHARS;
     const visible = cut ? text.slice(0, LINE_CHARS) : text;
     // A carriage return at the end is how some systems end lines: it is shown, as everything else.
-    const cell = el("td", { class: "line" }, ...codeNodes(visible, { tokens: colour?.(visible) ?? [], changed }));
+    const cell = el("td.line", ...codeNodes(visible, { tokens: colour?.(visible) ?? [], changed }));
     if (runsRightToLeft(text)) {
       cell.classList.add("logical");
       cell.setAttribute("title", "Has letters that are written from right to left; shown in the order of the file");
     }
     if (cut) cell.append(this.#rest(text, cell));
-    return el("tr", { class: kind }, number(line.before), number(line.after), cell);
+    return elWith("tr", { class: kind }, number(line.before), number(line.after), cell);
   }
 
   #rest(text: string, cell: PageElement): PageElement {
-    const button = el("button", {
+    const button = elWith("button.more", {
       type: "button",
-      class: "more",
       on: {
         click: () => {
           cell.replaceChildren(...codeNodes(text, { tokens: [], changed: [] }));
@@ -292,17 +286,16 @@ class FilePart implements FileView {
 /** Added and deleted lines of a file. */
 export function counts({ added, deleted }: { added: number; deleted: number }): PageElement {
   return el(
-    "span",
-    { class: "counts" },
-    el("span", { class: "plus" }, `+${added.toLocaleString("en")}`),
+    "span.counts",
+    el("span.plus", `+${added.toLocaleString("en")}`),
     " ",
-    el("span", { class: "minus" }, `−${deleted.toLocaleString("en")}`),
+    el("span.minus", `−${deleted.toLocaleString("en")}`),
   );
 }
 
 function number(value: number): PageElement {
   // An attribute, shown by the style sheet: so that it is not copied with the code.
-  return el("td", { class: "n", "data-n": value === 0 ? "" : value });
+  return elWith("td.n", { "data-n": value === 0 ? "" : value });
 }
 
 /** The changed words of each line: deleted lines are compared with the added ones that follow them. */

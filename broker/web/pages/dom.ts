@@ -99,7 +99,7 @@ export interface Browser extends EventTarget {
 /** The window. */
 export const browser: Browser = globalThis as unknown as Browser;
 
-/** What an element gets: attributes by name, and listeners by the name of their event. */
+/** Attributes by name, and listeners by the name of their event. */
 export interface ElementOptions {
   [attribute: string]: string | number | boolean | undefined | Record<string, (event: Event) => void>;
   on?: Record<string, (event: Event) => void>;
@@ -108,13 +108,21 @@ export interface ElementOptions {
 /** A child: nothing is left out. */
 export type Child = PageNode | string | false | undefined;
 
-/** An element with attributes, listeners and children; strings become text. */
-export function el(tag: string, options: ElementOptions = {}, ...children: Child[]): PageElement {
-  return fill(browser.document.createElement(tag), options, children);
+/** An element; `name` is a tag with its classes, such as `p.hint`. Strings become text. */
+export function el(name: string, ...children: Child[]): PageElement {
+  return elWith(name, {}, ...children);
+}
+
+/** An element with attributes and listeners. */
+export function elWith(name: string, options: ElementOptions, ...children: Child[]): PageElement {
+  const [tag, ...classes] = name.split(".");
+  const element = fill(browser.document.createElement(tag!), options, children);
+  if (classes.length > 0) element.setAttribute("class", classes.join(" "));
+  return element;
 }
 
 /** An element of a drawing. */
-export function svg(tag: string, options: ElementOptions = {}, ...children: Child[]): PageElement {
+export function svg(tag: string, options: ElementOptions, ...children: Child[]): PageElement {
   return fill(browser.document.createElementNS("http://www.w3.org/2000/svg", tag), options, children);
 }
 

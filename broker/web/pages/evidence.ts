@@ -41,7 +41,7 @@ export function missing(brief: TrustBrief | undefined): PageElement | false {
     section(
       "Not established",
       { class: "missing" },
-      el("ul", {}, ...gaps.map((gap) => el("li", {}, ...shownLine(gap)))),
+      el("ul", ...gaps.map((gap) => el("li", ...shownLine(gap)))),
     );
 }
 
@@ -51,15 +51,13 @@ export function refusedEgress({ refused_egress }: TaskView): PageElement | false
     "Refused connections",
     {},
     el(
-      "ul",
-      { class: "refused" },
+      "ul.refused",
       ...refused_egress.map(({ target, reason, hint }) =>
         el(
           "li",
-          {},
-          el("code", {}, ...shownLine(target)),
-          el("span", {}, ...shownLine(reason)),
-          hint !== undefined && el("small", {}, ...shownLine(hint)),
+          el("code", ...shownLine(target)),
+          el("span", ...shownLine(reason)),
+          hint !== undefined && el("small", ...shownLine(hint)),
         )
       ),
     ),
@@ -82,21 +80,17 @@ export function setup(brief: TrustBrief | undefined): PageElement | false {
     "Setup",
     {},
     el(
-      "ul",
-      { class: "commands" },
+      "ul.commands",
       ...evidence.commands.map(({ phase, command, status, exit_code, duration_ms }) =>
         el(
           "li",
-          {},
           tag(...STATUS[status]),
           el(
             "code",
-            {},
             ...shownLine(command.map((word) => /^[\w./:=@%+,-]+$/.test(word) ? word : JSON.stringify(word)).join(" ")),
           ),
           el(
             "small",
-            {},
             [phase, exit_code === undefined ? "" : `exit code ${exit_code}`, duration(duration_ms)].filter((part) =>
               part
             ).join(" · "),
@@ -104,11 +98,7 @@ export function setup(brief: TrustBrief | undefined): PageElement | false {
         )
       ),
     ),
-    el(
-      "p",
-      { class: "hint" },
-      `Dependency cache: ${participation}${key_prefix === undefined ? "" : `, ${key_prefix}`}`,
-    ),
+    el("p.hint", `Dependency cache: ${participation}${key_prefix === undefined ? "" : `, ${key_prefix}`}`),
   );
 }
 
@@ -129,14 +119,13 @@ const MAX_DEPTH = 5;
 
 /** Any value, as lists of names and values. */
 function value(json: Json, depth: number): PageElement {
-  if (json === null || typeof json !== "object") return el("span", {}, ...shown(String(json)));
-  if (depth >= MAX_DEPTH) return el("code", {}, ...shownLine(JSON.stringify(json).slice(0, 2_000)));
-  if (Array.isArray(json)) return el("ul", {}, ...json.map((entry) => el("li", {}, value(entry, depth + 1))));
+  if (json === null || typeof json !== "object") return el("span", ...shown(String(json)));
+  if (depth >= MAX_DEPTH) return el("code", ...shownLine(JSON.stringify(json).slice(0, 2_000)));
+  if (Array.isArray(json)) return el("ul", ...json.map((entry) => el("li", value(entry, depth + 1))));
   return el(
-    "dl",
-    { class: "tree" },
+    "dl.tree",
     ...Object.entries(json).map(([name, entry]) =>
-      el("div", {}, el("dt", {}, ...shownLine(name)), el("dd", {}, value(entry, depth + 1)))
+      el("div", el("dt", ...shownLine(name)), el("dd", value(entry, depth + 1)))
     ),
   );
 }

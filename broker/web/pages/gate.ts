@@ -14,7 +14,7 @@ import { changedRows } from "./databases.ts";
 import { Decision } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, showDiff } from "./diff_view.ts";
-import { el, every, type PageElement } from "./dom.ts";
+import { el, elWith, every, type PageElement } from "./dom.ts";
 import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
 import { ago, cost, counted, dollars, duration, repoName, short } from "./format.ts";
 import { shownLine } from "./hidden.ts";
@@ -43,7 +43,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   if (signal.aborted) throw signal.reason;
   const diff = parseDiff(new TextDecoder().decode(bytes));
   const genuine = isShown(task, sha256);
-  const messages = el("div", { class: "messages" }, message ?? "", ...warnings(task, genuine));
+  const messages = el("div.messages", message ?? "", ...warnings(task, genuine));
   const say = (error: unknown) => {
     const box = failure(error);
     messages.replaceChildren(box);
@@ -78,16 +78,13 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   const { setSpend, element: money } = spendPart(task, brief);
   main.replaceChildren(
     el(
-      "div",
-      { class: "gate" },
+      "div.gate",
       gateHead(task, messages, signal),
       el(
-        "div",
-        { class: "gate-main" },
+        "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
         el(
-          "div",
-          { class: "evidence" },
+          "div.evidence",
           missing(brief),
           refusedEgress(task),
           setup(brief),
@@ -96,9 +93,9 @@ export async function showGate(context: PageContext, { task, message, reload }: 
         ),
         changes(task, diff, files.views),
       ),
-      el(
-        "aside",
-        { class: "gate-side", "aria-label": "Files and decision" },
+      elWith(
+        "aside.gate-side",
+        { "aria-label": "Files and decision" },
         files.element,
         money,
         decision.element,
@@ -114,10 +111,10 @@ export async function showGate(context: PageContext, { task, message, reload }: 
 function warnings(task: TaskView, genuine: boolean): PageElement[] {
   return [
     ...genuine ? [] : [
-      notice("bad", el("strong", {}, "This is not the diff at the gate."), " It cannot be approved; reload the page."),
+      notice("bad", el("strong", "This is not the diff at the gate."), " It cannot be approved; reload the page."),
     ],
     ...task.trace.intact ? [] : [
-      notice("bad", el("strong", {}, "The record of this task was altered: "), ...shownLine(task.trace.fault)),
+      notice("bad", el("strong", "The record of this task was altered: "), ...shownLine(task.trace.fault)),
     ],
   ];
 }
@@ -127,8 +124,8 @@ function fileList(
   diff: Diff,
   { decision, signal }: { decision: Decision; signal: AbortSignal },
 ): { views: readonly FileView[]; walk: Walk; element: PageElement } {
-  const progress = el("p", { class: "progress", role: "status" });
-  const list = el("ol", { class: "file-list" });
+  const progress = elWith("p.progress", { role: "status" });
+  const list = el("ol.file-list");
   const update = () => {
     const unread = views.filter(({ read }) => !read).length;
     decision.setUnread(unread, views.length);
@@ -138,8 +135,8 @@ function fileList(
   const views = showDiff(diff, { signal, onRead: () => update() });
   const walk = new Walk(views);
   list.append(...views.map((view, index) => {
-    const name = el("span", { class: "path" }, el("bdi", {}, ...shownLine(view.file.path)));
-    return el("li", {}, el("button", { type: "button", on: { click: () => walk.to(index) } }, name, counts(view.file)));
+    const name = el("span.path", el("bdi", ...shownLine(view.file.path)));
+    return el("li", elWith("button", { type: "button", on: { click: () => walk.to(index) } }, name, counts(view.file)));
   }));
   update();
   return { views, walk, element: section("Files", { id: "file-list" }, progress, list) };
@@ -147,28 +144,26 @@ function fileList(
 
 function gateHead(task: TaskView, messages: PageElement, signal: AbortSignal): PageElement {
   return el(
-    "div",
-    { class: "gate-head" },
+    "div.gate-head",
     messages,
     el(
-      "p",
-      { class: "eyebrow" },
+      "p.eyebrow",
       ...shownLine(repoName(task.repo)),
       task.sensitive === true ? tag("sensitive", "bad") : "",
       task.draft === true ? tag("draft") : "",
     ),
-    el("h1", {}, "Approve this change?"),
+    el("h1", "Approve this change?"),
     waiting(task, signal),
   );
 }
 
 function changes(task: TaskView, diff: Diff, views: readonly FileView[]): PageElement {
-  const digest = el("code", {}, short(task.gate?.diff_sha256 ?? ""));
+  const digest = el("code", short(task.gate?.diff_sha256 ?? ""));
   return section(
     "Changes",
     { class: "changes" },
-    el("p", { class: "hint" }, `${counted(views.length, "file")}, `, counts(total(diff)), ", change ", digest),
-    ...diff.preamble.length === 0 ? [] : [el("pre", { class: "file-note" }, ...shownLine(diff.preamble.join("\n")))],
+    el("p.hint", `${counted(views.length, "file")}, `, counts(total(diff)), ", change ", digest),
+    ...diff.preamble.length === 0 ? [] : [el("pre.file-note", ...shownLine(diff.preamble.join("\n")))],
     ...views.map(({ element }) => element),
   );
 }
@@ -233,7 +228,7 @@ function total({ files }: Diff): { added: number; deleted: number } {
 
 /** A line that says since when it waits, and until when. */
 function waiting(task: TaskView, signal: AbortSignal): PageElement {
-  const line = el("p", { class: "waiting" });
+  const line = el("p.waiting");
   const timeout_ms = task.gate?.timeout_ms ?? 0;
   const show = () => {
     const now_ms = Date.now();
@@ -254,8 +249,8 @@ function spendPart(
   task: TaskView,
   brief: TrustBrief | undefined,
 ): { element: PageElement; setSpend(spend: SpendFigures): void } {
-  const figure = el("p", { class: "figure" });
-  const detail = el("p", { class: "hint" });
+  const figure = el("p.figure");
+  const detail = el("p.hint");
   const budget = brief?.budget_usd ?? 0;
   let spend = task.live ?? task.spend;
   const showSpend = () => {
@@ -280,7 +275,7 @@ function refusal(error: ApiError): PageElement {
   const stale = error.problem.code === "stale_diff";
   return notice(
     "bad",
-    el("strong", {}, stale ? "The diff has changed since it was shown. " : "This is decided already. "),
+    el("strong", stale ? "The diff has changed since it was shown. " : "This is decided already. "),
     ...stale ? ["Nothing was approved. This is the diff as it is now; read it again."] : shownLine(error.message),
   );
 }

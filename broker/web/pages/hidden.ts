@@ -5,7 +5,7 @@
  * @module
  */
 
-import { el, type PageNode } from "./dom.ts";
+import { elWith, type PageNode } from "./dom.ts";
 
 /** Control, direction, zero-width and filler characters, tags and variation selectors, and spaces that are not U+0020. */
 const HIDDEN =
@@ -77,14 +77,10 @@ function codePoint(char: string): string {
 
 /** One oddity as an element. */
 export function oddElement(text: string, { kind }: Oddity): PageNode {
-  if (kind === "mixed") return el("mark", { class: "mixed", title: "This word mixes alphabets that look alike" }, text);
+  if (kind === "mixed") return elWith("mark.mixed", { title: "This word mixes alphabets that look alike" }, text);
   const effect = EFFECTS[text.codePointAt(0)!];
   const name = codePoint(text);
-  return el(
-    "mark",
-    { class: "hid", title: effect === undefined ? `${name}, not visible` : `${name}: ${effect}` },
-    name,
-  );
+  return elWith("mark.hid", { title: effect === undefined ? `${name}, not visible` : `${name}: ${effect}` }, name);
 }
 
 /** `text` with everything hidden made visible; newlines and tabs stay. */

@@ -8,7 +8,7 @@
  */
 
 import type { TaskListItem } from "../../api/wire.ts";
-import { el, type PageElement } from "./dom.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
 import { cost, counted, dollars, moment, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, type PageContext, taskLink } from "./page.ts";
@@ -31,11 +31,11 @@ export async function showHistory(context: PageContext): Promise<void> {
   const tasks: TaskListItem[] = [];
   let next: string | undefined;
   const filters: Filters = { outcome: "", agent: "", repo: "" };
-  const body = el("tbody", {});
-  const summary = el("div", { class: "summary", role: "status" });
-  const selects = el("div", { class: "filters" });
-  const more = el("button", { type: "button", class: "plain", on: { click: () => void load() } }, "Older tasks");
-  const messages = el("div", {});
+  const body = el("tbody");
+  const summary = elWith("div.summary", { role: "status" });
+  const selects = el("div.filters");
+  const more = elWith("button.plain", { type: "button", on: { click: () => void load() } }, "Older tasks");
+  const messages = el("div");
 
   const show = () => {
     const found = tasks.filter((task) => matches(task, filters));
@@ -45,7 +45,7 @@ export async function showHistory(context: PageContext): Promise<void> {
   };
   const choice = (name: keyof Filters, label: string) => {
     const values = [...new Set(tasks.map((task) => valueOf(task, name)))].sort();
-    const select = el(
+    const select = elWith(
       "select",
       {
         id: `filter-${name}`,
@@ -56,10 +56,12 @@ export async function showHistory(context: PageContext): Promise<void> {
           },
         },
       },
-      el("option", { value: "" }, "all"),
-      ...values.map((value) => el("option", { value, selected: value === filters[name] }, ...shownText(value, name))),
+      elWith("option", { value: "" }, "all"),
+      ...values.map((value) =>
+        elWith("option", { value, selected: value === filters[name] }, ...shownText(value, name))
+      ),
     );
-    return el("div", {}, el("label", { for: `filter-${name}` }, label), select);
+    return el("div", elWith("label", { for: `filter-${name}` }, label), select);
   };
   const load = async () => {
     more.disabled = true;
@@ -80,24 +82,20 @@ export async function showHistory(context: PageContext): Promise<void> {
   more.hidden = true;
   main.replaceChildren(
     el(
-      "div",
-      { class: "wide" },
-      el("h1", {}, "History"),
+      "div.wide",
+      el("h1", "History"),
       messages,
-      el("div", { class: "history-head" }, summary, selects),
-      el(
-        "div",
-        { class: "scroller", tabindex: 0, role: "region", "aria-label": "Tasks" },
+      el("div.history-head", summary, selects),
+      elWith(
+        "div.scroller",
+        { tabindex: 0, role: "region", "aria-label": "Tasks" },
         el(
-          "table",
-          { class: "tasks" },
+          "table.tasks",
           el(
             "thead",
-            {},
             el(
               "tr",
-              {},
-              ...["Task", "Agent", "Outcome", "Started", "Cost"].map((name) => el("th", { scope: "col" }, name)),
+              ...["Task", "Agent", "Outcome", "Started", "Cost"].map((name) => elWith("th", { scope: "col" }, name)),
             ),
           ),
           body,
@@ -140,31 +138,29 @@ function row(task: TaskListItem): PageElement {
   const metered = live ?? spend;
   return el(
     "tr",
-    {},
-    el(
+    elWith(
       "th",
       { scope: "row" },
       taskLink(
         id,
-        el("span", { class: "eyebrow" }, ...span(repoName(repo))),
-        el("span", { class: "what" }, ...span(instruction)),
+        el("span.eyebrow", ...span(repoName(repo))),
+        el("span.what", ...span(instruction)),
       ),
     ),
-    el("td", {}, agent, model !== undefined && el("small", {}, ...shownLine(model))),
-    el("td", {}, el("span", { class: `outcome ${kind}` }, label)),
-    el("td", { class: "when" }, el("time", { datetime: created_at }, moment(created_at))),
+    el("td", agent, model !== undefined && el("small", ...shownLine(model))),
+    el("td", elWith("span", { class: `outcome ${kind}` }, label)),
+    el("td.when", elWith("time", { datetime: created_at }, moment(created_at))),
     el(
-      "td",
-      { class: "money" },
+      "td.money",
       metered !== undefined || claimed_usd === undefined
         ? metered === undefined ? "–" : cost(metered)
-        : el("span", {}, dollars(claimed_usd), el("small", {}, "agent-reported")),
+        : el("span", dollars(claimed_usd), el("small", "agent-reported")),
     ),
   );
 }
 
 function span(text: string): PageElement[] {
-  return [el("span", {}, ...shownLine(text))];
+  return [el("span", ...shownLine(text))];
 }
 
 function summaryOf(tasks: readonly TaskListItem[], more: boolean): PageElement[] {
@@ -176,11 +172,9 @@ function summaryOf(tasks: readonly TaskListItem[], more: boolean): PageElement[]
   return [
     el(
       "div",
-      {},
-      el("p", { class: "figure" }, `${unpriced ? "at least " : ""}${dollars(sum)}`),
+      el("p.figure", `${unpriced ? "at least " : ""}${dollars(sum)}`),
       el(
-        "p",
-        { class: "hint" },
+        "p.hint",
         [
           `${counted(tasks.length, "task")}${more ? " of the newest" : ""}`,
           ...unmetered === 0 ? [] : [`${counted(unmetered, "request")} unmetered`],

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { browser, el, type KeyPress, type PageElement } from "./dom.ts";
+import { browser, el, elWith, type KeyPress, type PageElement } from "./dom.ts";
 import type { Shortcut } from "./page.ts";
 
 /** The shortcuts of the page that is shown, and those of every page. */
@@ -17,7 +17,7 @@ export class Keys {
 
   constructor(general: readonly Shortcut[]) {
     this.#general = [...general, { key: "?", does: "this list", run: () => this.help() }];
-    this.#dialog = el("dialog", { class: "help", "aria-labelledby": "help-title" });
+    this.#dialog = elWith("dialog.help", { "aria-labelledby": "help-title" });
     browser.document.body.append(this.#dialog);
     browser.addEventListener("keydown", (event) => this.#press(event as KeyPress));
   }
@@ -31,16 +31,16 @@ export class Keys {
   help(): void {
     if (this.#dialog.open) return;
     const list = [...this.#page, ...this.#general];
-    const toggle = el("input", {
+    const toggle = elWith("input", {
       type: "checkbox",
       checked: this.#on,
       on: { change: () => this.#on = toggle.checked },
     });
     this.#dialog.replaceChildren(
-      el("h2", { id: "help-title" }, "Keys"),
-      el("dl", {}, ...list.map(({ key, does }) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))),
-      el("label", { class: "row" }, toggle, "Use these keys"),
-      el("button", { type: "button", class: "plain", on: { click: () => this.#dialog.close() } }, "Close"),
+      elWith("h2", { id: "help-title" }, "Keys"),
+      el("dl", ...list.map(({ key, does }) => el("div", el("dt", el("kbd", key)), el("dd", does)))),
+      el("label.row", toggle, "Use these keys"),
+      elWith("button.plain", { type: "button", on: { click: () => this.#dialog.close() } }, "Close"),
     );
     this.#dialog.showModal();
   }

@@ -8,7 +8,7 @@ import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { TrustBrief } from "../../task/schema.ts";
 import type { Stage } from "../../task/stages.ts";
 import { changedRows } from "./databases.ts";
-import { el, every, type PageElement } from "./dom.ts";
+import { el, elWith, every, type PageElement } from "./dom.ts";
 import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
 import { cost, counted, dollars, duration, moment, repoName } from "./format.ts";
 import { shown, shownLine } from "./hidden.ts";
@@ -35,8 +35,8 @@ export function showLive(
   const timeline = new Timeline(signal);
   const output = new Output();
   let spend = task.live ?? task.spend;
-  const figure = el("p", { class: "figure" });
-  const requests = el("p", { class: "hint" });
+  const figure = el("p.figure");
+  const requests = el("p.hint");
   const showSpend = () => {
     figure.textContent = cost(spend);
     requests.textContent = spend === undefined ? "" : [
@@ -45,29 +45,25 @@ export function showLive(
     ].join(" · ");
   };
   showSpend();
-  const title = el("h1", {}, headline(task));
-  const notes = el("ul", { class: "notes" });
+  const title = el("h1", headline(task));
+  const notes = el("ul.notes");
   main.replaceChildren(
     el(
-      "div",
-      { class: "gate" },
+      "div.gate",
       el(
-        "div",
-        { class: "gate-head" },
+        "div.gate-head",
         message ?? "",
-        el("p", { class: "eyebrow" }, ...shownLine(repoName(task.repo))),
+        el("p.eyebrow", ...shownLine(repoName(task.repo))),
         title,
-        task.reason !== undefined && el("p", { class: "waiting" }, ...shown(task.reason)),
+        task.reason !== undefined && el("p.waiting", ...shown(task.reason)),
         pushedTo(task),
       ),
       el(
-        "div",
-        { class: "gate-main" },
+        "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
         el(
-          "div",
-          { class: "evidence" },
+          "div.evidence",
           task.stage === "done" && missing(brief),
           refusedEgress(task),
           setup(brief),
@@ -75,9 +71,9 @@ export function showLive(
           ...otherEvidence(task),
         ),
       ),
-      el(
-        "aside",
-        { class: "gate-side", "aria-label": "Progress and cost" },
+      elWith(
+        "aside.gate-side",
+        { "aria-label": "Progress and cost" },
         section("Progress", {}, timeline.element, notes),
         section("Spent", { class: "spent" }, figure, requests, claim(task)),
         buttons(context, task),
@@ -96,16 +92,16 @@ export function showLive(
       else if (event === "spend") {
         spend = laterSpend(spend, data);
         showSpend();
-      } else if (event === "note") notes.append(el("li", {}, ...shownLine(data.text)));
-      else if (event === "ci") notes.append(el("li", {}, `Checks: ${data.state.replaceAll("_", " ")}`));
+      } else if (event === "note") notes.append(el("li", ...shownLine(data.text)));
+      else if (event === "ci") notes.append(el("li", `Checks: ${data.state.replaceAll("_", " ")}`));
     },
   };
 }
 
 function headline({ stage, outcome }: TaskView): PageElement {
-  if (outcome === undefined) return el("span", {}, STAGE_LABELS[stage]);
+  if (outcome === undefined) return el("span", STAGE_LABELS[stage]);
   const [label, kind] = OUTCOME_LABELS[outcome];
-  return el("span", { class: kind }, label);
+  return elWith("span", { class: kind }, label);
 }
 
 function pushedTo({ pushed }: TaskView): PageElement | false {
@@ -113,7 +109,7 @@ function pushedTo({ pushed }: TaskView): PageElement | false {
   const { branch, commit, pull_request } = pushed;
   // Whatever the code host has answered: only a plain web address becomes a link.
   const link = pull_request !== undefined && /^https:\/\/[^\s"'<>]+$/.test(pull_request)
-    ? el("a", { href: pull_request, target: "_blank", rel: "noopener noreferrer" }, pull_request)
+    ? elWith("a", { href: pull_request, target: "_blank", rel: "noopener noreferrer" }, pull_request)
     : undefined;
   return facts([["Branch", branch], ["Commit", commit.slice(0, 12)], ["Pull request", link ?? pull_request]]);
 }
@@ -121,14 +117,14 @@ function pushedTo({ pushed }: TaskView): PageElement | false {
 /** An agent's own figure: only where the broker has none, and marked as such. */
 function claim({ spend, live, claimed_usd }: TaskView): PageElement | false {
   return spend === undefined && live === undefined && claimed_usd !== undefined &&
-    el("p", { class: "hint" }, `${dollars(claimed_usd)} as reported by the agent; not measured`);
+    el("p.hint", `${dollars(claimed_usd)} as reported by the agent; not measured`);
 }
 
 function buttons(context: PageContext, task: TaskView): PageElement | false {
   const { api } = context;
-  const messages = el("div", {});
+  const messages = el("div");
   const press = (label: string, style: string, act: () => Promise<void>) => {
-    const button = el("button", {
+    const button = elWith("button", {
       type: "button",
       class: style,
       on: {
@@ -151,12 +147,12 @@ function buttons(context: PageContext, task: TaskView): PageElement | false {
     const { id } = await api.retry(task.id);
     context.go(`/ui/tasks/${id}`);
   });
-  return (end || again) && el("div", { class: "actions" }, messages, end, again);
+  return (end || again) && el("div.actions", messages, end, again);
 }
 
 /** Stages as they were entered, each with how long it took. */
 class Timeline {
-  readonly element: PageElement = el("ol", { class: "timeline" });
+  readonly element: PageElement = el("ol.timeline");
   #running: { since_ms: number; time: PageElement; row: PageElement } | undefined;
 
   constructor(signal: AbortSignal) {
@@ -165,13 +161,8 @@ class Timeline {
 
   enter(stage: Stage, ts: string): void {
     this.#close(Date.parse(ts));
-    const time = el("span", { class: "time" });
-    const row = el(
-      "li",
-      { class: "now", title: moment(ts), "aria-current": "step" },
-      el("span", {}, STAGE_LABELS[stage]),
-      time,
-    );
+    const time = el("span.time");
+    const row = elWith("li.now", { title: moment(ts), "aria-current": "step" }, el("span", STAGE_LABELS[stage]), time);
     this.element.append(row);
     this.#running = { since_ms: Date.parse(ts), time, row };
     this.#show(Date.now());
@@ -180,7 +171,7 @@ class Timeline {
   end(ts: string, label: string): void {
     this.#close(Date.parse(ts));
     this.element.append(
-      el("li", { class: "ended", title: moment(ts) }, el("span", {}, label), tag(moment(ts), "time")),
+      elWith("li.ended", { title: moment(ts) }, el("span", label), tag(moment(ts), "time")),
     );
   }
 

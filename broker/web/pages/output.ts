@@ -4,7 +4,7 @@
  * @module
  */
 
-import { el, type PageElement } from "./dom.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
 import { shown } from "./hidden.ts";
 
 /** Pieces that stay on the page; the log has them all. */
@@ -21,14 +21,14 @@ export class Output {
   readonly #dropped: PageElement;
 
   constructor() {
-    this.#pane = el("pre", { class: "output", tabindex: 0, role: "log", "aria-live": "off", "aria-label": "Output" });
+    this.#pane = elWith("pre.output", { tabindex: 0, role: "log", "aria-live": "off", "aria-label": "Output" });
     this.#pane.addEventListener("scroll", () => {
       const { scrollTop, scrollHeight, clientHeight } = this.#pane;
       this.#follow.checked = scrollHeight - scrollTop - clientHeight < 24;
     });
-    this.#follow = el("input", { type: "checkbox", checked: true, on: { change: () => this.#scroll() } });
-    this.#dropped = el("p", { class: "hint", hidden: true }, "Earlier output is in the task's log.");
-    this.element = el("div", {}, this.#dropped, this.#pane, el("label", { class: "follow" }, this.#follow, "Follow"));
+    this.#follow = elWith("input", { type: "checkbox", checked: true, on: { change: () => this.#scroll() } });
+    this.#dropped = elWith("p.hint", { hidden: true }, "Earlier output is in the task's log.");
+    this.element = el("div", this.#dropped, this.#pane, el("label.follow", this.#follow, "Follow"));
   }
 
   /** Adds what was printed. */
@@ -36,9 +36,9 @@ export class Output {
     const { channel, cut_chars = 0 } = options;
     const line = text.endsWith("\n") ? text : `${text}\n`;
     this.#pane.append(
-      el("span", { class: `o-${channel}` }, ...shown(line.replaceAll(COLOUR, "").replaceAll("\r\n", "\n"))),
+      elWith("span", { class: `o-${channel}` }, ...shown(line.replaceAll(COLOUR, "").replaceAll("\r\n", "\n"))),
     );
-    if (cut_chars > 0) this.#pane.append(el("span", { class: "o-note" }, `(${cut_chars} more characters)\n`));
+    if (cut_chars > 0) this.#pane.append(el("span.o-note", `(${cut_chars} more characters)\n`));
     while (this.#pane.children.length > MAX_PIECES) {
       this.#pane.children[0]!.remove();
       this.#dropped.hidden = false;

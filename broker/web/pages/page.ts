@@ -6,7 +6,7 @@
 
 import type { Api } from "./api.ts";
 import { ApiError } from "./api.ts";
-import { type Child, el, type PageElement } from "./dom.ts";
+import { type Child, el, elWith, type PageElement } from "./dom.ts";
 import { shown, shownLine } from "./hidden.ts";
 
 /** A key and what it does; the overlay behind `?` lists them. */
@@ -33,7 +33,7 @@ export interface PageContext {
 
 /** A message above the content. */
 export function notice(kind: "bad" | "warn" | "info", ...content: Child[]): PageElement {
-  return el("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, ...content);
+  return elWith("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, ...content);
 }
 
 /** What went wrong, with what to do about it. */
@@ -42,8 +42,8 @@ export function failure(error: unknown): PageElement {
   const text = error instanceof Error ? error.message : String(error);
   return notice(
     "bad",
-    el("strong", {}, ...shownLine(text)),
-    problem.hint === undefined ? "" : el("span", {}, " ", ...shownLine(problem.hint)),
+    el("strong", ...shownLine(text)),
+    problem.hint === undefined ? "" : el("span", " ", ...shownLine(problem.hint)),
   );
 }
 
@@ -54,10 +54,10 @@ export function section(
   ...content: (PageElement | false)[]
 ): PageElement {
   const id = options.id ?? title.toLowerCase().replaceAll(/[^a-z]+/g, "-");
-  return el(
+  return elWith(
     "section",
     { class: `section ${options.class ?? ""}`.trim(), "aria-labelledby": `${id}-title` },
-    el("h2", { id: `${id}-title` }, title),
+    elWith("h2", { id: `${id}-title` }, title),
     ...content,
   );
 }
@@ -65,32 +65,26 @@ export function section(
 /** A list of names and values; entries without a value are left out. */
 export function facts(entries: readonly (readonly [string, PageElement | string | undefined])[]): PageElement {
   return el(
-    "dl",
-    { class: "facts" },
+    "dl.facts",
     ...entries.flatMap(([name, value]) =>
       value === undefined
         ? []
-        : [el("div", {}, el("dt", {}, name), el("dd", {}, ...(typeof value === "string" ? shownLine(value) : [value])))]
+        : [el("div", el("dt", name), el("dd", ...(typeof value === "string" ? shownLine(value) : [value])))]
     ),
   );
 }
 
 /** Text of any length as it was written. */
 export function prose(text: string, name: string): PageElement {
-  return el(
-    "div",
-    { class: "prose" },
-    ...shown(text.replaceAll("\r\n", "\n")),
-    el("span", { class: "sr" }, ` (end of the ${name})`),
-  );
+  return el("div.prose", ...shown(text.replaceAll("\r\n", "\n")), el("span.sr", ` (end of the ${name})`));
 }
 
 /** A link to a task. */
 export function taskLink(id: string, ...content: (PageElement | string)[]): PageElement {
-  return el("a", { href: `/ui/tasks/${id}` }, ...content);
+  return elWith("a", { href: `/ui/tasks/${id}` }, ...content);
 }
 
 /** A small label. */
 export function tag(text: string, kind = ""): PageElement {
-  return el("span", { class: `tag ${kind}`.trim() }, text);
+  return elWith("span", { class: `tag ${kind}`.trim() }, text);
 }

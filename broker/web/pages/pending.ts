@@ -20,9 +20,9 @@ const RECENT = 50;
 export async function showPending(context: PageContext): Promise<void> {
   const { api, main, signal } = context;
   context.setShortcuts([]);
-  const waiting = el("div", {});
-  const running = el("div", {});
-  main.replaceChildren(el("div", { class: "narrow" }, el("h1", {}, "Waiting for approval"), waiting, running));
+  const waiting = el("div");
+  const running = el("div");
+  main.replaceChildren(el("div.narrow", el("h1", "Waiting for approval"), waiting, running));
   let last = "";
   let count: number | undefined;
   const refresh = async () => {
@@ -46,12 +46,12 @@ export async function showPending(context: PageContext): Promise<void> {
       last = state;
       const focus = focused(main)?.getAttribute("href");
       waiting.replaceChildren(
-        pending.length === 0 ? empty() : el("ul", { class: "cards" }, ...pending.map((task) => card(task, now_ms))),
+        pending.length === 0 ? empty() : el("ul.cards", ...pending.map((task) => card(task, now_ms))),
       );
       running.replaceChildren(
         active.length === 0
           ? ""
-          : section("Under way", {}, el("ul", { class: "cards" }, ...active.map((task) => activeCard(task, now_ms)))),
+          : section("Under way", {}, el("ul.cards", ...active.map((task) => activeCard(task, now_ms)))),
       );
       if (focus !== undefined && focus !== null) {
         main.querySelector(`a[href="${focus}"]`)?.focus({ preventScroll: true });
@@ -73,48 +73,45 @@ function focused(main: PageElement): PageElement | null {
 }
 
 function empty(): PageElement {
-  return el("p", { class: "empty" }, "Nothing waits. A task that is done with its work shows up here by itself.");
+  return el("p.empty", "Nothing waits. A task that is done with its work shows up here by itself.");
 }
 
 function card(task: PendingTask, now_ms: number): PageElement {
   return el(
-    "li",
-    { class: "card" },
+    "li.card",
     taskLink(
       task.id,
-      el("span", { class: "eyebrow" }, ...line(repoName(task.repo))),
-      el("strong", {}, ...line(opening(task.instruction))),
+      el("span.eyebrow", ...line(repoName(task.repo))),
+      el("strong", ...line(opening(task.instruction))),
       el(
-        "span",
-        { class: "meta" },
+        "span.meta",
         `${counted(task.files_changed, "file")}, ${counted(task.lines_changed, "line")} · ${
           cost(task.spend)
         } · ${task.agent} · ${ago(task.since, now_ms)}`,
         task.expires_in_ms === undefined ? "" : ` · denied by itself in ${duration(task.expires_in_ms)}`,
       ),
-      ...task.gate.second_look.length === 0 && !task.sensitive ? [] : [el(
-        "span",
-        { class: "tags" },
-        ...task.sensitive ? [tag("sensitive", "bad")] : [],
-        ...task.gate.second_look.slice(0, 8).map((category) =>
-          el("span", { class: "tag warn" }, ...shownLine(category.replaceAll("_", " ")))
+      ...task.gate.second_look.length === 0 && !task.sensitive ? [] : [
+        el(
+          "span.tags",
+          ...task.sensitive ? [tag("sensitive", "bad")] : [],
+          ...task.gate.second_look.slice(0, 8).map((category) =>
+            el("span.tag.warn", ...shownLine(category.replaceAll("_", " ")))
+          ),
         ),
-      )],
+      ],
     ),
   );
 }
 
 function activeCard(task: TaskListItem, now_ms: number): PageElement {
   return el(
-    "li",
-    { class: "card" },
+    "li.card",
     taskLink(
       task.id,
-      el("span", { class: "eyebrow" }, ...line(repoName(task.repo))),
-      el("strong", {}, ...line(task.instruction)),
+      el("span.eyebrow", ...line(repoName(task.repo))),
+      el("strong", ...line(task.instruction)),
       el(
-        "span",
-        { class: "meta" },
+        "span.meta",
         `${STAGE_LABELS[task.stage]} · ${cost(task.live ?? task.spend)} · ${task.agent} · ${
           ago(task.created_at, now_ms)
         }`,
@@ -124,5 +121,5 @@ function activeCard(task: TaskListItem, now_ms: number): PageElement {
 }
 
 function line(text: string): PageElement[] {
-  return [el("span", {}, ...shownLine(text))];
+  return [el("span", ...shownLine(text))];
 }

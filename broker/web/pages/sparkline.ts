@@ -62,13 +62,12 @@ export function sparkline(days: readonly Day[]): PageElement {
     peak === undefined ? "" : `, at most ${dollars(peak.usd)} on ${peak.date}`
   }`;
   return el(
-    "figure",
-    { class: "sparkline" },
+    "figure.sparkline",
     svg(
       "svg",
       { viewBox: `0 0 ${width} ${HEIGHT_PX}`, width, height: HEIGHT_PX, role: "img", "aria-label": label },
       ...bars,
     ),
-    el("figcaption", {}, `${days.length} days`),
+    el("figcaption", `${days.length} days`),
   );
 }

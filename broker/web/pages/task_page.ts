@@ -7,7 +7,7 @@
 
 import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { Stage } from "../../task/stages.ts";
-import { el, type PageElement } from "./dom.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
 import { repoName } from "./format.ts";
 import { type GateView, showGate } from "./gate.ts";
 import { type LiveView, showLive } from "./live.ts";
@@ -103,7 +103,7 @@ class Turn {
 export function notFound(context: PageContext): void {
   context.setTitle("Not found");
   context.main.replaceChildren(
-    el("h1", {}, "There is no such page"),
-    el("p", {}, el("a", { href: "/ui/" }, "What waits for approval")),
+    el("h1", "There is no such page"),
+    el("p", elWith("a", { href: "/ui/" }, "What waits for approval")),
   );
 }
