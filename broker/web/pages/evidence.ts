@@ -7,6 +7,7 @@
 import type { TaskView } from "../../api/wire.ts";
 import type { CommandEvidence, TrustBrief } from "../../task/schema.ts";
 import type { Json } from "../../task/values.ts";
+import { changedRows } from "./databases.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";
 import { shown, shownLine } from "./hidden.ts";
@@ -34,8 +35,20 @@ export function provenance(task: TaskView, brief: TrustBrief | undefined): PageE
   );
 }
 
+/** What was done and found; what is missing is told once the work has ended. */
+export function findings(task: TaskView, brief: TrustBrief | undefined): PageElement {
+  return el(
+    "div.evidence",
+    (task.stage === "done" || task.stage === "awaiting_approval") && missing(brief),
+    refusedEgress(task),
+    setup(brief),
+    ...changedRows(brief),
+    ...otherEvidence(task),
+  );
+}
+
 /** What is not established. */
-export function missing(brief: TrustBrief | undefined): PageElement | false {
+function missing(brief: TrustBrief | undefined): PageElement | false {
   const gaps = brief === undefined ? ["anything: there is no brief of this task"] : brief.missing_evidence;
   return gaps.length > 0 &&
     section(
@@ -46,7 +59,7 @@ export function missing(brief: TrustBrief | undefined): PageElement | false {
 }
 
 /** Names that the egress proxy refused. */
-export function refusedEgress({ refused_egress }: TaskView): PageElement | false {
+function refusedEgress({ refused_egress }: TaskView): PageElement | false {
   return refused_egress.length > 0 && section(
     "Refused connections",
     {},
@@ -72,7 +85,7 @@ const STATUS: Readonly<Record<CommandEvidence["status"], readonly [string, strin
 };
 
 /** How the profile's commands ended. */
-export function setup(brief: TrustBrief | undefined): PageElement | false {
+function setup(brief: TrustBrief | undefined): PageElement | false {
   const evidence = brief?.setup;
   if (evidence === undefined || evidence === null) return false;
   const { participation, key_prefix } = evidence.cache;
@@ -103,7 +116,7 @@ export function setup(brief: TrustBrief | undefined): PageElement | false {
 }
 
 /** Facts that the brief does not show, the data diff of databases first. */
-export function otherEvidence({ evidence }: TaskView): (PageElement | false)[] {
+function otherEvidence({ evidence }: TaskView): (PageElement | false)[] {
   const names = Object.keys(evidence).filter((name) => /^databases?\b/.test(name));
   return names.map((name) =>
     section(

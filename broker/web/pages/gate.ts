@@ -10,16 +10,15 @@
 import type { TaskView } from "../../api/wire.ts";
 import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
 import { ApiError } from "./api.ts";
-import { changedRows } from "./databases.ts";
 import { Decision } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, showDiff } from "./diff_view.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
-import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
-import { ago, cost, counted, dollars, duration, repoName, short } from "./format.ts";
+import { findings, provenance } from "./evidence.ts";
+import { ago, counted, duration, repoName, short } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
-import { laterSpend } from "./spend.ts";
+import { Spent } from "./spend.ts";
 
 /** A gate on the page. */
 export interface GateView {
@@ -75,7 +74,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   };
 
   const files = fileList(diff, { decision, signal });
-  const { setSpend, element: money } = spendPart(task, brief);
+  const spent = new Spent(task, { budget_usd: brief?.budget_usd ?? 0 });
   main.replaceChildren(
     el(
       "div.gate",
@@ -83,28 +82,21 @@ export async function showGate(context: PageContext, { task, message, reload }: 
       el(
         "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
-        el(
-          "div.evidence",
-          missing(brief),
-          refusedEgress(task),
-          setup(brief),
-          ...changedRows(brief),
-          ...otherEvidence(task),
-        ),
+        findings(task, brief),
         changes(task, diff, files.views),
       ),
       elWith(
         "aside.gate-side",
         { "aria-label": "Files and decision" },
         files.element,
-        money,
+        section("Spent", { class: "spent" }, ...spent.elements),
         decision.element,
         provenance(task, brief),
       ),
     ),
   );
   context.setShortcuts(files.walk.shortcuts(decision));
-  return { setSpend };
+  return { setSpend: (spend) => spent.set(spend) };
 }
 
 /** What forbids to approve. */
@@ -243,31 +235,6 @@ function waiting(task: TaskView, signal: AbortSignal): PageElement {
   show();
   every(1_000, signal, show);
   return line;
-}
-
-function spendPart(
-  task: TaskView,
-  brief: TrustBrief | undefined,
-): { element: PageElement; setSpend(spend: SpendFigures): void } {
-  const figure = el("p.figure");
-  const detail = el("p.hint");
-  const budget = brief?.budget_usd ?? 0;
-  let spend = task.live ?? task.spend;
-  const showSpend = () => {
-    figure.textContent = cost(spend);
-    detail.textContent = [
-      budget > 0 ? `of ${dollars(budget)}` : "",
-      spend === undefined ? "" : counted(spend.requests, "request"),
-      spend === undefined || spend.unmetered_requests === 0 ? "" : `${spend.unmetered_requests} unmetered`,
-      spend === undefined ? "" : `${(spend.input_tokens + spend.output_tokens).toLocaleString("en")} tokens`,
-    ].filter((part) => part !== "").join(" · ");
-  };
-  const setSpend = (reported: SpendFigures) => {
-    spend = laterSpend(spend, reported);
-    showSpend();
-  };
-  showSpend();
-  return { element: section("Spent", { class: "spent" }, figure, detail), setSpend };
 }
 
 /** Why an answer came too late, in the words of the page. */

@@ -11,7 +11,7 @@ import type { TaskListItem } from "../../api/wire.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { cost, counted, dollars, moment, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
-import { failure, type PageContext, taskLink } from "./page.ts";
+import { failure, lineOf, type PageContext, taskLink } from "./page.ts";
 import { perDay, sparkline } from "./sparkline.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
@@ -57,9 +57,7 @@ export async function showHistory(context: PageContext): Promise<void> {
         },
       },
       elWith("option", { value: "" }, "all"),
-      ...values.map((value) =>
-        elWith("option", { value, selected: value === filters[name] }, ...shownText(value, name))
-      ),
+      ...values.map((value) => elWith("option", { value, selected: value === filters[name] }, shownText(value, name))),
     );
     return el("div", elWith("label", { for: `filter-${name}` }, label), select);
   };
@@ -111,14 +109,10 @@ function valueOf(task: TaskListItem, name: keyof Filters): string {
   return name === "outcome" ? task.outcome ?? task.stage : task[name];
 }
 
-function shownText(value: string, name: keyof Filters): (PageElement | string)[] {
-  if (name === "outcome") return [labelOf(value)];
+function shownText(value: string, name: keyof Filters): string {
+  if (name === "outcome") return labelOf(value);
   // An option has no elements in it.
-  return [
-    shownLine(name === "repo" ? repoName(value) : value).map((part) =>
-      typeof part === "string" ? part : part.textContent ?? ""
-    ).join(""),
-  ];
+  return lineOf(name === "repo" ? repoName(value) : value).textContent ?? "";
 }
 
 function labelOf(value: string): string {
@@ -141,11 +135,7 @@ function row(task: TaskListItem): PageElement {
     elWith(
       "th",
       { scope: "row" },
-      taskLink(
-        id,
-        el("span.eyebrow", ...span(repoName(repo))),
-        el("span.what", ...span(instruction)),
-      ),
+      taskLink(id, el("span.eyebrow", lineOf(repoName(repo))), el("span.what", lineOf(instruction))),
     ),
     el("td", agent, model !== undefined && el("small", ...shownLine(model))),
     el("td", elWith("span", { class: `outcome ${kind}` }, label)),
@@ -157,10 +147,6 @@ function row(task: TaskListItem): PageElement {
         : el("span", dollars(claimed_usd), el("small", "agent-reported")),
     ),
   );
-}
-
-function span(text: string): PageElement[] {
-  return [el("span", ...shownLine(text))];
 }
 
 function summaryOf(tasks: readonly TaskListItem[], more: boolean): PageElement[] {

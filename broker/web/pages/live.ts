@@ -7,14 +7,13 @@
 import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { TrustBrief } from "../../task/schema.ts";
 import type { Stage } from "../../task/stages.ts";
-import { changedRows } from "./databases.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
-import { missing, otherEvidence, provenance, refusedEgress, setup } from "./evidence.ts";
-import { cost, counted, dollars, duration, moment, repoName } from "./format.ts";
+import { findings, provenance } from "./evidence.ts";
+import { dollars, duration, moment, repoName } from "./format.ts";
 import { shown, shownLine } from "./hidden.ts";
 import { Output } from "./output.ts";
 import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
-import { laterSpend } from "./spend.ts";
+import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
 /** A task on the page. */
@@ -34,17 +33,7 @@ export function showLive(
   const { main, signal } = context;
   const timeline = new Timeline(signal);
   const output = new Output();
-  let spend = task.live ?? task.spend;
-  const figure = el("p.figure");
-  const requests = el("p.hint");
-  const showSpend = () => {
-    figure.textContent = cost(spend);
-    requests.textContent = spend === undefined ? "" : [
-      counted(spend.requests, "request"),
-      ...spend.unmetered_requests === 0 ? [] : [`${spend.unmetered_requests} unmetered`],
-    ].join(" · ");
-  };
-  showSpend();
+  const spent = new Spent(task);
   const title = el("h1", headline(task));
   const notes = el("ul.notes");
   main.replaceChildren(
@@ -62,20 +51,13 @@ export function showLive(
         "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
-        el(
-          "div.evidence",
-          task.stage === "done" && missing(brief),
-          refusedEgress(task),
-          setup(brief),
-          ...changedRows(brief),
-          ...otherEvidence(task),
-        ),
+        findings(task, brief),
       ),
       elWith(
         "aside.gate-side",
         { "aria-label": "Progress and cost" },
         section("Progress", {}, timeline.element, notes),
-        section("Spent", { class: "spent" }, figure, requests, claim(task)),
+        section("Spent", { class: "spent" }, ...spent.elements, claim(task)),
         buttons(context, task),
         provenance(task, brief),
       ),
@@ -89,10 +71,8 @@ export function showLive(
         if (task.outcome === undefined) title.textContent = STAGE_LABELS[data.stage];
       } else if (event === "result") timeline.end(data.ts, OUTCOME_LABELS[data.outcome][0]);
       else if (event === "output") output.add(data.text, data);
-      else if (event === "spend") {
-        spend = laterSpend(spend, data);
-        showSpend();
-      } else if (event === "note") notes.append(el("li", ...shownLine(data.text)));
+      else if (event === "spend") spent.set(data);
+      else if (event === "note") notes.append(el("li", ...shownLine(data.text)));
       else if (event === "ci") notes.append(el("li", `Checks: ${data.state.replaceAll("_", " ")}`));
     },
   };

@@ -80,8 +80,13 @@ export function prose(text: string, name: string): PageElement {
 }
 
 /** A link to a task. */
-export function taskLink(id: string, ...content: (PageElement | string)[]): PageElement {
+export function taskLink(id: string, ...content: Child[]): PageElement {
   return elWith("a", { href: `/ui/tasks/${id}` }, ...content);
+}
+
+/** Text on one line. */
+export function lineOf(text: string): PageElement {
+  return el("span", ...shownLine(text));
 }
 
 /** A small label. */

@@ -6,10 +6,10 @@
 
 import type { PendingTask, TaskListItem } from "../../api/wire.ts";
 import { ApiError } from "./api.ts";
-import { el, every, type PageElement } from "./dom.ts";
+import { type Child, el, every, type PageElement } from "./dom.ts";
 import { ago, cost, counted, duration, opening, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
-import { failure, type PageContext, section, tag, taskLink } from "./page.ts";
+import { failure, lineOf, type PageContext, section, tag, taskLink } from "./page.ts";
 import { STAGE_LABELS } from "./stages.ts";
 
 const REFRESH_MS = 2_000;
@@ -77,49 +77,28 @@ function empty(): PageElement {
 }
 
 function card(task: PendingTask, now_ms: number): PageElement {
-  return el(
-    "li.card",
-    taskLink(
-      task.id,
-      el("span.eyebrow", ...line(repoName(task.repo))),
-      el("strong", ...line(opening(task.instruction))),
-      el(
-        "span.meta",
-        `${counted(task.files_changed, "file")}, ${counted(task.lines_changed, "line")} · ${
-          cost(task.spend)
-        } · ${task.agent} · ${ago(task.since, now_ms)}`,
-        task.expires_in_ms === undefined ? "" : ` · denied by itself in ${duration(task.expires_in_ms)}`,
-      ),
-      ...task.gate.second_look.length === 0 && !task.sensitive ? [] : [
-        el(
-          "span.tags",
-          ...task.sensitive ? [tag("sensitive", "bad")] : [],
-          ...task.gate.second_look.slice(0, 8).map((category) =>
-            el("span.tag.warn", ...shownLine(category.replaceAll("_", " ")))
-          ),
-        ),
-      ],
+  const change = `${counted(task.files_changed, "file")}, ${counted(task.lines_changed, "line")}`;
+  const end = task.expires_in_ms === undefined ? "" : ` · denied by itself in ${duration(task.expires_in_ms)}`;
+  const { second_look } = task.gate;
+  return cardOf(
+    task,
+    opening(task.instruction),
+    `${change} · ${cost(task.spend)} · ${task.agent} · ${ago(task.since, now_ms)}${end}`,
+    (second_look.length > 0 || task.sensitive) && el(
+      "span.tags",
+      task.sensitive && tag("sensitive", "bad"),
+      ...second_look.slice(0, 8).map((category) => el("span.tag.warn", ...shownLine(category.replaceAll("_", " ")))),
     ),
   );
 }
 
 function activeCard(task: TaskListItem, now_ms: number): PageElement {
-  return el(
-    "li.card",
-    taskLink(
-      task.id,
-      el("span.eyebrow", ...line(repoName(task.repo))),
-      el("strong", ...line(task.instruction)),
-      el(
-        "span.meta",
-        `${STAGE_LABELS[task.stage]} · ${cost(task.live ?? task.spend)} · ${task.agent} · ${
-          ago(task.created_at, now_ms)
-        }`,
-      ),
-    ),
-  );
+  const spent = cost(task.live ?? task.spend);
+  const meta = `${STAGE_LABELS[task.stage]} · ${spent} · ${task.agent} · ${ago(task.created_at, now_ms)}`;
+  return cardOf(task, task.instruction, meta);
 }
 
-function line(text: string): PageElement[] {
-  return [el("span", ...shownLine(text))];
+function cardOf({ id, repo }: { id: string; repo: string }, text: string, meta: string, tags?: Child): PageElement {
+  const what = el("strong", lineOf(text));
+  return el("li.card", taskLink(id, el("span.eyebrow", lineOf(repoName(repo))), what, el("span.meta", meta), tags));
 }
