@@ -6,13 +6,11 @@
  */
 
 import * as v from "valibot";
-import type { Json } from "../task/values.ts";
-import type { TaskRecord } from "../task/schema.ts";
+import { COUNT, type Json } from "../task/values.ts";
+import { BRIEF_DATABASE, TABLE_CHANGE, type TaskRecord } from "../task/schema.ts";
 
 const name = v.pipe(v.string(), v.maxLength(128));
-const txid = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 const lineage = v.pipe(v.string(), v.maxLength(128));
-const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 
 const FORK_SCHEMA = v.object({
   db: name,
@@ -21,45 +19,21 @@ const FORK_SCHEMA = v.object({
   /** The task's own. */
   branch: name,
   /** Where `base` stood: the content of a txid in a lineage never changes. */
-  base_txid: txid,
+  base_txid: COUNT,
   base_lineage: lineage,
 });
 /** A branch that a task was given. */
 export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
 
-/** What became of a table, in numbers. */
-export const TABLE_CHANGE = v.object({
-  table: v.string(),
-  change: v.picklist(["added", "removed", "changed", "schema"]),
-  rows_added: count,
-  rows_removed: count,
-  rows_changed: count,
-  /** Of a full-text table, in the tables that it is kept in. */
-  storage_rows: v.exactOptional(count),
-});
-
-/** A table, index, view or trigger whose definition is not what it was. */
-export const DEFINITION_CHANGE = v.object({
-  type: v.string(),
-  name: v.string(),
-  change: v.picklist(["added", "removed", "changed"]),
-});
-
 const HEAD_SCHEMA = v.object({
+  ...BRIEF_DATABASE.entries,
   db: name,
   base: name,
   branch: name,
-  /** False: the agent left it as it was, and nothing is promoted. */
-  changed: v.boolean(),
   /** Present when it was changed: what is promoted is this and nothing else. */
-  head: v.exactOptional(v.object({ txid, lineage, image_sha256: v.string() })),
-  tables: v.array(TABLE_CHANGE),
-  /** Tables beyond those listed. */
-  more_tables: count,
-  schema: v.array(DEFINITION_CHANGE),
-  more_schema: count,
-  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
-  other_changes: v.boolean(),
+  head: v.exactOptional(v.object({ txid: COUNT, lineage, image_sha256: v.string() })),
+  /** Without their rows. */
+  tables: v.array(v.object(TABLE_CHANGE.entries)),
 });
 /** What a task did to a database. */
 export type DatabaseChange = v.InferOutput<typeof HEAD_SCHEMA>;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
+import type { BriefDatabase } from "../task/schema.ts";
 
 /** Tables and definitions that are listed. */
 export const MAX_LISTED = 100;
@@ -16,22 +16,10 @@ export const MAX_NAME_LENGTH = 200;
 export const MAX_SAMPLE_LENGTH = 256 << 10;
 
 /** A definition that is not what it was. */
-export interface SchemaDifference {
-  type: string;
-  name: string;
-  change: "added" | "removed" | "changed";
-}
+export type SchemaDifference = BriefDatabase["schema"][number];
 
 /** The line that the process prints. */
 export type Report =
   /** It cannot be taken over; the reason is for people. */
   | { ok: false; problem: string }
-  | {
-    ok: true;
-    changed: boolean;
-    tables: ComparedTable[];
-    more_tables: number;
-    schema: SchemaDifference[];
-    more_schema: number;
-    other_changes: boolean;
-  };
+  | { ok: true } & Omit<BriefDatabase, "db" | "base">;

@@ -15,7 +15,7 @@ import { fileError, lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
-import { DEFINITION_CHANGE, TABLE_CHANGE } from "./evidence.ts";
+import { BRIEF_DATABASE } from "../task/schema.ts";
 import type { Report } from "./inspection_report.ts";
 // Makes it part of the program, so that caches and packages include it.
 import type {} from "./inspector_main.ts";
@@ -59,24 +59,10 @@ export interface Inspected {
   image: string;
 }
 
-const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
-const values = v.record(
-  v.string(),
-  v.union([v.null(), v.number(), v.string(), v.object({ hex: v.string(), bytes: count })]),
-);
-const change = v.picklist(["added", "removed", "changed"]);
-const row = v.object({ change, key: values, before: v.exactOptional(values), after: v.exactOptional(values) });
+const { db: _db, base: _base, ...found } = BRIEF_DATABASE.entries;
 const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
   v.object({ ok: v.literal(false), problem: v.string() }),
-  v.object({
-    ok: v.literal(true),
-    changed: v.boolean(),
-    tables: v.array(v.object({ ...TABLE_CHANGE.entries, rows: v.exactOptional(v.array(row)) })),
-    more_tables: count,
-    schema: v.array(DEFINITION_CHANGE),
-    more_schema: count,
-    other_changes: v.boolean(),
-  }),
+  v.object({ ok: v.literal(true), ...found }),
 ]);
 
 /**

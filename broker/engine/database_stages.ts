@@ -76,18 +76,7 @@ export async function collectData(deps: EngineDeps, { task, paths, signal }: Dat
   });
   const changes = collected.map(({ change }) => change);
   await task.append({ type: "evidence", name: EVIDENCE.changes, value: asJson(changes) });
-  return collected.map((
-    { change: { db, base, changed, more_tables, schema, more_schema, other_changes }, tables },
-  ) => ({
-    db,
-    base,
-    changed,
-    tables,
-    more_tables,
-    schema,
-    more_schema,
-    other_changes,
-  }));
+  return collected.map(({ change: { branch: _branch, head: _head, ...change }, tables }) => ({ ...change, tables }));
 }
 
 /** Whether nothing but data was approved: there is then nothing to push. */
@@ -127,8 +116,7 @@ export async function sweepData({ databases, tasks, log }: EngineDeps): Promise<
   } catch (error) {
     // Most brokers have no branch store. The next start looks again.
     if (hasCode(error, "daemon_unreachable")) return;
-    const why = messageOf(error);
-    log("warn", "database_branches_unknown", `cannot look for branches of ended tasks: ${why}`);
+    log("warn", "database_branches_unknown", `cannot look for branches of ended tasks: ${messageOf(error)}`);
   }
 }
 

@@ -9,7 +9,7 @@ import type { Clock } from "../../lib/clock.ts";
 import type { Admission } from "../admission/admission.ts";
 import type { Lane } from "../agents.ts";
 import type { QueueItemView } from "../api/wire.ts";
-import type { SetupEvidence, SubmitRequest, TaskOrder, TaskRecord } from "../task/schema.ts";
+import type { SubmitRequest, TaskOrder, TaskRecord } from "../task/schema.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import type { EgressProxy } from "../egress/proxy.ts";
 import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
@@ -23,6 +23,7 @@ import type { ResolvedSettings } from "../settings/load.ts";
 import type { Profile, VendorAuth } from "../settings/settings.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
+import type { RunSetupResult } from "./profile/run_setup.ts";
 
 /** Who may start. */
 export type AdmissionControl = Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
@@ -47,11 +48,7 @@ export interface SetupRequest {
 }
 
 /** The result. */
-export interface SetupResult {
-  evidence: SetupEvidence;
-  passed: boolean;
-  /** Why not. */
-  reason?: string;
+export interface SetupResult extends RunSetupResult {
   /** What the agent gets to see of the dependency cache. */
   mounts: CommandWorkload["mounts"];
   /** What leads package managers there. */

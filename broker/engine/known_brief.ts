@@ -5,28 +5,15 @@
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";
-import { buildBrief } from "../task/brief.ts";
-import type { BriefDatabase, SetupEvidence, SpendFigures, TaskRecord, TrustBrief } from "../task/schema.ts";
-import type { DiffFacts } from "../git/diff_facts.ts";
+import { type BriefInput, buildBrief } from "../task/brief.ts";
+import type { TaskRecord, TrustBrief } from "../task/schema.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
-import type { PolicyVerdict } from "../git/diff_policy.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
 
 /** What the work has established so far. */
-export interface Known {
+export interface Known extends Omit<BriefInput, "task_id" | "instruction" | "repo" | "agent" | "model" | "budget_usd"> {
   policy_hash: string;
-  base_commit?: string;
-  /** Present once an agent was started. */
-  runtime?: string;
-  image?: string;
-  image_digest?: string;
-  setup?: SetupEvidence;
-  spend?: SpendFigures;
-  facts?: DiffFacts;
-  verdict?: PolicyVerdict;
-  /** What the agent did to databases; absent when the task has none. */
-  databases?: BriefDatabase[];
 }
 
 /** Writes the brief. */

@@ -39,40 +39,31 @@ export interface LateStagesOptions {
 /** The stages from the gate on. */
 export class LateStages {
   readonly #deps: EngineDeps;
-  readonly #ci: CiWatch | undefined;
-  readonly #background: Background;
-  readonly #claims: Map<string, StartClaim>;
-  readonly #over: AbortSignal;
-  readonly #onEnded: (outcome: Outcome) => void;
+  readonly #shared: LateStagesOptions;
 
   /** Nothing happens yet. */
-  constructor(deps: EngineDeps, { ci, background, claims, over, onEnded }: LateStagesOptions) {
+  constructor(deps: EngineDeps, shared: LateStagesOptions) {
     this.#deps = deps;
-    this.#ci = ci;
-    this.#background = background;
-    this.#claims = claims;
-    this.#over = over;
-    this.#onEnded = onEnded;
+    this.#shared = shared;
   }
 
   /** Stays with a task at the gate until its time is over, a person has answered, or the broker stops. */
   async keepGate(task: Task): Promise<void> {
-    while (!this.#over.aborted) {
+    while (!this.#shared.over.aborted) {
       try {
-        if (await task.denyWhenExpired(this.#over)) await this.settle(task);
+        if (await task.denyWhenExpired(this.#shared.over)) await this.settle(task);
         return;
       } catch (error) {
         // The gate is shut all the same; the denial is written when it can be.
         if (!hasCode(error, "no_space", "denied", "unavailable")) return this.#failed(task, error);
         this.#failed(task, error);
-        await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
+        await this.#deps.clock.sleep(RETRY_MS, this.#shared.over).catch(() => {});
       }
     }
   }
 
   #failed({ id }: Task, error: unknown): void {
-    const message = messageOf(error);
-    this.#deps.log("error", "task_failed", `cannot go on with task ${id}: ${message}`, { task_id: id });
+    this.#deps.log("error", "task_failed", `cannot go on with task ${id}: ${messageOf(error)}`, { task_id: id });
   }
 
   async #push(task: Task): Promise<void> {
@@ -91,15 +82,15 @@ export class LateStages {
         return void await task.move(move);
       } catch (error) {
         // The next broker asks the remote what became of it.
-        if (!hasCode(error, "no_space", "denied", "unavailable") || this.#over.aborted) throw error;
+        if (!hasCode(error, "no_space", "denied", "unavailable") || this.#shared.over.aborted) throw error;
         this.#failed(task, error);
-        await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
+        await this.#deps.clock.sleep(RETRY_MS, this.#shared.over).catch(() => {});
       }
     }
   }
 
   async #watch(task: Task): Promise<void> {
-    await this.#ci?.watch(task, this.#over);
+    await this.#shared.ci?.watch(task, this.#shared.over);
     if (task.record.stage === "done") await this.settle(task);
   }
 
@@ -109,12 +100,12 @@ export class LateStages {
     const { outcome, updated_at, spend } = record;
     // What could not be written as ended is the next broker's.
     if (outcome === undefined) return;
-    this.#onEnded(outcome);
+    this.#shared.onEnded(outcome);
     await this.#removeScratch(task);
-    await this.#claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
-    this.#claims.delete(id);
+    await this.#shared.claims.get(id)?.end({ outcome, ended_at: updated_at, spend });
+    this.#shared.claims.delete(id);
     // The store may be slow to answer, or not there: it is not waited for.
-    this.#background.go(() => releaseData(this.#deps, record));
+    this.#shared.background.go(() => releaseData(this.#deps, record));
     await this.#deps.tasks.release(id);
   }
 
@@ -131,16 +122,15 @@ export class LateStages {
     try {
       task = await tasks.reopen(id);
     } catch (error) {
-      const message = messageOf(error);
-      log("error", "trace_failed", `cannot take over task ${id}: ${message}`, { task_id: id });
+      log("error", "trace_failed", `cannot take over task ${id}: ${messageOf(error)}`, { task_id: id });
       return;
     }
     const { stage } = task.record;
     if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
-      this.#claims.set(id, admission.adopt(task.record));
+      this.#shared.claims.set(id, admission.adopt(task.record));
     }
     // The remote of a push may be slow to answer, or not there: it is not waited for.
-    if (stage === "pushing") return this.#background.go(() => this.#restoreStage(task));
+    if (stage === "pushing") return this.#shared.background.go(() => this.#restoreStage(task));
     try {
       await this.#restoreStage(task);
     } catch (error) {
@@ -156,17 +146,17 @@ export class LateStages {
       case "ended":
         return await this.settle(task);
       case "watching":
-        return this.#background.go(() => this.#watch(task));
+        return this.#shared.background.go(() => this.#watch(task));
       case "undecided": {
         this.#failed(task, restored.cause);
-        return this.#background.go(async () => {
-          await this.#deps.clock.sleep(RETRY_MS, this.#over).catch(() => {});
-          if (!this.#over.aborted) await this.#restoreStage(task);
+        return this.#shared.background.go(async () => {
+          await this.#deps.clock.sleep(RETRY_MS, this.#shared.over).catch(() => {});
+          if (!this.#shared.over.aborted) await this.#restoreStage(task);
         });
       }
       case "kept": {
         const problem = await gateProblem(this.#deps, task);
-        if (problem === undefined) return this.#background.go(() => this.keepGate(task));
+        if (problem === undefined) return this.#shared.background.go(() => this.keepGate(task));
         const reason = `the change that waited cannot be pushed any more: ${problem}`;
         await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
         return await this.settle(task);
@@ -178,7 +168,7 @@ export class LateStages {
   async approve(id: string, request: ApprovalRequest): Promise<void> {
     const task = this.#atTheGate(id, (record, time) => approvalMove(record, request, time));
     await task.approve(request);
-    this.#background.go(() => this.#push(task));
+    this.#shared.background.go(() => this.#push(task));
   }
 
   /** Denies; throws what the gate answers. */

@@ -48,72 +48,57 @@ export class BrokerMetrics {
   readonly #read: () => Standing;
   /** The stage of each task that has not ended, and since when. */
   readonly #standing = new Map<string, { stage: Stage; since_ms: number }>();
-  readonly #running: Gauge;
-  readonly #pending: Gauge;
-  readonly #slots: Gauge;
-  readonly #queue: Gauge<"state">;
-  readonly #headroom_usd: Gauge;
-  readonly #headroom_starts: Gauge;
-  readonly #blocked: Gauge<"limb">;
-  readonly #damaged: Gauge;
-  readonly #started: Counter;
-  readonly #ended: Counter<"outcome">;
-  readonly #refused: Counter<"code">;
-  readonly #stage_duration: Histogram<"stage">;
-  readonly #requests: Counter<"lane" | "auth" | "ending">;
-  readonly #request_duration: Histogram<"lane">;
-  readonly #unmetered: Counter<"lane" | "auth">;
-  readonly #usd: Counter<"lane" | "auth">;
-  readonly #egress: Counter<"reason">;
+  readonly #running = this.#gauge("tasks_running", "Tasks that are being worked on.");
+  readonly #pending = this.#gauge("tasks_pending", "Tasks that wait for approval.");
+  readonly #slots = this.#gauge("task_slots", "Tasks that may run at the same time.");
+  readonly #started = this.#counter("tasks_started_total", "Tasks that were begun.");
+  readonly #ended = this.#counter("tasks_ended_total", "Tasks that have ended, by outcome.", ["outcome"]);
+  readonly #refused = this.#counter("starts_refused_total", "Starts that were refused, by code.", ["code"]);
+  readonly #stage_duration = new Histogram({
+    name: "taskd_broker_stage_duration_seconds",
+    help: "Time that tasks spent in a stage, once they have left it.",
+    labelNames: ["stage"],
+    buckets: STAGE_BUCKETS_SECONDS,
+    registers: [this.#registry],
+  });
+  readonly #queue = this.#gauge("queue_items", "Items of the queue that have not ended, by state.", ["state"]);
+  readonly #requests = this.#counter(
+    "gateway_requests_total",
+    "Settled requests to vendors, by how they ended.",
+    ["lane", "auth", "ending"],
+  );
+  readonly #request_duration = new Histogram({
+    name: "taskd_broker_gateway_request_duration_seconds",
+    help: "Time from a request's arrival to its settlement.",
+    labelNames: ["lane"],
+    buckets: REQUEST_BUCKETS_SECONDS,
+    registers: [this.#registry],
+  });
+  readonly #unmetered = this.#counter(
+    "gateway_unmetered_requests_total",
+    "Requests of which the cost is not known, or not all of it.",
+    ["lane", "auth"],
+  );
+  readonly #usd = this.#counter(
+    "gateway_spend_usd_total",
+    "USD metered by the gateway; with a subscription, what the same tokens cost by list price.",
+    ["lane", "auth"],
+  );
+  readonly #egress = this.#counter("egress_decisions_total", "Decisions of the egress proxy, by reason.", ["reason"]);
+  readonly #headroom_usd = this.#gauge("ceiling_headroom_usd", "USD left below the global ceiling. Its limb on only.");
+  readonly #headroom_starts = this.#gauge(
+    "ceiling_headroom_starts",
+    "Task starts left below the global ceiling. Its limb on only.",
+  );
+  readonly #blocked = this.#gauge("ceiling_blocked", "1 while the limb of the global ceiling refuses starts.", [
+    "limb",
+  ]);
+  readonly #damaged = this.#gauge("ceiling_damaged_lines", "Lines of the global ceiling's ledger that are damaged.");
 
   /** Registers every family; `read` is called at each scrape. */
   constructor(version: string, read: () => Standing) {
     this.#read = read;
     this.#gauge("build_info", "Always 1; the label is the running build.", ["version"]).set({ version }, 1);
-    this.#running = this.#gauge("tasks_running", "Tasks that are being worked on.");
-    this.#pending = this.#gauge("tasks_pending", "Tasks that wait for approval.");
-    this.#slots = this.#gauge("task_slots", "Tasks that may run at the same time.");
-    this.#started = this.#counter("tasks_started_total", "Tasks that were begun.");
-    this.#ended = this.#counter("tasks_ended_total", "Tasks that have ended, by outcome.", ["outcome"]);
-    this.#refused = this.#counter("starts_refused_total", "Starts that were refused, by code.", ["code"]);
-    this.#stage_duration = new Histogram({
-      name: "taskd_broker_stage_duration_seconds",
-      help: "Time that tasks spent in a stage, once they have left it.",
-      labelNames: ["stage"],
-      buckets: STAGE_BUCKETS_SECONDS,
-      registers: [this.#registry],
-    });
-    this.#queue = this.#gauge("queue_items", "Items of the queue that have not ended, by state.", ["state"]);
-    this.#requests = this.#counter(
-      "gateway_requests_total",
-      "Settled requests to vendors, by how they ended.",
-      ["lane", "auth", "ending"],
-    );
-    this.#request_duration = new Histogram({
-      name: "taskd_broker_gateway_request_duration_seconds",
-      help: "Time from a request's arrival to its settlement.",
-      labelNames: ["lane"],
-      buckets: REQUEST_BUCKETS_SECONDS,
-      registers: [this.#registry],
-    });
-    this.#unmetered = this.#counter(
-      "gateway_unmetered_requests_total",
-      "Requests of which the cost is not known, or not all of it.",
-      ["lane", "auth"],
-    );
-    this.#usd = this.#counter(
-      "gateway_spend_usd_total",
-      "USD metered by the gateway; with a subscription, what the same tokens cost by list price.",
-      ["lane", "auth"],
-    );
-    this.#egress = this.#counter("egress_decisions_total", "Decisions of the egress proxy, by reason.", ["reason"]);
-    this.#headroom_usd = this.#gauge("ceiling_headroom_usd", "USD left below the global ceiling. Its limb on only.");
-    this.#headroom_starts = this.#gauge(
-      "ceiling_headroom_starts",
-      "Task starts left below the global ceiling. Its limb on only.",
-    );
-    this.#blocked = this.#gauge("ceiling_blocked", "1 while the limb of the global ceiling refuses starts.", ["limb"]);
-    this.#damaged = this.#gauge("ceiling_damaged_lines", "Lines of the global ceiling's ledger that are damaged.");
     this.#beginAtZero();
   }
 

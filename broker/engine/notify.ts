@@ -104,8 +104,7 @@ export class DesktopNotifier {
     }
     const { path, program } = this.#found;
     const shown = this.#show(path, program.args(TITLE, textOf(task))).catch((error) => {
-      const reason = messageOf(error);
-      log("warn", "notify", `A desktop notification cannot be shown: ${reason}`, { task_id: task.task_id });
+      log("warn", "notify", `A desktop notification cannot be shown: ${messageOf(error)}`, { task_id: task.task_id });
     });
     this.#pending.add(shown);
     void shown.finally(() => this.#pending.delete(shown));

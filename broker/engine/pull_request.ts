@@ -46,8 +46,7 @@ export async function openPullRequest(
     return opened.url;
   } catch (error) {
     // The change is pushed, whatever happens here.
-    const why = messageOf(error);
-    const text = `no pull request was opened for ${branch}: ${why}`;
+    const text = `no pull request was opened for ${branch}: ${messageOf(error)}`;
     log("warn", "no_pull_request", text, { task_id: task.id });
     await task.append({ type: "note", text }).catch(() => {});
     return undefined;

@@ -49,8 +49,7 @@ export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> 
     };
   } catch (error) {
     if (!(error instanceof TaskdError) || error.code === "internal") {
-      const stack = stackOf(error);
-      deps.log("error", "defect", `pushing met a defect: ${stack}`, { task_id: task.id });
+      deps.log("error", "defect", `pushing met a defect: ${stackOf(error)}`, { task_id: task.id });
       return failed("a defect in taskd; the broker's log has its place");
     }
     return failed(messageWithHint(error));

@@ -58,8 +58,7 @@ async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): P
       await clock.sleep(POLL_MS);
     }
   } catch (error) {
-    const why = messageOf(error);
-    log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${why}`, { task_id: id });
+    log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${messageOf(error)}`, { task_id: id });
   }
 }
 

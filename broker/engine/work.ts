@@ -323,8 +323,8 @@ export class TaskWork {
     const cause = asked instanceof TaskEnding ? asked : error;
     if (cause instanceof TaskEnding) return ended(stage, cause.outcome, cause.message);
     if (!(cause instanceof TaskdError) || cause.code === "internal") {
-      const stack = stackOf(cause);
-      this.#deps.log("error", "defect", `task ${this.task.id} met a defect: ${stack}`, { task_id: this.task.id });
+      const { id } = this.task;
+      this.#deps.log("error", "defect", `task ${id} met a defect: ${stackOf(cause)}`, { task_id: id });
       return ended(stage, failureIn(stage), "a defect in taskd; the broker's log has its place");
     }
     return ended(stage, failureIn(stage), messageWithHint(cause));
@@ -356,8 +356,8 @@ export class TaskWork {
       try {
         await step();
       } catch (error) {
-        const reason = messageOf(error);
         const { stage_root } = resolved.settings;
+        const reason = messageOf(error);
         log("warn", "cleanup_failed", `cannot ${what} of a task: ${reason}`, { task_id: task.id, stage_root });
       }
     }
@@ -371,8 +371,7 @@ export class TaskWork {
         await this.#writeSpend();
         return void await this.task.move(move);
       } catch (error) {
-        const message = messageOf(error);
-        log("error", "trace_failed", `cannot write a task's move: ${message}`, { task_id: this.task.id });
+        log("error", "trace_failed", `cannot write a task's move: ${messageOf(error)}`, { task_id: this.task.id });
         // The next broker ends what cannot be ended now.
         const passing = hasCode(error, "no_space", "denied", "unavailable");
         if (!passing || (this.#abandoned.signal.aborted && tries > 0)) return;

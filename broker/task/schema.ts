@@ -251,20 +251,30 @@ const columns = v.record(
 );
 const change = v.picklist(["added", "removed", "changed"]);
 
+/** What became of a table, in numbers. */
+export const TABLE_CHANGE = v.strictObject({
+  table: v.string(),
+  change: v.picklist(["added", "removed", "changed", "schema"]),
+  rows_added: COUNT,
+  rows_removed: COUNT,
+  rows_changed: COUNT,
+  /** Of a full-text table, in the tables that it is kept in. */
+  storage_rows: v.exactOptional(COUNT),
+});
+
+/** A table, index, view or trigger whose definition is not what it was. */
+const DEFINITION_CHANGE = v.strictObject({ type: v.string(), name: v.string(), change });
+
 /** What became of a database. */
-const BRIEF_DATABASE = v.strictObject({
+export const BRIEF_DATABASE = v.strictObject({
   db: v.string(),
   /** The branch that it was forked from and is promoted onto. */
   base: v.string(),
+  /** False: the agent left it as it was, and nothing is promoted. */
   changed: v.boolean(),
   /** At most a hundred, with their first rows. */
   tables: v.array(v.strictObject({
-    table: v.string(),
-    change: v.picklist(["added", "removed", "changed", "schema"]),
-    rows_added: COUNT,
-    rows_removed: COUNT,
-    rows_changed: COUNT,
-    storage_rows: v.exactOptional(COUNT),
+    ...TABLE_CHANGE.entries,
     rows: v.exactOptional(v.array(v.strictObject({
       change,
       key: columns,
@@ -272,11 +282,12 @@ const BRIEF_DATABASE = v.strictObject({
       after: v.exactOptional(columns),
     }))),
   })),
+  /** Tables beyond those listed. */
   more_tables: COUNT,
   /** Definitions of tables, indexes, views and triggers that are not what they were. */
-  schema: v.array(v.strictObject({ type: v.string(), name: v.string(), change })),
+  schema: v.array(DEFINITION_CHANGE),
   more_schema: COUNT,
-  /** Bytes differ where neither a row nor a definition does. */
+  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
   other_changes: v.boolean(),
 });
 /** See {@linkcode BRIEF_DATABASE}. */

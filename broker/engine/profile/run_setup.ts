@@ -42,15 +42,6 @@ export interface SetupOptions {
   /** Called with each line of output as it comes, safe to show. */
   onLine: (line: string) => void;
   clock: Clock;
-  limits?: Partial<SetupLimits>;
-}
-
-/** What each command may use. */
-export interface SetupLimits {
-  memory_bytes: number;
-  max_pids: number;
-  /** Bytes of output that are taken; what follows is discarded, and the command goes on. */
-  max_output_bytes: number;
 }
 
 /** The result of a setup phase. */
@@ -61,8 +52,11 @@ export interface RunSetupResult {
   reason?: string;
 }
 
-/** Builds take memory and processes; ten thousand lines of output are more than a person reads. */
-const LIMITS: SetupLimits = { memory_bytes: 4 * 2 ** 30, max_pids: 2_048, max_output_bytes: 1 << 20 };
+/** Memory of a command, and its processes: builds take many. */
+const MEMORY_BYTES = 4 * 2 ** 30;
+const MAX_PIDS = 2_048;
+/** Output that is taken, more than a person reads; what follows is discarded, and the command goes on. */
+const MAX_OUTPUT_BYTES = 1 << 20;
 
 /** The contract's default for each command. */
 const DEFAULT_TIMEOUT_MS = 600_000;
@@ -170,7 +164,6 @@ async function endOf(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd>
 
 function specOf(command: readonly string[], { phase, options, log }: Run): SandboxSpec {
   const { task_id, work_dir, container, proxy_url, profile, onLine } = options;
-  const { memory_bytes, max_pids, max_output_bytes } = { ...LIMITS, ...options.limits };
   const cached = options.cache?.setup_mount;
   // What fills an entry is named by its key, and readiness commands are not.
   const mount = cached && { ...cached, writable: phase === "setup" };
@@ -183,12 +176,12 @@ function specOf(command: readonly string[], { phase, options, log }: Run): Sandb
       command,
       env: { ...setupEnv(proxy_url), ...mount === undefined ? {} : cacheEnv(mount.writable ? "setup" : "agent") },
       mounts: mount === undefined ? [] : [mount],
-      max_pids,
+      max_pids: MAX_PIDS,
       reach: "proxy",
     },
-    memory_bytes,
+    memory_bytes: MEMORY_BYTES,
     timeout_ms: profile.timeout > 0 ? profile.timeout : DEFAULT_TIMEOUT_MS,
-    max_output_bytes,
+    max_output_bytes: MAX_OUTPUT_BYTES,
     onOutput({ text }) {
       log.output(text);
       onLine(`| ${text}`);
