@@ -190,14 +190,10 @@ export class DenoRuntime implements SandboxRuntime {
   }
 }
 
-interface DenoSandboxOptions {
-  spec: SandboxSpec;
-  config: string;
-  links: readonly ParkedLink[];
-  clock: Clock;
-}
-
-function denoSandbox(child: Deno.ChildProcess, { spec, config, links, clock }: DenoSandboxOptions): Sandbox {
+function denoSandbox(
+  child: Deno.ChildProcess,
+  { spec, config, links, clock }: { spec: SandboxSpec; config: string; links: readonly ParkedLink[]; clock: Clock },
+): Sandbox {
   const writer = child.stdin.getWriter();
   // It may end before it has read everything; its exit code is the reason.
   const fed = writer.write(new TextEncoder().encode(config)).catch(() => {});

@@ -19,6 +19,8 @@ import {
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 import { latin1, Server } from "./raw_connections.ts";
 
+/** Files by which a container knows names; its program mounts each. */
+const NAME_FILES = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
 /** Processes that the fork bomb may have. */
 const BOMB_PIDS = 40;
 
@@ -48,15 +50,11 @@ async function attempts(
 ): Promise<Map<string, string>> {
   const work_dir = await context.folder();
   await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
-  const { code, out, err } =
-    await (await network.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run }))
-      .wait();
+  const started = await network.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run });
+  const { code, out, err } = await started.wait();
   if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
-  return new Map(
-    out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line)).map((
-      { name, got },
-    ) => [name, got]),
-  );
+  const rows = out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line));
+  return new Map(rows.map(({ name, got }) => [name, got]));
 }
 
 /** Attempts that must have been refused. */
@@ -68,14 +66,24 @@ function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "
 
 /** Answers each connection with a word. */
 function greeter(hostname: string, port: number, word: string): Server {
-  return Server.start(async (conn) => {
-    await conn.write(latin1(word));
-  }, { hostname, port });
+  return Server.start(async (conn) => void await conn.write(latin1(word)), { hostname, port });
 }
 
-/** Rejects `waiting` when the program ends first. */
-function untilReady(run: StartedRun, waiting: { reject(reason: Error): void }): void {
-  run.wait().then(({ err }) => waiting.reject(new Error(`it ended: ${err.join(" ")}`)), waiting.reject);
+/** Starts a script that stays; `said` is its first line that begins with `word`, and rejects when there is none. */
+async function startScript(
+  context: RedteamContext,
+  network: SandboxNetwork,
+  { script, word, ...run }: { script: string; word: string } & Partial<ContainerRun>,
+): Promise<{ run: StartedRun; said: Promise<string> }> {
+  const line = Promise.withResolvers<string>();
+  const started = await network.start({
+    work_dir: await context.folder(),
+    command: ["python3", "-c", script],
+    onLine: (text) => text.startsWith(word) && line.resolve(text),
+    ...run,
+  });
+  started.wait().then(({ err }) => line.reject(new Error(`it ended: ${err.join(" ")}`)), line.reject);
+  return { run: started, said: line.promise };
 }
 
 /** An address of this host that other machines know; loopback where there is none. */
@@ -102,16 +110,10 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       await using _proxy = greeter(gateway, PROXY_PORT, "the proxy");
       await using other = greeter(gateway, 0, "another port");
       await using own = greeter(host, 0, "the host");
-      const ready = Promise.withResolvers<void>();
-      const sibling = await network.start({
-        work_dir: await context.folder(),
-        command: ["python3", "-c", SIBLING_SCRIPT],
-        onLine: (line) => line === "ready" && ready.resolve(),
-      });
-      untilReady(sibling, ready);
+      const { run: sibling, said } = await startScript(context, network, { script: SIBLING_SCRIPT, word: "ready" });
       let got: Map<string, string>;
       try {
-        await ready.promise;
+        await said;
         const places = { gateway, other_port: other.port, host, host_port: own.port, sibling: await sibling.address() };
         got = await attempts(context, network, { script: networkAttacks(places) });
       } finally {
@@ -132,9 +134,8 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const network = await networkFor(trial, context);
       await using other = greeter(network.gateway_ip, 0, "another port");
-      const got = await attempts(context, network, {
-        script: firewallAttacks({ gateway: network.gateway_ip, other_port: other.port }),
-      });
+      const script = firewallAttacks({ gateway: network.gateway_ip, other_port: other.port });
+      const got = await attempts(context, network, { script });
       for (const [name, what] of got) {
         if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
         else if (name.startsWith("NoNewPrivs")) trial.expect(name, what, "1");
@@ -153,11 +154,8 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const got = await walls(trial, context);
       refused(trial, got);
-      trial.attempt(
-        "a program with the set-user-id bit",
-        got.get("uid of a program with the set-user-id bit") !== "0",
-        "uid 0",
-      );
+      const uid = got.get("uid of a program with the set-user-id bit");
+      trial.attempt("a program with the set-user-id bit", uid !== "0", "uid 0");
       trial.expect("set-id programs of the image", got.get("set-id programs") ?? "-", "none");
       for (const name of ["writes its work tree", "writes its home", "writes /tmp"]) {
         trial.control(name, got.get(name) === "1", got.get(name));
@@ -172,22 +170,14 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       const got = await walls(trial, context);
       const words = (name: string) => (got.get(name) ?? "-").split(/\s+/).filter((word) => word !== "");
       const only = (name: string, allowed: readonly string[]) => {
-        const more = words(name).filter((word) => !allowed.includes(word));
-        trial.none(name, more);
+        trial.none(name, words(name).filter((word) => !allowed.includes(word)));
       };
       trial.expect("sockets", got.get("sockets") ?? "-", "none");
       trial.attempt("processes of root", !words("uids of processes").includes("0"), "there are some");
       only("environment", ["HOME", "HOSTNAME", "PATH", "PWD", "TERM", "container", "SHLVL", "LC_CTYPE", "OLDPWD"]);
       only("names", ["127.0.0.1", "::1", "localhost", "nameserver"]);
       trial.expect("host name", got.get("host name") ?? "-", "sandbox");
-      only("folders of the host", [
-        "/workspace",
-        "/home/agent",
-        "/run/.containerenv",
-        "/etc/hostname",
-        "/etc/hosts",
-        "/etc/resolv.conf",
-      ]);
+      only("folders of the host", ["/workspace", "/home/agent", "/run/.containerenv", ...NAME_FILES]);
       trial.control("its work tree", got.get("writes its work tree") === "1", got.get("writes its work tree"));
     },
   },
@@ -214,20 +204,13 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      const made = Promise.withResolvers<number>();
-      const bomb = await network.start({
-        work_dir: await context.folder(),
-        command: ["python3", "-c", FORK_BOMB],
-        max_pids: BOMB_PIDS,
-        onLine: (line) => line.startsWith("made ") && made.resolve(Number(line.split(" ")[1])),
-      });
-      untilReady(bomb, made);
+      const bomb = await startScript(context, network, { script: FORK_BOMB, word: "made ", max_pids: BOMB_PIDS });
       try {
-        const count = await made.promise;
+        const count = Number((await bomb.said).split(" ")[1]);
         trial.attempt("processes", count < BOMB_PIDS, `it made ${count}`);
         trial.control("some processes", count > 0, String(count));
       } finally {
-        trial.expect("its end", (await bomb.stop()).reason, "stopped");
+        trial.expect("its end", (await bomb.run.stop()).reason, "stopped");
       }
     },
   },

@@ -38,11 +38,8 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
           for (const line of LINES) {
             const fields = [`Host: ${host}`, `Authorization: Bearer ${token}`];
             const body = line.startsWith("POST") ? { body: order(broker) } : {};
-            trial.expect(
-              `${line} for ${JSON.stringify(host)}`,
-              await broker.status(line, fields, { port, ...body }),
-              403,
-            );
+            const status = await broker.status(line, fields, { port, ...body });
+            trial.expect(`${line} for ${JSON.stringify(host)}`, status, 403);
           }
         }
         const own = await broker.status("GET /healthz", [`Authorization: Bearer ${token}`], { port });

@@ -17,6 +17,9 @@ const POLICY: readonly string[] = [
   "require-trusted-types-for 'script'",
 ];
 
+/** Paths by which a file of the host, or what is no page, would be served. */
+const NO_PAGES = ["/ui/../tasks", "/ui/pages/../../serve.ts", "/ui/pages/_x.ts", "/ui/tasks/<script>", "/etc/passwd"];
+
 export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
   {
     id: "display.terminal",
@@ -67,22 +70,12 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
         trial.attempt(`${path}: a script in the page`, !/<script(?![^>]*\bsrc=)|\son[a-z]+=|javascript:/i.test(html));
         for (const source of scriptsOf(html)) {
           const script = await surfaces.webResponse(source)?.text() ?? "";
-          trial.attempt(
-            `${source}: markup from text`,
-            !/\.(innerHTML|outerHTML)\s*=|insertAdjacentHTML|document\.write/.test(script),
-          );
+          const makes_markup = /\.(innerHTML|outerHTML)\s*=|insertAdjacentHTML|document\.write/.test(script);
+          trial.attempt(`${source}: markup from text`, !makes_markup);
         }
         trial.control(path, page?.status === 200 && scriptsOf(html).length > 0);
       }
-      for (
-        const path of [
-          "/ui/../tasks",
-          "/ui/pages/../../serve.ts",
-          "/ui/pages/_x.ts",
-          "/ui/tasks/<script>",
-          "/etc/passwd",
-        ]
-      ) {
+      for (const path of NO_PAGES) {
         trial.attempt(path, surfaces.webResponse(path) === undefined, "there is a page");
       }
     },
@@ -94,9 +87,8 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const broker = await context.broker();
       const { id } = await context.once("gate", () => broker.taskAtGate());
-      for (
-        const path of [`/tasks/${id}`, `/tasks/${id}/diff`, `/tasks/${id}/log`, `/tasks/${id}/brief`, "/nowhere/<b>"]
-      ) {
+      const paths = ["", "/diff", "/log", "/brief"].map((part) => `/tasks/${id}${part}`);
+      for (const path of [...paths, "/nowhere/<b>"]) {
         const { head } = await broker.ask(`GET ${path}`);
         const field = (name: string) => new RegExp(`^${name}: (.*)\\r$`, "im").exec(head)?.[1] ?? "-";
         const type = field("content-type");

@@ -4,22 +4,19 @@
  * @module
  */
 
+import { dirname } from "@std/path/dirname";
 import { lstatIfPresent } from "../../lib/fs.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
+/** Files of a broker that hold keys. */
+const KEY_FILES = ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"];
 /** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
 const MAX_ENTRIES = 2_000;
 
-/** A path and the mode that it may have at most. */
-interface Expected {
-  path: string;
-  mode: number;
-}
-
-/** Holds a path to its mode; one that is not there is no attempt. */
-function hold(trial: Trial, { path, mode }: Expected): boolean {
+/** Holds a path to the mode that it may have at most; one that is not there is no attempt. */
+function hold(trial: Trial, path: string, mode: number): boolean {
   const status = lstatIfPresent(path);
   if (status === undefined) return false;
   const is = (status.mode ?? 0) & 0o777;
@@ -32,33 +29,29 @@ function hold(trial: Trial, { path, mode }: Expected): boolean {
 }
 
 async function holdAll(trial: Trial, directory: string): Promise<void> {
-  if (!hold(trial, { path: directory, mode: 0o700 })) return;
+  if (!hold(trial, directory, 0o700)) return;
   let count = 0;
   for await (const { name, isDirectory } of Deno.readDir(directory)) {
     if (++count > MAX_ENTRIES) break;
-    hold(trial, { path: `${directory}/${name}`, mode: isDirectory ? 0o700 : 0o600 });
+    hold(trial, `${directory}/${name}`, isDirectory ? 0o700 : 0o600);
   }
 }
 
 /** The folders and files of one broker. */
 async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
-  trial.control(directory, hold(trial, { path: directory, mode: 0o700 }), "it is not there");
+  trial.control(directory, hold(trial, directory, 0o700), "it is not there");
   // Others may read what is configured where the directory lets them in; they may never write it.
-  for (const name of ["config.yaml", "egress.yaml", "prices.json"]) {
-    hold(trial, { path: `${directory}/${name}`, mode: 0o644 });
-  }
-  for (const name of ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"]) {
-    hold(trial, { path: `${directory}/${name}`, mode: 0o600 });
-  }
+  for (const name of ["config.yaml", "egress.yaml", "prices.json"]) hold(trial, `${directory}/${name}`, 0o644);
+  for (const name of KEY_FILES) hold(trial, `${directory}/${name}`, 0o600);
   await holdAll(trial, audit_root);
   const ledger = ledgerPath(audit_root);
-  hold(trial, { path: ledger.slice(0, ledger.lastIndexOf("/")), mode: 0o700 });
-  hold(trial, { path: ledger, mode: 0o600 });
+  hold(trial, dirname(ledger), 0o700);
+  hold(trial, ledger, 0o600);
   await holdAll(trial, squid_run_dir);
   if (live_socket === undefined) return;
-  hold(trial, { path: live_socket, mode: 0o600 });
-  hold(trial, { path: live_socket.slice(0, live_socket.lastIndexOf("/")), mode: 0o700 });
+  hold(trial, live_socket, 0o600);
+  hold(trial, dirname(live_socket), 0o700);
 }
 
 /** Keys in a file that others can read, or that leads elsewhere. */
@@ -88,12 +81,8 @@ export const FILE_PROMISES: readonly SecurityPromise[] = [
         try {
           await broker.taskAtGate();
           const directory = `${broker.home}/.taskd`;
-          await holdBroker(trial, {
-            directory,
-            audit_root: broker.audit,
-            squid_run_dir: `${directory}/squid`,
-            live_socket: broker.broker.socket,
-          });
+          const installed = { directory, audit_root: broker.audit, squid_run_dir: `${directory}/squid` };
+          await holdBroker(trial, { ...installed, live_socket: broker.broker.socket });
         } finally {
           await broker.stop();
         }

@@ -6,6 +6,7 @@
 
 import { ensureDir } from "@std/fs/ensure-dir";
 import { exists } from "@std/fs/exists";
+import { dirname } from "@std/path/dirname";
 import { Git } from "../../broker/git/git.ts";
 import type { DiffFacts } from "../../broker/git/diff_facts.ts";
 import type { FlagCategory } from "../../broker/git/flags.ts";
@@ -28,7 +29,6 @@ const FACTS_MS = 20_000;
 
 /** A staged repository of a task, and the folder above it. */
 interface Site {
-  git: Git;
   root: string;
   staged: StagedRepository;
   /** What the host establishes about the tree. */
@@ -43,13 +43,12 @@ async function site(context: RedteamContext): Promise<Site> {
   const url = parseRepo(await makeRepository(git, root));
   const staged = await stageRepository(git, { url, git_dir: `${root}/git`, work_tree: `${root}/work` });
   return {
-    git,
     root,
     staged,
     facts: () => context.surfaces.collectFacts(git, { ...staged, deadline_ms: FACTS_MS }),
     write: async (path, content) => {
       const full = `${staged.work_tree}/${path}`;
-      await ensureDir(full.slice(0, full.lastIndexOf("/")));
+      await ensureDir(dirname(full));
       await Deno.writeTextFile(full, content);
     },
   };

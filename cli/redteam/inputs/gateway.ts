@@ -60,7 +60,12 @@ const anthropicTurn = (content: unknown, field: string, allow?: string) =>
 const openAiInput = (item: unknown, field: string, allow?: string) =>
   attack("vendor_b", { input: [item] }, `input[0]${field}`, allow);
 const url_image = { type: "image", source: { type: "url", url: URL_TEXT } };
-const chatPart = (part: unknown) => ({ messages: turn([{ type: "text", text: "x" }, part]), input: undefined });
+const openAiPart = (part: unknown, field: string, allow?: string) =>
+  openAiInput({ role: "user", content: [part] }, `.content[0]${field}`, allow);
+const chatPart = (part: unknown, field = "", allow?: string) => {
+  const messages = turn([{ type: "text", text: "x" }, part]);
+  return attack("compat", { messages, input: undefined }, `messages[2]${field}`, allow);
+};
 
 /** Every form of a tool that the vendor would run, and every source that it would fetch. */
 export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
@@ -117,19 +122,15 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   attack("vendor_b", { prompt: { id: "pmpt_1" } }, "prompt", "prompt"),
   attack("vendor_b", { model: "o3-deep-research" }, "model", "search_model"),
   openAiInput(
-    { type: "additional_tools", role: "developer", tools: [{ type: "web_search" }] },
+    { type: "additional_tools", tools: [{ type: "web_search" }], role: "developer" },
     ".tools[0].type",
     "web_search",
   ),
   openAiInput({ type: "tool_search_output", tools: [{ type: "mcp" }] }, ".tools[0].type"),
   openAiInput({ type: "mcp_approval_response" }, ".type"),
-  openAiInput(
-    { role: "user", content: [{ type: "input_image", image_url: URL_TEXT }] },
-    ".content[0].image_url",
-    "url_source",
-  ),
-  openAiInput({ role: "user", content: [{ type: "input_file", file_url: URL_TEXT }] }, ".content[0].file_url"),
-  openAiInput({ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }, ".content[0].file_id", "file_id"),
+  openAiPart({ type: "input_image", image_url: URL_TEXT }, ".image_url", "url_source"),
+  openAiPart({ type: "input_file", file_url: URL_TEXT }, ".file_url"),
+  openAiPart({ type: "input_file", file_id: "file-1" }, ".file_id", "file_id"),
   attack("vendor_b", {
     input: [{ type: "function_call_output", output: [{ type: "input_image", image_url: URL_TEXT }] }],
   }, "input[0].output[0].image_url"),
@@ -142,21 +143,16 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   attack("compat", { model: "openai/gpt-5:online" }, "model", "search_model"),
   attack("compat", { model: "perplexity/sonar-pro" }, "model"),
   attack("compat", { tools: [{ function: { name: "x" } }] }, "tools[0].type"),
-  attack(
-    "compat",
-    chatPart({ type: "image_url", image_url: { url: URL_TEXT } }),
-    "messages[2].content[1].image_url",
-    "url_source",
-  ),
-  attack("compat", chatPart({ type: "video_url", video_url: { url: URL_TEXT } }), "messages[2]"),
-  attack("compat", chatPart({ type: "file", file: { file_id: "f" } }), "messages[2].content[1].file"),
+  chatPart({ type: "image_url", image_url: { url: URL_TEXT } }, ".content[1].image_url", "url_source"),
+  chatPart({ type: "video_url", video_url: { url: URL_TEXT } }),
+  chatPart({ type: "file", file: { file_id: "f" } }, ".content[1].file"),
   // What a lenient parser would read as the same keys.
   attack("compat", { Tools: [{ type: "web_search" }] }, "Tools"),
   attack("compat", { "tool\u017f": [{ type: "web_search" }] }, "tool"),
   attack("compat", { BACKGROUND: true }, "BACKGROUND"),
   attack("compat", { Model: "other" }, "Model"),
   attack("compat", { tools: [{ type: "function", Type: "web_search" }] }, "tools[0].Type"),
-  attack("compat", chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }), "messages[2]"),
+  chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }),
 
   geminiTool("googleSearch"),
   geminiTool("google_search", "googleSearch"),
