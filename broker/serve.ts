@@ -11,6 +11,7 @@
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
+import { hostPort } from "../lib/http/address.ts";
 import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./engine/ci/watch.ts";
@@ -271,7 +272,7 @@ async function openEngine(
     git,
     runtime,
     gateway,
-    gateway_url: httpUrl(gateway.address),
+    gateway_url: `http://${hostPort(gateway.address)}`,
     proxy,
     admission,
     credentials: { env: operator_env, ...(gh_path && { gh_path }) },
@@ -403,8 +404,4 @@ function firstFile(paths: readonly string[]): string | undefined {
       return false;
     }
   });
-}
-
-function httpUrl({ hostname, port }: { hostname: string; port: number }): string {
-  return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
 }

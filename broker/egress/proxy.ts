@@ -13,6 +13,7 @@ import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { isClientGone } from "../../lib/http/accept.ts";
+import { hostPort } from "../../lib/http/address.ts";
 import { SharedBuffers } from "./_shared_buffers.ts";
 import { serveClient } from "./_client_requests.ts";
 import {
@@ -130,11 +131,10 @@ export class EgressProxy {
   admit({ task_id, extra }: { task_id: string; extra?: EgressList }): TaskEgress {
     const { admissions } = this.#deps;
     const { admission, password } = admissions.admit(task_id, this.#egress, extra ?? { entries: [] });
-    const { hostname, port } = this.address;
     return {
       username: task_id,
       password,
-      url: `http://${task_id}:${password}@${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`,
+      url: `http://${task_id}:${password}@${hostPort(this.address)}`,
       decisions: () => admission.ring.list(),
       dropped: () => admission.ring.dropped,
       end: () => admissions.end(admission),

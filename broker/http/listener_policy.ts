@@ -13,7 +13,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { type HttpAddress, isLoopback } from "../../lib/http/address.ts";
+import { hostPort, type HttpAddress, isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
 import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -38,8 +38,8 @@ export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): Listen
 
 /** The values of `Host` that name a TCP listener. */
 export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
-  const names = ["localhost", "127.0.0.1", "[::1]", hostname.includes(":") ? `[${hostname}]` : hostname];
-  const written = names.map((name) => lower(`${name}:${port}`));
+  const names = ["localhost", "127.0.0.1", "::1", hostname];
+  const written = names.map((name) => lower(hostPort({ hostname: name, port })));
   // Browsers leave out the port that is the scheme's own, and shorten the zeros of IPv6.
   return new Set(written.flatMap((host) => [host, URL.parse(`http://${host}`)?.host ?? host]));
 }

@@ -10,12 +10,11 @@
  */
 
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
-import { withDeadline } from "../../lib/deadline.ts";
 import { stackOf, TaskdError } from "../../lib/errors.ts";
-import { type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
+import { hostPort, type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
-import { drain } from "../../lib/http/body.ts";
-import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "../../lib/http/guard.ts";
+import type { GuardedRequest, HttpTimeouts } from "../../lib/http/guard.ts";
+import { GuardedServer } from "../../lib/http/guarded_server.ts";
 import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
@@ -25,12 +24,11 @@ import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
 import { RequestRefused } from "./statuses.ts";
 
-/** How long the end waits for answers to be taken. */
-const LAST_ANSWERS_MS = 2_000;
 /** Milliseconds for calls to end whose answers no client takes any more. */
 const LAST_CALLS_MS = 60_000;
 /** The part of the time for a whole request that its body has: the rest is for saying that it was too long. */
 const BODY_SHARE = 0.8;
+const LISTEN_HINT = "Choose another address with broker.addr in config.yaml or BROKER_ADDR, or leave it empty";
 
 /** What {@linkcode serveHttp} takes. */
 export interface ServeHttpOptions {
@@ -88,21 +86,13 @@ export async function serveHttp(options: ServeHttpOptions): Promise<RunningHttp>
   }
 }
 
-interface Listening {
-  guard: ConnectionGuard;
-  listener: ListenerPolicy;
-}
-
 class Listeners implements RunningHttp {
   readonly socket: string;
   readonly addr?: string;
   readonly ui_url: string;
   readonly #options: ServeHttpOptions;
   readonly #clock: Clock;
-  readonly #timeouts: HttpTimeouts;
-  readonly #backend: Deno.HttpServer<Deno.NetAddr>;
-  readonly #listening: Listening[] = [];
-  readonly #ending = new AbortController();
+  readonly #server: GuardedServer<ListenerPolicy>;
   readonly #ui_url_with_token: string;
 
   constructor(
@@ -112,98 +102,38 @@ class Listeners implements RunningHttp {
   ) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
+    this.#server = new GuardedServer<ListenerPolicy>({
+      answer: (request, guarded, listener) => this.#answer(request, guarded, listener),
+      failed: (error) => this.#failed(error),
+      refused: () => problem(new RequestRefused(403, "denied", "Connect to the broker's own address")),
+      clock: this.#clock,
+      timeouts: options.timeouts,
+    });
     this.socket = options.socket;
-    // Only the guards are to connect here: other connections are refused by their port.
-    this.#backend = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
-      this.#serve,
+    if (addr !== undefined) {
+      // The name as it was configured, with the port as it is: that is what a Host header has.
+      const named = ({ port }: Deno.NetAddr) => ({ hostname: addr.hostname, port });
+      this.addr = hostPort(named(this.#server.listen(addr, LISTEN_HINT, (real) => addrPolicy(named(real)))));
+    }
+    const token = randomHex(options.random ?? systemRandom, 32);
+    const ui = this.#server.listen(
+      { hostname: "127.0.0.1", port: 0 },
+      LISTEN_HINT,
+      (real) => ({ kind: "ui", hosts: hostsOf(real), token: new BearerCheck(token) }),
     );
-    try {
-      if (addr !== undefined) {
-        const { hostname, port } = this.#listen(addr, addrPolicy);
-        this.addr = hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
-      }
-      const token = randomHex(options.random ?? systemRandom, 32);
-      const check = new BearerCheck(token);
-      const ui = this.#listen(
-        { hostname: "127.0.0.1", port: 0 },
-        (real) => ({ kind: "ui", hosts: hostsOf(real), token: check }),
-      );
-      this.ui_url = `http://127.0.0.1:${ui.port}/ui/`;
-      this.#ui_url_with_token = `${this.ui_url}#token=${token}`;
-    } catch (error) {
-      for (const { guard } of this.#listening) void guard.close();
-      void this.#backend.shutdown();
-      throw error;
-    }
+    this.ui_url = `http://127.0.0.1:${ui.port}/ui/`;
+    this.#ui_url_with_token = `${this.ui_url}#token=${token}`;
     const { listener } = socket;
-    const guarded = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
-    this.#listening.push({ guard: ConnectionGuard.over(guarded, this.#guardOptions()), listener: { kind: "socket" } });
-  }
-
-  /** Listens on TCP; the policy has the address as it really is. */
-  #listen(
-    { hostname, port }: { hostname: string; port: number },
-    listener: (real: { hostname: string; port: number }) => ListenerPolicy,
-  ): { hostname: string; port: number } {
-    let guard: ConnectionGuard;
-    try {
-      guard = ConnectionGuard.listen({ hostname, port }, this.#guardOptions());
-    } catch (error) {
-      throw listenError(error, `${hostname}:${port}`);
-    }
-    // The name as it was configured, with the port as it is: that is what a Host header has.
-    const real = { hostname, port: guard.address.port };
-    this.#listening.push({ guard, listener: listener(real) });
-    return real;
-  }
-
-  #guardOptions() {
-    const backend = { hostname: "127.0.0.1", port: this.#backend.addr.port };
-    return { backend, clock: this.#clock, timeouts: this.#timeouts };
+    const closable = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
+    this.#server.over(closable, { kind: "socket" });
   }
 
   stopAccepting(): void {
-    for (const { guard } of this.#listening) guard.stopAccepting();
+    this.#server.stopAccepting();
   }
 
-  async close(): Promise<void> {
-    this.stopAccepting();
-    this.#ending.abort();
-    const ended = this.#backend.shutdown();
-    const taken = ended.then(() => Promise.all(this.#listening.map(({ guard }) => guard.drained())));
-    // A client that does not take its last answer is not waited for.
-    await withDeadline(taken, this.#clock, LAST_ANSWERS_MS).catch(() => {});
-    await Promise.all(this.#listening.map(({ guard }) => guard.close()));
-    // Over once every connection is, and every call: one that does not end is cut off.
-    await withDeadline(ended, this.#clock, LAST_CALLS_MS).catch(() => {});
-  }
-
-  readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
-    const from = this.#cameThrough(info.remoteAddr.port);
-    if (from === undefined) return problem(new RequestRefused(403, "denied", "Connect to the broker's own address"));
-    const { guarded, listener } = from;
-    if (request.body === null) guarded.bodyDone();
-    info.completed.catch(() => {}).finally(() => guarded.responseDone());
-    let response: Response;
-    try {
-      response = await this.#answer(request, guarded, listener);
-    } catch (error) {
-      response = this.#failed(error);
-    }
-    // What was not read of a refused request stands in the way of the next one.
-    if (request.body !== null && !request.bodyUsed) await drain(request, guarded);
-    guarded.bodyDone();
-    return response;
-  };
-
-  #cameThrough(port: number): { guarded: GuardedRequest; listener: ListenerPolicy } | undefined {
-    for (const { guard, listener } of this.#listening) {
-      const guarded = guard.requestBegan(port);
-      if (guarded !== undefined) return { guarded, listener };
-    }
-    return undefined;
+  close(): Promise<void> {
+    return this.#server.close(LAST_CALLS_MS);
   }
 
   async #answer(request: Request, guarded: GuardedRequest, listener: ListenerPolicy): Promise<Response> {
@@ -224,8 +154,8 @@ class Listeners implements RunningHttp {
       clock: this.#clock,
       listener,
       guarded,
-      ending: this.#ending.signal,
-      body_deadline_ms: this.#timeouts.read_ms * BODY_SHARE,
+      ending: this.#server.ending,
+      body_deadline_ms: this.#server.timeouts.read_ms * BODY_SHARE,
       ui_url: this.#ui_url_with_token,
     }, { id, query: searchParams });
     call.onlyQuery(Object.keys(route.query ?? {}));
@@ -244,14 +174,11 @@ class Listeners implements RunningHttp {
     return page;
   }
 
-  readonly #failed = (error: unknown): Response => {
+  #failed(error: unknown): Response {
     const response = problem(error);
-    if (response.status === 500) {
-      const cause = stackOf(error);
-      this.#options.log(`defect: http ${cause}`);
-    }
+    if (response.status === 500) this.#options.log(`defect: http ${stackOf(error)}`);
     return response;
-  };
+  }
 }
 
 function isPage(pathname: string): boolean {
@@ -261,14 +188,4 @@ function isPage(pathname: string): boolean {
 function wrongMethod(methods: readonly string[]): RequestRefused {
   const allow = methods.join(", ");
   return new RequestRefused(405, "invalid_request", `Cannot do this here: use ${allow}`, { headers: { allow } });
-}
-
-function listenError(error: unknown, address: string): unknown {
-  if (!(error instanceof Error) || error instanceof TaskdError) return error;
-  const inUse = error instanceof Deno.errors.AddrInUse;
-  return new TaskdError(
-    "unavailable",
-    `Cannot listen on ${address}: ${inUse ? "the address is in use" : error.message}`,
-    { cause: error, hint: "Choose another address with broker.addr in config.yaml or BROKER_ADDR, or leave it empty" },
-  );
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { parseHttpAddress } from "../../lib/http/address.ts";
+import { hostPort, parseHttpAddress } from "../../lib/http/address.ts";
 import { socketStagingOf } from "../../lib/socket_path.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -16,9 +16,7 @@ import { BRANCH, ON_BRANCHES, programFiles } from "./_shared.ts";
 function httpNeeds(plan: Plan): PermissionSet {
   const { http } = plan.flags;
   if (typeof http !== "string") return NO_PERMISSIONS;
-  const { hostname, port } = parseHttpAddress(http);
-  const host = hostname.includes(":") ? `[${hostname}]` : hostname;
-  return { ...NO_PERMISSIONS, net: [`${host}:${port}`, "127.0.0.1"], sys: ["inspector"] };
+  return { ...NO_PERMISSIONS, net: [hostPort(parseHttpAddress(http)), "127.0.0.1"], sys: ["inspector"] };
 }
 
 /** Commands of the groups Daemon and Program. */

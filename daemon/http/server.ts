@@ -7,11 +7,11 @@
  */
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
-import { withDeadline } from "../../lib/deadline.ts";
 import { stackOf, TaskdError } from "../../lib/errors.ts";
-import type { HttpAddress } from "../../lib/http/address.ts";
-import { drain, readBounded } from "../../lib/http/body.ts";
-import { ConnectionGuard, type GuardedRequest, HTTP_TIMEOUTS, type HttpTimeouts } from "../../lib/http/guard.ts";
+import { hostPort, type HttpAddress } from "../../lib/http/address.ts";
+import { readBounded } from "../../lib/http/body.ts";
+import type { GuardedRequest, HttpTimeouts } from "../../lib/http/guard.ts";
+import { GuardedServer } from "../../lib/http/guarded_server.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
@@ -26,8 +26,8 @@ import { eventStream } from "./sse.ts";
 
 /** Seconds of a profile unless the request says otherwise; the contract's number. */
 const DEFAULT_PROFILE_SECONDS = 30;
-/** How long close() waits for clients to read their answers. */
-const LAST_ANSWERS_MS = 2_000;
+/** How long close() waits for requests whose answers no client takes any more. */
+const LAST_CALLS_MS = 2_000;
 /** Left of the write budget for encoding and sending a profile. */
 const PROFILE_MARGIN_MS = 5_000;
 
@@ -55,31 +55,25 @@ export interface HttpOptions {
 export class HttpServer {
   readonly #options: HttpOptions;
   readonly #profiler: Profiler;
-  readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  readonly #guard: ConnectionGuard;
-  readonly #timeouts: HttpTimeouts;
-  readonly #ending = new AbortController();
+  readonly #server: GuardedServer<void>;
+  /** `host:port` as it is. */
+  readonly address: string;
 
   private constructor(options: HttpOptions) {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
-    this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
-    // Only the guard connects here; any other connection is refused by its port.
-    this.#server = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: this.#failed },
-      this.#serve,
-    );
-    const { hostname, port } = options.address;
-    try {
-      this.#guard = ConnectionGuard.listen({ hostname, port }, {
-        backend: { hostname: "127.0.0.1", port: this.#server.addr.port },
-        clock: options.clock,
-        timeouts: this.#timeouts,
-      });
-    } catch (error) {
-      void this.#server.shutdown();
-      throw listenError(error, options.address);
-    }
+    this.#server = new GuardedServer({
+      answer: (request, guarded) => this.#route(request, guarded),
+      failed: (error) => {
+        options.log(`defect: http ${stackOf(error)}`);
+        return problem(500, "internal", "The daemon has a defect; its log has the details");
+      },
+      refused: () => problem(403, "denied", "Connect to the public address"),
+      clock: options.clock,
+      timeouts: options.timeouts,
+    });
+    const hint = "Choose another address, or port 0 for any free one";
+    this.address = hostPort(this.#server.listen(options.address, hint, () => {}));
   }
 
   /** Begins to listen. */
@@ -87,76 +81,45 @@ export class HttpServer {
     return new HttpServer(options);
   }
 
-  /** `host:port` as it is. */
-  get address(): string {
-    const { hostname, port } = this.#guard.address;
-    return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
-  }
-
   /** Connections at present. */
   get connections(): number {
-    return this.#guard.connections;
+    return this.#server.connections;
   }
 
   /** Accepts nothing more; requests that run go on. */
   stopAccepting(): void {
-    this.#guard.stopAccepting();
+    this.#server.stopAccepting();
   }
 
   /** Ends everything, answers in transit last; the publisher ends the event streams before. */
-  async close(): Promise<void> {
-    this.#ending.abort();
-    this.#guard.stopAccepting();
-    const ended = this.#server.shutdown();
-    // The answer to a shutdown is among them. A client that does not read is not waited for.
-    const taken = ended.then(() => this.#guard.drained());
-    await withDeadline(taken, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
-    await this.#guard.close();
-    // Resolves after the last connection and operation; one that does not end is cut off.
-    await withDeadline(ended, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
+  close(): Promise<void> {
+    return this.#server.close(LAST_CALLS_MS);
   }
-
-  readonly #serve: Deno.ServeHandler<Deno.NetAddr> = async (request, info) => {
-    const guarded = this.#guard.requestBegan(info.remoteAddr.port);
-    if (!guarded) return problem(403, "denied", "Connect to the public address");
-    if (!request.body) guarded.bodyDone();
-    info.completed.catch(() => {}).finally(() => guarded.responseDone());
-    const response = await this.#route(request, guarded);
-    guarded.bodyDone();
-    return response;
-  };
-
-  readonly #failed = (error: unknown): Response => {
-    this.#options.log(`defect: http ${stackOf(error)}`);
-    return problem(500, "internal", "The daemon has a defect; its log has the details");
-  };
 
   async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/healthz") {
-      return await only(request, guarded, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
+      return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
     }
     if (!this.#options.token.accepts(request.headers.get("authorization"))) {
-      await drain(request, guarded);
       const why = "The token is missing or wrong: it is sent as Authorization: Bearer <token>";
       return problem(401, "denied", why, { "www-authenticate": 'Bearer realm="taskd"' });
     }
     switch (pathname) {
       case "/metrics":
-        return await only(request, guarded, "GET", () => this.#metrics());
+        return await only(request, "GET", () => this.#metrics());
       case "/events":
-        return await only(request, guarded, "GET", () => this.#events(guarded));
+        return await only(request, "GET", () => this.#events(guarded));
       case "/rpc":
-        return await only(request, guarded, "POST", () => this.#rpc(request, guarded));
+        return await only(request, "POST", () => this.#rpc(request, guarded));
       case "/debug/pprof":
       case "/debug/pprof/":
-        return await only(request, guarded, "GET", () => profileIndex());
+        return await only(request, "GET", () => profileIndex());
       case "/debug/pprof/profile":
       case "/debug/pprof/heap":
       case "/debug/pprof/allocs":
-        return await only(request, guarded, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
+        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
       default:
-        await drain(request, guarded);
         return problem(404, "not_found", "There is no such route");
     }
   }
@@ -197,8 +160,8 @@ export class HttpServer {
       return problem(400, "invalid_request", '"seconds" must be a number above 0');
     }
     if (this.#profiler.busy) return problem(409, "busy", "Another profile is being taken");
-    const seconds = Math.min(asked, Math.max(0.1, (this.#timeouts.write_ms - PROFILE_MARGIN_MS) / 1000));
-    const until = AbortSignal.any([signal, this.#ending.signal]);
+    const seconds = Math.min(asked, Math.max(0.1, (this.#server.timeouts.write_ms - PROFILE_MARGIN_MS) / 1000));
+    const until = AbortSignal.any([signal, this.#server.ending]);
     const bytes = kind === "profile"
       ? await this.#profiler.cpu(seconds, until)
       : await this.#profiler.heap(seconds, until);
@@ -219,14 +182,8 @@ function profileIndex(): Response {
   return new Response(text, { headers: { "content-type": "text/plain; charset=utf-8" } });
 }
 
-async function only(
-  request: Request,
-  guarded: GuardedRequest,
-  method: string,
-  answer: () => Response | Promise<Response>,
-): Promise<Response> {
+async function only(request: Request, method: string, answer: () => Response | Promise<Response>): Promise<Response> {
   if (request.method === method) return await answer();
-  await drain(request, guarded);
   return problem(405, "invalid_request", `Use ${method}`, { allow: method });
 }
 
@@ -238,18 +195,4 @@ function problem(status: number, code: string, error: string, headers: Record<st
   const response = json(status, { ok: false, code, error });
   for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
   return response;
-}
-
-function listenError(error: unknown, { hostname, port }: HttpAddress): unknown {
-  const attempted = `Cannot listen on ${hostname}:${port}`;
-  if (error instanceof Deno.errors.AddrInUse) {
-    return new TaskdError("unavailable", `${attempted}: the address is in use`, {
-      cause: error,
-      hint: "Choose another port, or 0 for any free one",
-    });
-  }
-  if (error instanceof Error && !(error instanceof TaskdError)) {
-    return new TaskdError("unavailable", `${attempted}: ${error.message}`, { cause: error });
-  }
-  return error;
 }

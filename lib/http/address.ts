@@ -30,6 +30,11 @@ export function parseHttpAddress(text: string): HttpAddress {
   return { hostname, port, loopback: isLoopback(hostname) };
 }
 
+/** A host and its port as a URL has them: an IPv6 address in brackets. */
+export function hostPort({ hostname, port }: { hostname: string; port: number }): string {
+  return `${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
+}
+
 /**
  * Whether it can be a host: a name or an address, IPv6 in brackets. To ask for the permission to reach another is an
  * error of the runtime, which knows no flag and no setting.
