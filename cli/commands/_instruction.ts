@@ -8,9 +8,6 @@ import { MAX_INSTRUCTION_CHARS } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 
-/** Bytes after which an instruction is too long whatever its characters are. */
-const MAX_BYTES = 4 * MAX_INSTRUCTION_CHARS;
-
 /** Where the instruction may come from; exactly one of them. */
 export interface InstructionSource {
   /** The word of the call; `-` is stdin. */
@@ -41,7 +38,7 @@ export async function readInstruction({ word, file, stdin, signal }: Instruction
     ? await collect(stdin(), signal, "stdin")
     : word!;
   if (text.trim() === "") throw new TaskdError("usage", "Cannot submit a task: its instruction is empty", { hint });
-  if (text.length > MAX_INSTRUCTION_CHARS) throw tooLong(file ?? "the instruction");
+  if (text.length > MAX_INSTRUCTION_CHARS) throw tooLong("the instruction");
   return text;
 }
 
@@ -55,34 +52,17 @@ async function fromFile(path: string, signal: AbortSignal): Promise<string> {
 }
 
 async function collect(stream: ReadableStream<Uint8Array>, signal: AbortSignal, from: string): Promise<string> {
-  const reader = stream.getReader();
-  const onAbort = () => void reader.cancel(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
+  let text = "";
   try {
-    const pieces: Uint8Array[] = [];
-    let bytes = 0;
-    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      bytes += piece.value.length;
-      if (bytes > MAX_BYTES) throw tooLong(from);
-      pieces.push(piece.value);
+    for await (const piece of stream.pipeThrough(new TextDecoderStream("utf-8", { fatal: true }), { signal })) {
+      text += piece;
+      if (text.length > MAX_INSTRUCTION_CHARS) throw tooLong(from);
     }
-    signal.throwIfAborted();
-    return decode(pieces, from);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    await reader.cancel();
+  } catch (cause) {
+    if (!(cause instanceof TypeError)) throw cause;
+    throw new TaskdError("usage", `Cannot read the instruction from ${from}: it is not text in UTF-8`, { cause });
   }
-}
-
-function decode(pieces: Uint8Array[], from: string): string {
-  try {
-    const decoder = new TextDecoder("utf-8", { fatal: true });
-    return pieces.map((piece) => decoder.decode(piece, { stream: true })).join("") + decoder.decode();
-  } catch (error) {
-    throw new TaskdError("usage", `Cannot read the instruction from ${from}: it is not text in UTF-8`, {
-      cause: error,
-    });
-  }
+  return text;
 }
 
 function tooLong(from: string): TaskdError {

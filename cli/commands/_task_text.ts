@@ -7,6 +7,7 @@
 import type { TaskListItem } from "../../broker/api/wire.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 
 /** Digits of an id that lists and hints show: two tasks do not share them in practice. */
@@ -40,7 +41,7 @@ export function spendWords(spent: Spent): string {
   const metered = spent.live ?? spent.spend;
   const amount = spendWord(spent);
   if (metered === undefined || amount.endsWith("agent-reported")) return amount;
-  const requests = `${metered.requests} ${metered.requests === 1 ? "request" : "requests"}`;
+  const requests = plural(metered.requests, "request");
   const unmetered = metered.unmetered_requests === 0 ? "" : `, ${metered.unmetered_requests} unmetered`;
   return `${amount} (${requests}${unmetered})`;
 }

@@ -125,7 +125,7 @@ export const touch = storeCommand({
 /** Protects a branch, or ends its protection. */
 export const protect = storeCommand({
   async run(args, _io, ops) {
-    return await ops.call("protect", { ...args.address("branch"), on: args.command === "protect" });
+    return await ops.call("protect", { ...args.address("branch"), on: args.plan.command === "protect" });
   },
   render: (result) => `${result.protected ? "Protected" : "Unprotected"} ${branchName(result)}`,
 });

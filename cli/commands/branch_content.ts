@@ -7,9 +7,10 @@
 import { hasCode } from "../../lib/errors.ts";
 import type { CheckoutResult } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { storeCommand } from "../plan/command_module.ts";
-import { branchName, count } from "./_result_text.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Makes a plain file; prints its path alone, so that a script can use it. */
 export const checkout = storeCommand<CheckoutResult>({
@@ -44,7 +45,7 @@ export const checkpoint = storeCommand({
     const name = `${branchName(result)}@${result.checkpoint}`;
     const changed = result.pages === 0
       ? "nothing had changed"
-      : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
+      : `${result.kind} of ${plural(result.pages, "page")}, ${formatBytes(result.stored_bytes)} stored`;
     const doubt = result.overwrite_detected === undefined
       ? ""
       : "\nThe store's head may not be what was written: another program writes to the store; see `taskd verify`";
@@ -58,7 +59,7 @@ export const compact = storeCommand({
     return await ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`));
   },
   render(result) {
-    const before = count(result.objects_before, "object");
+    const before = plural(result.objects_before, "object");
     return `Compacted ${branchName(result)}: ${before} became one of ${formatBytes(result.stored_bytes)}`;
   },
 });

@@ -11,9 +11,9 @@ import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { MANIFEST_KEY } from "../../lib/store/keys.ts";
 import { openBackend } from "../../lib/store/open.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
+import { plural } from "../../lib/text/plural.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { count } from "./_result_text.ts";
 
 /** What was copied, from where to where. */
 export type CopyStoreReport = { source: string; target: string } & CopyStoreResult;
@@ -25,8 +25,9 @@ export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
     throw new TaskdError("usage", `Cannot copy ${source} to itself`, { hint: "Name another place" });
   }
   if (source.startsWith("/")) await checkSource(source, io);
+  const { s3 } = args.plan;
   const open = (location: string): Promise<Backend> =>
-    openBackend(location, args.s3 === undefined ? {} : { s3: args.s3.options });
+    openBackend(location, s3 === undefined ? {} : { s3: s3.options });
   const onProgress = io.progress("copy-store");
   const result = await copyStore(await open(source), await open(target), { onProgress, signal: io.signal });
   io.clearProgress();
@@ -49,6 +50,6 @@ async function checkSource(directory: string, io: Io): Promise<void> {
 /** One line. */
 export function render(result: CopyStoreReport): string {
   const skipped = result.skipped === 0 ? "" : `; ${result.skipped} of them were there already`;
-  const what = `${count(result.branches, "branch")} and ${count(result.objects, "object")}`;
+  const what = `${plural(result.branches, "branch")} and ${plural(result.objects, "object")}`;
   return `Copied ${what} (${formatBytes(result.copied_bytes)}${skipped}) to ${result.target}`;
 }

@@ -8,11 +8,11 @@ import { formatAddress } from "../../lib/store/names.ts";
 import type { DiffResult } from "../../lib/store/results.ts";
 import type { JsonValue, RowDiff, TableDiff } from "../../lib/sqlite/diff_result.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { plural } from "../../lib/text/plural.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { cutLine, textTable } from "../text/text_table.ts";
-import { count } from "./_result_text.ts";
 
 /** Compares the two sides. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResult> {
@@ -30,7 +30,7 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
 export async function render(result: DiffResult, io: Io): Promise<string> {
   if (result.identical) return `${result.a} and ${result.b} are identical`;
   if (result.tables.length === 0) {
-    const pages = `${count(result.pages_changed, "page")} ${result.pages_changed === 1 ? "differs" : "differ"}`;
+    const pages = `${plural(result.pages_changed, "page")} ${result.pages_changed === 1 ? "differs" : "differ"}`;
     return `${result.a} and ${result.b} hold the same rows (${pages})`;
   }
   const head = ["TABLE", "CHANGE", "ADDED", "REMOVED", "CHANGED"];
@@ -75,5 +75,5 @@ function fields(record: Record<string, JsonValue>): string {
 function value(field: JsonValue | undefined): string {
   if (field === undefined) return "absent";
   if (typeof field !== "object" || field === null) return sanitizeLine(JSON.stringify(field));
-  return `x'${field.hex}'${field.hex.length / 2 < field.bytes ? `… (${count(field.bytes, "byte")})` : ""}`;
+  return `x'${field.hex}'${field.hex.length / 2 < field.bytes ? `… (${plural(field.bytes, "byte")})` : ""}`;
 }

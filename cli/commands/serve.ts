@@ -12,11 +12,12 @@ import type { Io } from "../text/io.ts";
 
 /** Serves until it is interrupted. Under --json it prints one object once it serves; the log is on stderr. */
 export async function run(args: Args, io: Io): Promise<undefined> {
+  const { store, workspace, s3, socket } = args.plan;
   const daemon = await serve({
-    store: args.store,
-    workspace: args.workspace,
-    ...(args.s3 === undefined ? {} : { s3: args.s3 }),
-    socket: args.socket,
+    store,
+    workspace,
+    ...(s3 === undefined ? {} : { s3 }),
+    socket,
     flush_every_ms: args.numberOf("flush-every"),
     snapshot_every: args.numberOf("snapshot-every"),
     reap_every_ms: args.numberOf("reap-every"),

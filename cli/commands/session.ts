@@ -6,10 +6,11 @@
 
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import { textTable } from "../text/text_table.ts";
-import { branchName, count } from "./_result_text.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Opens a session; prints the path of its file alone, so that a script can use it. */
 export const open = storeCommand({
@@ -27,7 +28,7 @@ export const flush = storeCommand({
   render(result, _io, args) {
     const what = result.kind === "none"
       ? "nothing new"
-      : `${result.kind} of ${count(result.pages, "page")}, ${formatBytes(result.bytes)}`;
+      : `${result.kind} of ${plural(result.pages, "page")}, ${formatBytes(result.bytes)}`;
     return `Flushed ${args.positional("branch")} (txid ${result.txid}, ${what})`;
   },
 });

@@ -78,7 +78,7 @@ export const status = storeCommand<StatusResult>({
     const about = branch === undefined ? await ops.call("branches", {}) : { branch };
     const cache = budget_bytes === undefined
       ? {}
-      : { ro_cache: { bytes: await cacheBytes(`${args.workspace}/checkouts-ro`), budget_bytes } };
+      : { ro_cache: { bytes: await cacheBytes(`${args.plan.workspace}/checkouts-ro`), budget_bytes } };
     return { ...about, sqlite_version, ...cache };
   },
   async render({ branch, branches = [], sqlite_version, ro_cache }, io) {

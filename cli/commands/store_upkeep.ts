@@ -8,12 +8,13 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { VerifyAnswer } from "../../lib/protocol/messages.ts";
 import type { Address } from "../../lib/store/names.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import type { Operations } from "../plan/operations.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
-import { branchName, count } from "./_result_text.ts";
+import { branchName } from "./_result_text.ts";
 
 /** Deletes what no branch reaches, in one pass. */
 export const gc = storeCommand({
@@ -24,11 +25,11 @@ export const gc = storeCommand({
   render(result) {
     const [deleted, marked] = result.dry_run ? ["would be deleted", "would be marked"] : ["deleted", "marked"];
     return [
-      `${count(result.marked, "object")} reached by branches`,
-      `${count(result.deleted, "object")} ${deleted} (${formatBytes(result.bytes_deleted)})`,
-      `${count(result.tombstoned, "object")} newly ${marked} as unreachable`,
-      `${count(result.backlog, "object")} waiting for a grace period to end`,
-      `${count(result.kept, "object")} left alone`,
+      `${plural(result.marked, "object")} reached by branches`,
+      `${plural(result.deleted, "object")} ${deleted} (${formatBytes(result.bytes_deleted)})`,
+      `${plural(result.tombstoned, "object")} newly ${marked} as unreachable`,
+      `${plural(result.backlog, "object")} waiting for a grace period to end`,
+      `${plural(result.kept, "object")} left alone`,
     ].join("\n");
   },
 });
@@ -53,7 +54,7 @@ export const verify = storeCommand({
   render({ branches }) {
     if (branches.length === 0) return "There are no branches";
     return branches.flatMap((branch) => {
-      const what = `${count(branch.objects, "object")}, ${count(branch.pages, "page")}, txid ${branch.txid}`;
+      const what = `${plural(branch.objects, "object")}, ${plural(branch.pages, "page")}, txid ${branch.txid}`;
       return [
         `${branchName(branch)} is ${branch.intact ? "intact" : "DAMAGED"} (${what})`,
         ...branch.problems.map((problem) => `  ${sanitizeLine(problem)}`),

@@ -5,8 +5,8 @@
  */
 
 import { systemClock } from "../../lib/clock.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { brokerCommand } from "../plan/command_module.ts";
-import { count } from "./_result_text.ts";
 
 /** Refuses the change of a task at the gate. */
 export const deny = brokerCommand({
@@ -40,6 +40,6 @@ export const prune = brokerCommand({
     return await broker.prune({ before, dry_run: args.on("dry-run") });
   },
   render({ pruned, dry_run }) {
-    return [...pruned, `${count(pruned.length, "task")} ${dry_run ? "would be removed" : "removed"}`].join("\n");
+    return [...pruned, `${plural(pruned.length, "task")} ${dry_run ? "would be removed" : "removed"}`].join("\n");
   },
 });

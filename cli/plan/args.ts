@@ -5,59 +5,35 @@
  * @module
  */
 
-import type { BrokerPlace, FlagValue, Plan, S3Plan } from "./plan.ts";
+import type { BrokerPlace, FlagValue, Plan } from "./plan.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
 import { brokerOf } from "./plan.ts";
 
 /** Parsed positionals and flags of one call. */
 export class Args {
-  readonly #plan: Plan;
+  /** The plan of the call. */
+  readonly plan: Plan;
 
   /** Wraps a plan. */
   constructor(plan: Plan) {
-    this.#plan = plan;
-  }
-
-  /** The command's name in the table. */
-  get command(): string {
-    return this.#plan.command;
-  }
-
-  /** The store's location: an absolute directory, or `s3://bucket/prefix`. */
-  get store(): string {
-    return this.#plan.store;
-  }
-
-  /** Absolute directory of checkouts and caches. */
-  get workspace(): string {
-    return this.#plan.workspace;
-  }
-
-  /** How buckets are reached, when there are any. */
-  get s3(): S3Plan | undefined {
-    return this.#plan.s3;
-  }
-
-  /** Absolute path of the daemon's socket. */
-  get socket(): string {
-    return this.#plan.socket;
+    this.plan = plan;
   }
 
   /** Where the task broker is. */
   get broker(): BrokerPlace {
-    return brokerOf(this.#plan);
+    return brokerOf(this.plan);
   }
 
   /** A positional that is always there. */
   positional(name: string): string {
-    const value = this.#plan.positionals[name];
+    const value = this.plan.positionals[name];
     if (value === undefined) throw new Error(`No argument <${name}>`);
     return value;
   }
 
   /** A positional that may be missing. */
   optional(name: string): string | undefined {
-    return this.#plan.positionals[name];
+    return this.plan.positionals[name];
   }
 
   /** A positional as an address. */
@@ -96,8 +72,8 @@ export class Args {
   }
 
   #flag(name: string): FlagValue {
-    const value = this.#plan.flags[name];
-    if (value === undefined) throw new Error(`Command ${this.#plan.command} declares no flag --${name}`);
+    const value = this.plan.flags[name];
+    if (value === undefined) throw new Error(`Command ${this.plan.command} declares no flag --${name}`);
     return value;
   }
 }

@@ -113,16 +113,16 @@ function outsideAttempts(base: string): Record<string, Attempt> {
 /** Makes every attempt. */
 export async function run(args: Args): Promise<ProbeReport> {
   // Commands that know no store are tried with places that any process could use.
-  const store = args.workspace || args.optional("source") || brokerFolder(args) || "/tmp/store";
-  const [hostname, port] = (args.s3?.access.net[0] ?? "127.0.0.1:8991").split(":");
+  const store = args.plan.workspace || args.optional("source") || brokerFolder(args) || "/tmp/store";
+  const [hostname, port] = (args.plan.s3?.access.net[0] ?? "127.0.0.1:8991").split(":");
   const server = { hostname: hostname!, port: Number(port) };
-  const inside = await attemptAll(insideAttempts(store, args.socket || `${store}/taskd.sock`, server));
+  const inside = await attemptAll(insideAttempts(store, args.plan.socket || `${store}/taskd.sock`, server));
   return { inside, outside: await attemptAll(outsideAttempts(store.slice(0, store.lastIndexOf("/")))) };
 }
 
 /** Where the broker's socket is, for commands that ask it or are the broker. */
 function brokerFolder(args: Args): string | undefined {
-  const { uses } = findCommand(args.command) ?? {};
+  const { uses } = findCommand(args.plan.command) ?? {};
   return uses === "broker" || uses === "home" ? args.broker.socket.replace(/\/[^/]*$/, "") : undefined;
 }
 
