@@ -4,11 +4,10 @@
  * @module
  */
 
-import { byGroup, PROMISES } from "../redteam/catalogue.ts";
-import { GROUP_TITLES } from "../redteam/security_promise.ts";
+import { PROMISES } from "../redteam/catalogue.ts";
 import { type SandboxNetworks, sandboxNetworks } from "../redteam/sandbox_network.ts";
 import { type InstalledFiles, RedteamContext } from "../redteam/context.ts";
-import type { SecurityPromise } from "../redteam/security_promise.ts";
+import { GROUP_TITLES, type SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
@@ -67,7 +66,7 @@ function chosen(names: readonly string[]): SecurityPromise[] {
   for (const name of names) {
     if (PROMISES.some((promise) => promise.id === name || groupOf(promise) === name)) continue;
     throw new TaskdError("usage", `Cannot try ${JSON.stringify(name)}: there is no such promise, nor group of them`, {
-      hint: `Groups are ${byGroup(PROMISES).map(([group]) => group).join(", ")}; without --only every promise is tried`,
+      hint: `Groups are ${Object.keys(GROUP_TITLES).join(", ")}; without --only every promise is tried`,
     });
   }
   return PROMISES.filter((promise) =>

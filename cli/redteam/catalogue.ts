@@ -16,8 +16,7 @@ import { LIMIT_PROMISES } from "./gateway_limits.ts";
 import { GIT_PROMISES } from "./git_work_tree.ts";
 import { LEDGER_PROMISES } from "./ceilings.ts";
 import { FILE_PROMISES } from "./file_modes.ts";
-import type { PromiseGroup, SecurityPromise } from "./security_promise.ts";
-import { groupOf } from "./run_promises.ts";
+import type { SecurityPromise } from "./security_promise.ts";
 
 export const PROMISES: readonly SecurityPromise[] = [
   ...EGRESS_PROMISES,
@@ -33,7 +32,3 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...FILE_PROMISES,
   ...DISPLAY_PROMISES,
 ];
-
-export function byGroup<T extends { id: string }>(promises: readonly T[]): [PromiseGroup, T[]][] {
-  return Object.entries(Object.groupBy(promises, groupOf)) as [PromiseGroup, T[]][];
-}

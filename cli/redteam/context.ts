@@ -33,42 +33,39 @@ const TIMEOUT_MS = 10_000;
 /** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
 const END_MS = 60_000;
 
+/** Those that are functions and are attacked as they are. */
+const FUNCTIONS = {
+  classifyAddress,
+  collectFacts,
+  parseRepo,
+  checkAdmin,
+  readKeys,
+  verifyTrace,
+  sanitizeText,
+  webResponse,
+};
+
 /** The parts that are attacked. */
-export interface Surfaces {
+export interface Surfaces extends Readonly<typeof FUNCTIONS> {
   proxy(
     address: { hostname: string; port: number },
     options: EgressProxyOptions,
   ): Pick<EgressProxy, "address" | "admit" | "close">;
-  classifyAddress: typeof classifyAddress;
   gateway(options: GatewayOptions): Promise<Pick<Gateway, "address" | "lease" | "close">>;
-  collectFacts: typeof collectFacts;
-  parseRepo: typeof parseRepo;
   embedded(options: DenoRuntimeOptions): Pick<SandboxRuntime, "start">;
   broker(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
-  checkAdmin: typeof checkAdmin;
-  readKeys: typeof readKeys;
   admission(options: AdmissionOptions): Promise<Pick<Admission, "claim" | "close">>;
-  verifyTrace: typeof verifyTrace;
-  sanitizeText: typeof sanitizeText;
-  webResponse: typeof webResponse;
   /** Sets the umask of this whole process, and returns the one before. */
   umask(mask: number): number;
 }
 
 const INSTALLED_SURFACES: Surfaces = {
+  ...FUNCTIONS,
   proxy: (address, options) => EgressProxy.listen(address, options),
-  classifyAddress,
   gateway: (options) => Gateway.start(options),
-  collectFacts,
-  parseRepo,
   embedded: (options) => new DenoRuntime(options),
   broker: (options) => serveBroker(options),
-  checkAdmin,
-  readKeys,
   admission: (options) => Admission.open(options),
-  verifyTrace,
-  sanitizeText,
-  webResponse,
   umask: (mask) => Deno.umask(mask),
 };
 

@@ -5,8 +5,9 @@
  * @module
  */
 
-import { byGroup, PROMISES } from "../../../cli/redteam/catalogue.ts";
-import { GROUP_TITLES } from "../../../cli/redteam/security_promise.ts";
+import { PROMISES } from "../../../cli/redteam/catalogue.ts";
+import { groupOf } from "../../../cli/redteam/run_promises.ts";
+import { GROUP_TITLES, type PromiseGroup, type SecurityPromise } from "../../../cli/redteam/security_promise.ts";
 
 const BEGIN = "<!-- promises: written by tests/cli/redteam/reference.ts -->";
 const END = "<!-- end of promises -->";
@@ -23,7 +24,8 @@ export function withReference(page: string): string {
 }
 
 function renderReference(): string {
-  return byGroup(PROMISES).map(([group, promises]) => {
+  const groups = Object.entries(Object.groupBy(PROMISES, groupOf)) as [PromiseGroup, SecurityPromise[]][];
+  return groups.map(([group, promises]) => {
     const rows = promises.map(({ id, promise, attacks }) => `| \`${id}\` | ${cell(promise)} | ${cell(attacks)} |`);
     return [
       `### ${GROUP_TITLES[group]}`,
