@@ -213,7 +213,7 @@ async function startHttp(
   options: Omit<HttpOptions, "address" | "token">,
 ): Promise<HttpServer> {
   const { HttpServer } = await import("./http/server.ts");
-  const server = HttpServer.start({ ...options, address, token });
+  const server = new HttpServer({ ...options, address, token });
   options.log(`http listening on ${server.address} (bearer auth, token fingerprint ${token.fingerprint})`);
   // The only line that shows it.
   if (token.generated !== undefined) options.log(`http token: ${token.generated}`);

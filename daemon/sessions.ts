@@ -6,7 +6,7 @@
  * @module
  */
 
-import { messageOf, TaskdError } from "../lib/errors.ts";
+import { hasCode, messageOf, TaskdError } from "../lib/errors.ts";
 import type { CloseAnswer, OpenAnswer, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import type { EngineSession, StoreEngine } from "./store_engine.ts";
@@ -168,18 +168,16 @@ export function keyOf({ db, branch }: Address): string {
 
 async function infoOf({ address: { db, branch }, session }: Entry): Promise<SessionInfo | undefined> {
   if (session === "pending") return { db, branch, state: "pending" };
-  const { checkout, epoch, holder } = session.opened;
-  const lost = () => {
-    const { code, message } = session.lost!;
-    return { db, branch, checkout, epoch, holder, state: "error", error: { code, message } } as const;
-  };
-  if (session.lost !== undefined) return lost();
   try {
     return await session.status();
   } catch (error) {
-    if (session.lost !== undefined) return lost();
+    if (session.lost !== undefined) {
+      const { checkout, epoch, holder } = session.opened;
+      const { code, message } = session.lost;
+      return { db, branch, checkout, epoch, holder, state: "error", error: { code, message } };
+    }
     // It was closed while it was asked.
-    if (error instanceof TaskdError && error.code === "no_session") return undefined;
+    if (hasCode(error, "no_session")) return undefined;
     throw error;
   }
 }

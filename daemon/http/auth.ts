@@ -29,13 +29,12 @@ export function checkToken(token: string): void {
 }
 
 /** The token of a listener. */
-export class BearerToken {
-  readonly #check: BearerCheck;
+export class BearerToken extends BearerCheck {
   /** The token itself when it was generated, to be printed once; undefined for an explicit one. */
   readonly generated: string | undefined;
 
   private constructor(token: string, generated: boolean) {
-    this.#check = new BearerCheck(token);
+    super(token);
     this.generated = generated ? token : undefined;
   }
 
@@ -61,15 +60,5 @@ export class BearerToken {
       });
     }
     return token === undefined ? new BearerToken(randomHex(options.random, 32), true) : new BearerToken(token, false);
-  }
-
-  /** Stands for the token in logs. */
-  get fingerprint(): string {
-    return this.#check.fingerprint;
-  }
-
-  /** Whether an Authorization header presents the token. */
-  accepts(authorization: string | null): boolean {
-    return this.#check.accepts(authorization);
   }
 }

@@ -59,7 +59,8 @@ export class HttpServer {
   /** `host:port` as it is. */
   readonly address: string;
 
-  private constructor(options: HttpOptions) {
+  /** Begins to listen. */
+  constructor(options: HttpOptions) {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
     this.#server = new GuardedServer({
@@ -74,11 +75,6 @@ export class HttpServer {
     });
     const hint = "Choose another address, or port 0 for any free one";
     this.address = hostPort(this.#server.listen(options.address, hint, () => {}));
-  }
-
-  /** Begins to listen. */
-  static start(options: HttpOptions): HttpServer {
-    return new HttpServer(options);
   }
 
   /** Connections at present. */

@@ -43,7 +43,7 @@ function start(
     },
   } as unknown as Handlers;
   const address = parseHttpAddress("127.0.0.1:0");
-  const server = HttpServer.start({
+  const server = new HttpServer({
     address,
     token: BearerToken.forListener(address, { token: TOKEN, allow_non_loopback: false, random: systemRandom }),
     dispatcher: new Dispatcher(handlers, () => {}),

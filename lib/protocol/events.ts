@@ -8,9 +8,6 @@
 import { encodeLine } from "./lines.ts";
 import type { DaemonEvent, EventDetails, EventType } from "./messages.ts";
 
-/** Version of the envelope. */
-const EVENT_VERSION = 1;
-
 /** The eight types, as the contract lists them. */
 export const EVENT_TYPES = [
   "session_opened",
@@ -30,13 +27,6 @@ export function encodeEvent<T extends EventType>(
   detail: EventDetails[T],
   now_ms: number,
 ): Uint8Array {
-  const event = {
-    v: EVENT_VERSION,
-    ts: new Date(now_ms).toISOString(),
-    type,
-    db: about.db,
-    branch: about.branch,
-    detail,
-  } as DaemonEvent;
-  return encodeLine(event);
+  const { db, branch } = about;
+  return encodeLine({ v: 1, ts: new Date(now_ms).toISOString(), type, db, branch, detail } as DaemonEvent);
 }
