@@ -1,9 +1,17 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { APPROVED, encodeAll, SHA, someOrder, staged, START_MS, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
+import {
+  APPROVED,
+  encodeAll,
+  foldRows,
+  SHA,
+  someOrder,
+  staged,
+  START_MS,
+  TO_THE_GATE,
+} from "../../tests/broker/task/lives.ts";
 import { approvalMove, denialMove, gateExpiresIn } from "./approval.ts";
 import { NotAcknowledged } from "./not_acknowledged.ts";
-import { foldRows } from "./record.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
 

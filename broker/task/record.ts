@@ -96,15 +96,3 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
       return {};
   }
 }
-
-/**
- * The record after all of `rows`, which begin with the first of the trace.
- *
- * @throws {TaskdError} `corrupt` when a row cannot follow, or when there is none.
- */
-export function foldRows(rows: Iterable<Row>): TaskRecord {
-  let record: TaskRecord | undefined;
-  for (const row of rows) record = foldRow(record, row);
-  if (record === undefined) throw new TaskdError("corrupt", "Cannot follow the trace: it has no row");
-  return record;
-}

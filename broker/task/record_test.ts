@@ -1,9 +1,18 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
-import { anyLife, APPROVED, encodeAll, SHA, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
+import {
+  anyLife,
+  APPROVED,
+  encodeAll,
+  foldRows,
+  SHA,
+  someOrder,
+  staged,
+  TO_THE_GATE,
+} from "../../tests/broker/task/lives.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { foldRow, foldRows } from "./record.ts";
+import { foldRow } from "./record.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Row, TaskEvent } from "./rows.ts";
 import { STAGES } from "./stages.ts";

@@ -42,8 +42,6 @@ export type AtRestart =
 interface StageRow {
   /** What happens there. */
   readonly meaning: string;
-  /** Who moves a task on. */
-  readonly moved_by: string;
   /** Where it may go next, except `done`. */
   readonly next: readonly string[];
   /** What it may end with from here. */
@@ -55,63 +53,54 @@ interface StageRow {
 export const STAGES = {
   admission: {
     meaning: "accepted, not begun",
-    moved_by: "broker",
     next: ["staging"],
     ends: ["setup_failed", "cancelled"],
     at_restart: { kind: "fail", outcome: "setup_failed" },
   },
   staging: {
     meaning: "the repository is being cloned",
-    moved_by: "broker",
     next: ["setting_up", "running"],
     ends: ["setup_failed", "cancelled", "timed_out"],
     at_restart: { kind: "fail", outcome: "setup_failed" },
   },
   setting_up: {
     meaning: "the commands of the repository's profile run",
-    moved_by: "broker",
     next: ["running"],
     ends: ["setup_failed", "cancelled", "timed_out"],
     at_restart: { kind: "fail", outcome: "setup_failed" },
   },
   running: {
     meaning: "the agent works",
-    moved_by: "broker",
     next: ["collecting"],
     ends: ["agent_failed", "cancelled", "timed_out"],
     at_restart: { kind: "fail", outcome: "agent_failed" },
   },
   collecting: {
     meaning: "the broker computes the change and holds it against the policy",
-    moved_by: "broker",
     next: ["awaiting_approval", "pushing"],
     ends: ["no_diff", "policy_blocked", "agent_failed", "cancelled", "timed_out"],
     at_restart: { kind: "fail", outcome: "agent_failed" },
   },
   awaiting_approval: {
     meaning: "a person has to approve or deny the change",
-    moved_by: "operator, or approval_timeout",
     next: ["pushing"],
     ends: ["denied", "cancelled"],
     at_restart: { kind: "keep" },
   },
   pushing: {
     meaning: "the approved change is being pushed",
-    moved_by: "broker",
     next: ["awaiting_ci"],
     ends: ["pushed", "promoted", "push_failed"],
     at_restart: { kind: "look" },
   },
   awaiting_ci: {
     meaning: "the change is pushed and its checks are watched",
-    moved_by: "broker, by what the code host reports",
     next: [],
     ends: ["pushed"],
     at_restart: { kind: "resume" },
   },
   done: {
     meaning: "ended, with an outcome",
-    moved_by: "nobody",
     next: [],
     ends: [],
     at_restart: { kind: "keep" },

@@ -7,12 +7,11 @@
 
 import { newTaskId } from "../../broker/task/ids.ts";
 import { summarize } from "../../broker/task/summary.ts";
-import { foldRows } from "../../broker/task/record.ts";
 import type { TaskEvent } from "../../broker/task/rows.ts";
 import type { Outcome } from "../../broker/task/stages.ts";
 import { saveIndex, stamp, type TraceEntry } from "../../broker/task/task_index.ts";
 import { tracePath } from "../../broker/task/trace.ts";
-import { plantTrace, SHA, someOrder, staged, START_MS, TO_THE_GATE } from "../broker/task/lives.ts";
+import { foldRows, plantTrace, SHA, someOrder, staged, START_MS, TO_THE_GATE } from "../broker/task/lives.ts";
 import { SeededRandom } from "./writers/random.ts";
 
 /** How an audit directory is made. */

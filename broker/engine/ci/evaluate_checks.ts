@@ -42,10 +42,7 @@ export function evaluateChecks(
   }
   if (age_ms >= floor_ms) {
     return conclusion === "passed"
-      ? {
-        state: "passed",
-        detail: `${plural(view.checks.length, "check")}, none failed`,
-      }
+      ? { state: "passed", detail: `${plural(view.checks.length, "check")}, none failed` }
       : { state: "no_checks", detail: "the pull request has no checks" };
   }
   if (view.state === "closed") return CLOSED;

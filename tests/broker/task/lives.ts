@@ -6,10 +6,12 @@
  */
 
 import type { SeededRandom } from "../../support/writers/random.ts";
-import { type EncodedRow, encodeRow, NO_PREVIOUS, type TaskEvent } from "../../../broker/task/rows.ts";
-import type { TaskOrder } from "../../../broker/task/schema.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { foldRow } from "../../../broker/task/record.ts";
+import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "../../../broker/task/rows.ts";
+import type { TaskOrder, TaskRecord } from "../../../broker/task/schema.ts";
 import { type Move, type Stage, STAGES } from "../../../broker/task/stages.ts";
-import { tracePath } from "../../../broker/task/trace.ts";
+import { atOnce, type TraceHead, tracePath, type Verdict, verifySteps } from "../../../broker/task/trace.ts";
 
 /** A digest of some diff. */
 export const SHA = "d1".repeat(32);
@@ -125,4 +127,21 @@ export function anyLife(id: string, random: SeededRandom): TaskEvent[] {
     stage = move.to;
   }
   return events;
+}
+
+/** Whether a trace is what was written, read in one turn; throws as {@linkcode verifySteps}. */
+export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
+  return atOnce(verifySteps(audit_root, id, known));
+}
+
+/**
+ * The record after all of `rows`, which begin with the first of the trace.
+ *
+ * @throws {TaskdError} `corrupt` when a row cannot follow, or when there is none.
+ */
+export function foldRows(rows: Iterable<Row>): TaskRecord {
+  let record: TaskRecord | undefined;
+  for (const row of rows) record = foldRow(record, row);
+  if (record === undefined) throw new TaskdError("corrupt", "Cannot follow the trace: it has no row");
+  return record;
 }
