@@ -8,7 +8,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import { OUTCOMES as AGENT_EXITS } from "../agent/progress.ts";
 import { isSpent } from "../gateway/usd_limit.ts";
 import { DEFAULT_MAX_REQUESTS, type Spend } from "../gateway/lease.ts";
-import type { SandboxEnd } from "../sandbox/runtime.ts";
+import type { Sandbox, SandboxEnd } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Outcome, type Stage, STAGES } from "../task/stages.ts";
 
@@ -88,4 +88,19 @@ function refusedBudget(end: SandboxEnd, { built_in }: { built_in: boolean }): st
   }
   if (end.code === AGENT_EXITS.request_cap) return "the gateway refuses more requests; raise task_max_requests";
   return undefined;
+}
+
+/** How a sandbox ended; an abort stops it. */
+export async function waitForEnd(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd> {
+  const stop = () => {
+    // How that went, wait() says as well.
+    sandbox.stop().catch(() => {});
+  };
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    if (signal.aborted) stop();
+    return await sandbox.wait();
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
 }

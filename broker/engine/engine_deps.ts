@@ -80,14 +80,7 @@ export interface TaskQueue {
 }
 
 /** Where a task comes from that no person has just submitted; it is part of the task's order. */
-export interface TaskOrigin {
-  /** The task that it repeats. */
-  retry_of?: string;
-  /** Which retry after a failed check it is. */
-  ci_attempt?: number;
-  /** The item of the queue that it is made of. */
-  queue_id?: string;
-}
+export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id">;
 
 /** What the queue and the watch may ask of the engine. */
 export interface EngineOperations {

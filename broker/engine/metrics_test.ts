@@ -1,12 +1,19 @@
 import { existsSync } from "@std/fs/exists";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { anyLife, encodeAll, someOrder, staged, START_MS, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { settlement } from "../../tests/broker/admission/site.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import type { CeilingView } from "../api/wire.ts";
 import { REASONS } from "../egress/reasons.ts";
 import { BrokerMetrics, type Standing } from "./metrics.ts";
-import { foldRows } from "../task/record.ts";
+import {
+  anyLife,
+  encodeAll,
+  foldRows,
+  someOrder,
+  staged,
+  START_MS,
+  TO_THE_GATE,
+} from "../../tests/broker/task/lives.ts";
 import type { TaskEvent } from "../task/rows.ts";
 import { OUTCOMES } from "../task/stages.ts";
 import { EMPTY_HEAD } from "../task/trace.ts";

@@ -23,7 +23,7 @@ import { type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { collectChange } from "./collect.ts";
 import { collectData, type DataWork, stageData } from "./database_stages.ts";
-import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding } from "./endings.ts";
+import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding, waitForEnd } from "./endings.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { TaskPlan } from "./task_plan.ts";
 import type { EngineDeps, SetupResult } from "./engine_deps.ts";
@@ -250,12 +250,7 @@ export class TaskWork {
         max_output_bytes: MAX_OUTPUT_BYTES,
         onOutput: ({ stream, text }) => transcript.take(stream, text),
       });
-      // A stop that fails makes waiting fail too.
-      const stop = () => void sandbox.stop().catch(() => {});
-      this.#signal.addEventListener("abort", stop, { once: true });
-      if (this.#signal.aborted) stop();
-      end = await sandbox.wait();
-      this.#signal.removeEventListener("abort", stop);
+      end = await waitForEnd(sandbox, this.#signal);
     } finally {
       spend = await this.#endLease(lease, transcript);
     }

@@ -1,15 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
-import {
-  anyLife,
-  encodeAll,
-  fileOf,
-  foldRows,
-  plantTrace,
-  someOrder,
-  staged,
-  verifyTrace,
-} from "../../tests/broker/task/lives.ts";
+import { anyLife, encodeAll, fileOf, foldRows, plantTrace, someOrder, staged } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { recover, recoverTask, type RecoveryHooks } from "./recover.ts";
@@ -17,7 +8,7 @@ import type { TaskEvent } from "./rows.ts";
 import type { PushAttempt } from "./schema.ts";
 import { STAGES } from "./stages.ts";
 import { Task } from "./task.ts";
-import { tracePath } from "./trace.ts";
+import { tracePath, verifyTrace } from "./trace.ts";
 
 const ID = "ab".repeat(16);
 const clock = new VirtualClock();

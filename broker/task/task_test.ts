@@ -1,18 +1,11 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import {
-  APPROVED,
-  plantTrace,
-  SHA,
-  someOrder,
-  staged,
-  TO_THE_GATE,
-  verifyTrace,
-} from "../../tests/broker/task/lives.ts";
+import { APPROVED, plantTrace, SHA, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Move } from "./stages.ts";
 import { Task, type TaskChange } from "./task.ts";
+import { verifyTrace } from "./trace.ts";
 
 const ID = "ab".repeat(16);
 const ALL = { diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] };

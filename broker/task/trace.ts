@@ -189,18 +189,23 @@ export async function inTurns<R>(steps: Generator<TraceHead, R>): Promise<R> {
   }
 }
 
-/** What {@linkcode verifySteps} finds. */
+/** What {@linkcode verifyTrace} finds. */
 export type Verdict =
   | { intact: true; head: TraceHead; torn_bytes: number }
   | { intact: false; fault: TraceFault };
 
 /**
- * Whether a trace is what was written, row by row.
+ * Whether a trace is what was written.
  *
  * @param known A head that was noted elsewhere: only with one can it be seen that the last rows are missing, or that
  * all from some row on were written anew.
  * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
  */
+export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
+  return atOnce(verifySteps(audit_root, id, known));
+}
+
+/** As {@linkcode verifyTrace}, row by row. */
 export function* verifySteps(audit_root: string, id: string, known?: TraceHead): Generator<TraceHead, Verdict> {
   const path = tracePath(audit_root, id);
   let head = EMPTY_HEAD;

@@ -1,17 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import {
-  encodeAll,
-  fileOf,
-  plantTrace,
-  someOrder,
-  staged,
-  TO_THE_GATE,
-  verifyTrace,
-} from "../../tests/broker/task/lives.ts";
+import { encodeAll, fileOf, plantTrace, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { encodeRow, NO_PREVIOUS, parseLine, type TaskEvent } from "./rows.ts";
 import { MAX_OUTPUT_CHARS } from "./schema.ts";
-import { scanTrace, type TraceFault, type TraceHead, tracePath } from "./trace.ts";
+import { scanTrace, type TraceFault, type TraceHead, tracePath, verifyTrace } from "./trace.ts";
 
 const ID = "ab".repeat(16);
 const EVENTS: TaskEvent[] = [{ type: "created", task: someOrder(ID) }, ...TO_THE_GATE.map(staged)];

@@ -1,10 +1,10 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { fileOf, plantTrace, someOrder, staged, TO_THE_GATE, verifyTrace } from "../../tests/broker/task/lives.ts";
+import { fileOf, plantTrace, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { mountReadOnlyView, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Row, TaskEvent } from "./rows.ts";
-import { scanTrace, tracePath } from "./trace.ts";
+import { scanTrace, tracePath, verifyTrace } from "./trace.ts";
 import { TraceWriter } from "./trace_writer.ts";
 
 const ID = "ab".repeat(16);

@@ -17,8 +17,9 @@ import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 import type { CommandEvidence, SetupEvidence } from "../../task/schema.ts";
 import type { CacheUse } from "../../cache/dependency_cache.ts";
 import { cacheEnv } from "../../cache/package_managers.ts";
-import type { Container, Sandbox, SandboxEnd, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";
+import type { Container, SandboxRuntime, SandboxSpec } from "../../sandbox/runtime.ts";
 import type { Profile } from "../../settings/settings.ts";
+import { waitForEnd } from "../endings.ts";
 import { setupEnv } from "./environment.ts";
 import { SetupLog } from "./setup_log.ts";
 import { messageOf } from "../../../lib/errors.ts";
@@ -135,7 +136,7 @@ async function runCommand(
   signal.throwIfAborted();
   const started_ms = clock.monotonic();
   const sandbox = await runtime.start(specOf(command, run));
-  const end = await endOf(sandbox, signal);
+  const end = await waitForEnd(sandbox, signal);
   signal.throwIfAborted();
   const duration_ms = Math.max(0, clock.monotonic() - started_ms);
   if (end.output_truncated) run.log.note("# more output was discarded");
@@ -145,21 +146,6 @@ async function runCommand(
   if (end.reason === "stopped") return { status: "failed", duration_ms };
   const passed = end.reason === "exited" && end.code === 0 && end.signal === undefined;
   return { status: passed ? "passed" : "failed", exit_code: end.code, duration_ms };
-}
-
-/** How a sandbox ended; an abort stops it. */
-async function endOf(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd> {
-  const stop = () => {
-    // How that went, wait() says as well.
-    sandbox.stop().catch(() => {});
-  };
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    if (signal.aborted) stop();
-    return await sandbox.wait();
-  } finally {
-    signal.removeEventListener("abort", stop);
-  }
 }
 
 function specOf(command: readonly string[], { phase, options, log }: Run): SandboxSpec {

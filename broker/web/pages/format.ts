@@ -4,13 +4,7 @@
  * @module
  */
 
-/** What is known of a cost. */
-export interface ShownSpend {
-  usd: number;
-  requests: number;
-  unmetered_requests: number;
-  priced: boolean;
-}
+import type { SpendFigures } from "../../task/schema.ts";
 
 /** `1 file`, `12 files`. */
 export function counted(count: number, what: string): string {
@@ -34,7 +28,7 @@ export function dollars(usd: number): string {
 }
 
 /** A cost: what has no price is said, never shown as nothing. */
-export function cost(spend: ShownSpend | undefined): string {
+export function cost(spend: Omit<SpendFigures, "input_tokens" | "output_tokens"> | undefined): string {
   if (spend === undefined) return "not metered";
   const { usd, requests, unmetered_requests, priced } = spend;
   if (requests > 0 && unmetered_requests === requests && usd === 0) return "unmetered";

@@ -11,13 +11,7 @@ import { el, type PageElement } from "./dom.ts";
 import { cost, counted, dollars } from "./format.ts";
 
 /** Figures of one task that tell which came later. */
-export interface ReportedSpend {
-  usd: number;
-  requests: number;
-  unmetered_requests: number;
-  input_tokens: number;
-  output_tokens: number;
-}
+type ReportedSpend = Omit<SpendFigures, "priced">;
 
 /** Sums over what is settled: they only grow. */
 const SETTLED = ["usd", "unmetered_requests", "input_tokens", "output_tokens"] as const;

@@ -11,7 +11,7 @@ import { foldRow } from "../../../broker/task/record.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "../../../broker/task/rows.ts";
 import type { TaskOrder, TaskRecord } from "../../../broker/task/schema.ts";
 import { type Move, type Stage, STAGES } from "../../../broker/task/stages.ts";
-import { atOnce, type TraceHead, tracePath, type Verdict, verifySteps } from "../../../broker/task/trace.ts";
+import { tracePath } from "../../../broker/task/trace.ts";
 
 /** A digest of some diff. */
 export const SHA = "d1".repeat(32);
@@ -127,11 +127,6 @@ export function anyLife(id: string, random: SeededRandom): TaskEvent[] {
     stage = move.to;
   }
   return events;
-}
-
-/** Whether a trace is what was written, read in one turn; throws as {@linkcode verifySteps}. */
-export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
-  return atOnce(verifySteps(audit_root, id, known));
 }
 
 /**
