@@ -6,7 +6,7 @@
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { TaskRecord, TaskSummary } from "./schema.ts";
+import type { SpendFigures, TaskRecord, TaskSummary } from "./schema.ts";
 
 /** The most characters of a text in a list. */
 const LISTED_CHARS = 160;
@@ -14,6 +14,12 @@ const LISTED_CHARS = 160;
 function listed(text: string): string {
   const line = sanitizeLine(text.slice(0, LISTED_CHARS));
   return text.length > LISTED_CHARS ? `${line}…` : line;
+}
+
+function withoutTokens(
+  { input_tokens: _in, output_tokens: _out, ...spend }: SpendFigures,
+): NonNullable<TaskSummary["spend"]> {
+  return spend;
 }
 
 /** What lists show of `record`. */
@@ -31,14 +37,7 @@ export function summarize(record: TaskRecord): TaskSummary {
     ...(reason === undefined ? {} : { reason: listed(reason) }),
     created_at,
     updated_at,
-    ...(spend === undefined ? {} : {
-      spend: {
-        usd: spend.usd,
-        requests: spend.requests,
-        unmetered_requests: spend.unmetered_requests,
-        priced: spend.priced,
-      },
-    }),
+    ...(spend === undefined ? {} : { spend: withoutTokens(spend) }),
     ...(claimed_usd === undefined || spend !== undefined ? {} : { claimed_usd }),
     ...(retry_of === undefined ? {} : { retry_of }),
     ...(ci_attempt === undefined ? {} : { ci_attempt }),

@@ -10,24 +10,23 @@
 import * as v from "valibot";
 import { QUEUE_STATES, type QueueState } from "../../api/wire.ts";
 import { SUBMIT_REQUEST, type TaskRecord } from "../../task/schema.ts";
+import { COUNT, RANDOM_ID, TEXT, TIME } from "../../task/values.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 
 /** States that an item never leaves. */
 export const FINAL_STATES: ReadonlySet<QueueState> = new Set(["completed", "ci_failed", "cancelled", "dead_letter"]);
 
-const word = v.pipe(v.string(), v.maxLength(131_072));
-
 const ITEM = v.strictObject({
   v: v.literal(1),
-  id: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
+  id: RANDOM_ID,
   /** Its place: items begin in the order of their numbers. */
-  number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
+  number: v.pipe(COUNT, v.minValue(1)),
   request: SUBMIT_REQUEST,
   state: v.picklist(QUEUE_STATES),
-  queued_at: v.pipe(v.string(), v.isoTimestamp()),
-  updated_at: v.pipe(v.string(), v.isoTimestamp()),
-  task_id: v.exactOptional(v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/))),
-  reason: v.exactOptional(word),
+  queued_at: TIME,
+  updated_at: TIME,
+  task_id: v.exactOptional(RANDOM_ID),
+  reason: v.exactOptional(TEXT),
 });
 
 /** An item. */
