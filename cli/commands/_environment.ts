@@ -15,14 +15,6 @@ import { RUNTIME_NAMES } from "../table/broker_admin.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
-import type { HostPlace } from "../plan/broker_host.ts";
-
-/** What the plan says about the host. */
-export function hostOf(args: Args): HostPlace {
-  const { host } = args.broker;
-  if (host === undefined) throw new Error("The plan of this command has no host");
-  return host;
-}
 
 /** The runtime of this name; throws `usage` for any other. */
 export function runtimeNamed(text: string): RuntimeName {
@@ -35,7 +27,7 @@ export function runtimeNamed(text: string): RuntimeName {
 
 /** A variable of the environment; those that the command may not read count as not set. */
 export function environment(args: Args): (name: string) => string | undefined {
-  const { variables, tool_variables } = hostOf(args);
+  const { variables, tool_variables } = args.host;
   const granted = new Set([...variables, ...tool_variables]);
   return (name) => {
     if (!granted.has(name)) return undefined;
@@ -61,7 +53,7 @@ export function findOptions(args: Args): FindBrokerOptions {
 
 /** Sends SIGTERM. */
 export function terminating(args: Args, signal: AbortSignal): (pid: number) => Promise<void> {
-  const [path] = hostOf(args).programs.kill;
+  const [path] = args.host.programs.kill;
   if (path === undefined) throw new TaskdError("unavailable", "Cannot end a broker: there is no program that does");
   return terminateBy(asking(args, signal), path);
 }

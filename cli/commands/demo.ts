@@ -9,7 +9,7 @@ import { type DemoResult, runDemo } from "../demo/run_demo.ts";
 import type { Args } from "../plan/args.ts";
 import { DEMO_RUNTIMES, DEMO_SIZES_MB, DEMO_VARIABLES } from "../table/demo.ts";
 import type { Io } from "../text/io.ts";
-import { environment, hostOf } from "./_environment.ts";
+import { environment } from "./_environment.ts";
 
 /** Runs the demo, and prints it as it goes. */
 export async function run(args: Args, io: Io): Promise<DemoResult> {
@@ -24,5 +24,5 @@ export async function run(args: Args, io: Io): Promise<DemoResult> {
   const tools = environment(args);
   const env = (name: string) => DEMO_VARIABLES.includes(name) ? Deno.env.get(name) : tools(name);
   const host = { home: args.broker.home, env };
-  return await runDemo(io, { temporary: hostOf(args).temporary, host, runtime, size_mb, keep: args.on("keep") });
+  return await runDemo(io, { temporary: args.host.temporary, host, runtime, size_mb, keep: args.on("keep") });
 }

@@ -14,7 +14,7 @@ import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { cutLine } from "../text/text_table.ts";
-import { asking, environment, findOptions, hostOf, livePolicy } from "./_environment.ts";
+import { asking, environment, findOptions, livePolicy } from "./_environment.ts";
 
 /** Every check, and the worst of them. */
 export interface DoctorResult {
@@ -30,7 +30,7 @@ export async function run(args: Args, io: Io): Promise<DoctorResult> {
 
 /** All checks of the host; `setup` ends with them too. */
 export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
-  const { deno, store } = hostOf(args);
+  const { deno, store } = args.host;
   return examine({
     home: args.broker.home,
     uid: Deno.uid() ?? 0,

@@ -21,7 +21,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, findOptions, hostOf, runtimeNamed } from "./_environment.ts";
+import { asking, environment, findOptions, runtimeNamed } from "./_environment.ts";
 
 /** The results of the attacks, and where they ran. */
 export interface RedteamResult extends RedteamReport {
@@ -35,9 +35,9 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
   const settings = settingsOf(args);
   const found = await containers(args, io, { settings, promises });
   await using context = await RedteamContext.open({
-    temporary: hostOf(args).temporary,
+    temporary: args.host.temporary,
     env: environment(args),
-    deno_path: hostOf(args).deno,
+    deno_path: args.host.deno,
     deno_cache_dir: denoCache(args.broker.home, environment(args)),
     ...await installed(args, settings),
     containers: found.place,
@@ -88,7 +88,7 @@ async function containers(
   const requested = runtimeNamed(args.text("runtime") ?? settings.runtime);
   if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
   if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
-  const deno = { path: hostOf(args).deno, version: Deno.version.deno };
+  const deno = { path: args.host.deno, version: Deno.version.deno };
   const found = await findRuntimes({ ask: asking(args, io.signal), deno });
   const runtime = chooseRuntime(requested, found);
   if (runtime === undefined) {
@@ -113,7 +113,7 @@ async function containers(
 
 /** Where the installed broker keeps its things; nothing without a `~/.taskd`. */
 async function installed(args: Args, settings: Settings): Promise<{ installed?: InstalledFiles }> {
-  const { directory } = hostOf(args);
+  const { directory } = args.host;
   try {
     await Deno.lstat(directory);
   } catch (error) {

@@ -14,7 +14,7 @@ import type { Args } from "../plan/args.ts";
 import { localCommand } from "../plan/command_module.ts";
 import { ownDaemonCommand } from "../table/own_command.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, hostOf } from "./_environment.ts";
+import { asking, environment } from "./_environment.ts";
 
 /** Seconds that the manager gives the broker to end its tasks' sandboxes. */
 const STOP_TIMEOUT_S = 90;
@@ -63,7 +63,7 @@ export const uninstall = localCommand({
 });
 
 function serviceOptions(args: Args, io: Io): ServiceOptions {
-  return { ask: asking(args, io.signal), programs: hostOf(args).programs, uid: Deno.uid() ?? 0 };
+  return { ask: asking(args, io.signal), programs: args.host.programs, uid: Deno.uid() ?? 0 };
 }
 
 /** The manager that was chosen, or that this system has. */

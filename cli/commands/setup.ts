@@ -17,7 +17,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { readText } from "../../lib/http/response_text.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, hostOf, runtimeNamed } from "./_environment.ts";
+import { asking, environment, runtimeNamed } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
 /** What was done, and the state of the host. */
@@ -41,7 +41,7 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     env: environment(args),
     answers,
     ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
-    findRuntimes: () => findRuntimes({ ask, deno: { path: hostOf(args).deno, version: Deno.version.deno } }),
+    findRuntimes: () => findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno } }),
     hasImage: (runtime, image) => hasImage(runtime, image, ask),
     buildImages: ({ name, path }, settings) => {
       if (name === "deno") return Promise.resolve();

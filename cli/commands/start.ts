@@ -11,12 +11,12 @@ import { preflight } from "../setup/preflight.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { startDetached, type StartResult } from "./_detached.ts";
-import { environment, findOptions, hostOf, livePolicy, terminating } from "./_environment.ts";
+import { environment, findOptions, livePolicy, terminating } from "./_environment.ts";
 
 /** Serves until it is interrupted, or starts another process that does. */
 export async function run(args: Args, io: Io): Promise<StartResult | undefined> {
   const log_file = args.text("log-file");
-  if (args.on("detach")) return await startDetached(args, io, log_file ?? `${hostOf(args).directory}/broker.log`);
+  if (args.on("detach")) return await startDetached(args, io, log_file ?? `${args.host.directory}/broker.log`);
   using log = log_file === undefined ? undefined : new LogFile(log_file);
   const env = ownEnvironment(args);
   const replaced_pid = await replace(args, io, env);
@@ -48,7 +48,7 @@ async function replace(
   const options = findOptions(args);
   const found = await findBroker(options);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
-  await preflight({ home: args.broker.home, env, deno_path: hostOf(args).deno, live, signal: io.signal });
+  await preflight({ home: args.broker.home, env, deno_path: args.host.deno, live, signal: io.signal });
   if (found.state === "none") return undefined;
   return await stopBroker({
     ...options,

@@ -5,9 +5,10 @@
  * @module
  */
 
+import type { HostPlace } from "./broker_host.ts";
 import type { BrokerPlace, FlagValue, Plan } from "./plan.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
-import { brokerOf } from "./plan.ts";
+import { brokerOf, hostOf } from "./plan.ts";
 
 /** Parsed positionals and flags of one call. */
 export class Args {
@@ -22,6 +23,11 @@ export class Args {
   /** Where the task broker is. */
   get broker(): BrokerPlace {
     return brokerOf(this.plan);
+  }
+
+  /** The host's files and programs. */
+  get host(): HostPlace {
+    return hostOf(this.plan);
   }
 
   /** A positional that is always there. */

@@ -63,3 +63,10 @@ export function brokerOf({ command, broker }: Plan): BrokerPlace {
   if (broker === undefined) throw new Error(`Command ${command} has nothing to do with the broker`);
   return broker;
 }
+
+/** The host's files and programs, for a command that works with them. */
+export function hostOf(plan: Plan): HostPlace {
+  const { host } = brokerOf(plan);
+  if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
+  return host;
+}

@@ -11,24 +11,21 @@ import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 /** A runtime and its program. */
 export type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;
 
-/** Arguments whose exit code is 0 when the runtime has the object. */
-const HAS_IMAGE: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (image: string) => string[]>> = {
-  podman: (image) => ["image", "exists", image],
-  docker: (image) => ["image", "inspect", "--format", "{{.Id}}", image],
-  container: (image) => ["image", "inspect", image],
-};
-const HAS_NETWORK: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (network: string) => string[]>> = {
-  podman: (network) => ["network", "exists", network],
-  docker: (network) => ["network", "inspect", "--format", "{{.Id}}", network],
-  container: (network) => ["network", "inspect", network],
+/** Arguments whose exit code is 0 when the runtime has an image or a network of a name. */
+const HAS: Readonly<
+  Record<Exclude<SandboxRuntimeName, "deno">, (kind: "image" | "network", name: string) => string[]>
+> = {
+  podman: (kind, name) => [kind, "exists", name],
+  docker: (kind, name) => [kind, "inspect", "--format", "{{.Id}}", name],
+  container: (kind, name) => [kind, "inspect", name],
 };
 
 /** Whether a runtime has an image; the embedded one needs none. */
 export async function hasImage({ name, path }: RuntimeProgram, image: string, ask: AskProgram): Promise<boolean> {
-  return name === "deno" || (await ask(path, HAS_IMAGE[name](image))).code === 0;
+  return name === "deno" || (await ask(path, HAS[name]("image", image))).code === 0;
 }
 
 /** Whether a runtime has the sandboxes' network; the embedded one needs none. */
 export async function hasNetwork({ name, path }: RuntimeProgram, network: string, ask: AskProgram): Promise<boolean> {
-  return name === "deno" || (await ask(path, HAS_NETWORK[name](network))).code === 0;
+  return name === "deno" || (await ask(path, HAS[name]("network", network))).code === 0;
 }

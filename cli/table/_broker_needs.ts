@@ -9,7 +9,7 @@ import type { Plan } from "../plan/plan.ts";
 import { parentOf } from "../plan/locations.ts";
 import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { brokerNeeds } from "../plan/needs.ts";
-import { brokerOf } from "../plan/plan.ts";
+import { brokerOf, hostOf } from "../plan/plan.ts";
 import { programFiles } from "./_shared.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
@@ -17,13 +17,6 @@ import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 export function submitNeeds(plan: Plan): PermissionSet {
   const { file } = plan.flags;
   return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
-}
-
-/** The host's files and programs of a plan; a plan without them belongs to a command that needs none. */
-export function hostOf(plan: Plan): HostPlace {
-  const { host } = brokerOf(plan);
-  if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);
-  return host;
 }
 
 /** `~/.taskd`, to look and to write. */

@@ -7,7 +7,7 @@
 import type { CommandSpec } from "../plan/command_spec.ts";
 import { ANYWHERE, NO_PERMISSIONS, type PermissionSet } from "../plan/permissions.ts";
 import type { Plan } from "../plan/plan.ts";
-import { hostOf } from "./_broker_needs.ts";
+import { hostOf } from "../plan/plan.ts";
 
 /** What the demo's agent may run in. */
 export const DEMO_RUNTIMES = ["deno", "podman"] as const;
