@@ -4,8 +4,6 @@
  * accepted as a name too.
  *
  * Nothing here holds a vendor's key: an agent gets a token of its task.
- *
- * @module
  */
 
 import { TaskdError } from "../lib/errors.ts";

@@ -4,8 +4,6 @@
  * It starts in an order that cannot hurt another broker and leaves nothing behind when a step fails: the lock, the
  * configuration, what an earlier broker left running, the network, the gateway and the proxy, the tasks, and only then
  * the listeners that people use. It stops in the opposite order.
- *
- * @module
  */
 
 import { denoCache } from "../lib/helper_process.ts";

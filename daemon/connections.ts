@@ -5,8 +5,6 @@
  * the daemon reads no further ahead than one buffer: a client that sends faster than
  * it is served waits in its own kernel buffer. A client that does not read is closed
  * by the write deadline. The number of connections is bounded.
- *
- * @module
  */
 
 import type { Clock } from "../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * Handlers that count what they do for the metrics: successes only, each measured from its request to its answer.
- *
- * @module
  */
 
 import type { Clock } from "../lib/clock.ts";

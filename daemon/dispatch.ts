@@ -4,8 +4,6 @@
  * Every transport hands its requests to one {@linkcode Dispatcher}, so that all of
  * them check, run, answer and fail alike. It counts what is running, so that a
  * shutdown can wait for it.
- *
- * @module
  */
 
 import { stackOf, TaskdError } from "../lib/errors.ts";

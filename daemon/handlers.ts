@@ -3,8 +3,6 @@
  *
  * Operations that change a branch's ref or checkout hold its lock. Those that read a branch flush its live session
  * first, so that everything committed is included. Those that would change the branch under a live session are refused.
- *
- * @module
  */
 
 import { resolve } from "@std/path/resolve";

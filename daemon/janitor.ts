@@ -1,8 +1,6 @@
 /**
  * The janitor: on every tick it destroys expired branches, collects unreachable objects, and brings the read-only cache
  * within its budget. The three are independent: a failure is logged and counted, and the others still run.
- *
- * @module
  */
 
 import type { Clock } from "../lib/clock.ts";

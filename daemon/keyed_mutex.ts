@@ -1,8 +1,6 @@
 /**
  * One lock for each branch, so that no two operations of the daemon touch a
  * branch's ref or checkout at the same time.
- *
- * @module
  */
 
 /**

@@ -1,7 +1,5 @@
 /**
  * The daemon's log: one entry for each thing that happened, for a person and for grep.
- *
- * @module
  */
 
 /** Takes one entry; never throws. */

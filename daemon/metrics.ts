@@ -2,8 +2,6 @@
  * The daemon's metrics: the 21 families of the contract in the contract's order. Counters and histograms are
  * fed by what happens; gauges about sessions are read at each scrape, so that a closed session's
  * values are absent and not zero.
- *
- * @module
  */
 
 import { Counter, Gauge, Histogram, Registry } from "prom-client";

@@ -6,8 +6,6 @@
  * when a publish finds it full the subscriber is removed, gets what was buffered and
  * then exactly one `dropped_slow_consumer`, and its stream is closed. A write that
  * makes no progress within the deadline ends the stream too.
- *
- * @module
  */
 
 import type { Clock } from "../lib/clock.ts";

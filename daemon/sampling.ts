@@ -1,8 +1,6 @@
 /**
  * Samples of one thread, as V8 takes them. Each thread of the daemon has an engine and
  * so a profiler of its own; a profile of the daemon combines them.
- *
- * @module
  */
 
 import { Session } from "node:inspector";

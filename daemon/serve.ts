@@ -3,8 +3,6 @@
  *
  * It starts in an order that cannot hurt another daemon: the store's lock, the socket, then the workers. It stops in an
  * order that loses nothing (shutdown.ts).
- *
- * @module
  */
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";

@@ -2,8 +2,6 @@
  * The session map: at most one entry for each branch, from the moment an open begins.
  *
  * Callers of methods that change a branch hold the branch's lock (keyed_mutex.ts).
- *
- * @module
  */
 
 import { hasCode, messageOf, TaskdError } from "../lib/errors.ts";

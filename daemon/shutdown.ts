@@ -1,8 +1,6 @@
 /**
  * The end of a daemon that loses nothing: running operations finish, every session is flushed, released and closed,
  * and subscribers receive the last events.
- *
- * @module
  */
 
 import type { Clock } from "../lib/clock.ts";

@@ -3,8 +3,6 @@
  *
  * {@linkcode ./worker_pool.ts} implements it with workers, because
  * SQLite is synchronous and must never block the thread that answers clients.
- *
- * @module
  */
 
 import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";

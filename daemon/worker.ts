@@ -2,8 +2,6 @@
  * A worker of the daemon: it opens the store, runs operations on it and hosts
  * sessions. All access to SQLite and to checkouts happens in such workers, in one
  * process, so that SQLite's own locks hold between them.
- *
- * @module
  */
 
 import { CaptureSession } from "../lib/capture/session.ts";

@@ -1,7 +1,5 @@
 /**
  * What passes between the daemon's main thread and its workers.
- *
- * @module
  */
 
 import type { SessionEvent } from "../lib/capture/session.ts";

@@ -6,8 +6,6 @@
  * from renewing their leases. Short operations go wherever least is running. A worker
  * that dies is replaced, its calls are rejected and its sessions are lost, as their
  * callers learn from `session_failed`.
- *
- * @module
  */
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";

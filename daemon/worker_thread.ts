@@ -1,8 +1,6 @@
 /**
  * One worker thread, as the main thread uses it: calls that are always answered, also
  * when the worker dies.
- *
- * @module
  */
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";

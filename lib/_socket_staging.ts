@@ -3,8 +3,6 @@
  * its owner can enter it, and one process at a time holds its lock.
  *
  * The lock is the kernel's: a killed process releases it, and the next process removes what is left.
- *
- * @module
  */
 
 import { isStillAt, unlockAndClose } from "./fs.ts";

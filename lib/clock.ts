@@ -1,8 +1,6 @@
 /**
  * Time and randomness as values that are passed in, so that a test can stage
  * every moment and a simulation replays from a seed.
- *
- * @module
  */
 
 import { setImmediate } from "node:timers";

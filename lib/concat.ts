@@ -1,7 +1,5 @@
 /**
  * The one join of byte arrays. The library names no package, so it has its own.
- *
- * @module
  */
 
 /** A copy of all `parts`, one behind the other. */

@@ -1,7 +1,5 @@
 /**
  * The bound on waiting for anything that may never come.
- *
- * @module
  */
 
 import type { Clock } from "./clock.ts";

@@ -4,8 +4,6 @@
  * A message says what was attempted and what went wrong; `hint` says what to do
  * about it. The code is stable: scripts, the socket protocol and the command
  * line's exit status depend on it.
- *
- * @module
  */
 
 /** Every error code, with what it means. Socket answers carry the key as `code`. */

@@ -5,8 +5,6 @@
  * A durable write is temp file, fsync, rename, fsync of the directory: after it has
  * returned, a crash of the machine leaves the new content; at any moment before, the
  * old or the new, never a part of one.
- *
- * @module
  */
 
 import { randomHex, systemRandom } from "./clock.ts";

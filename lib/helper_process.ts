@@ -4,8 +4,6 @@
  *
  * From source, and installed, deno runs the module under flags. A compiled program has no deno: it starts itself with
  * the word `internal` and the same limits, and gives them to the thread that runs the module; see cli/run/internal.ts.
- *
- * @module
  */
 
 /** The helpers by their names in a compiled program. */

@@ -1,7 +1,5 @@
 /**
  * Bounded parallel work.
- *
- * @module
  */
 
 /** Runs `work` on every item, at most `limit` at a time; the first failure ends it and is thrown once none is under way. */

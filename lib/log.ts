@@ -3,8 +3,6 @@
  *
  * An entry is one line of bounded length that cannot repaint a terminal. Texts that were declared secret appear in no
  * entry, in whatever message they are.
- *
- * @module
  */
 
 import type { Clock } from "./clock.ts";

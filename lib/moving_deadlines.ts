@@ -1,8 +1,6 @@
 /**
  * Deadlines that move with every byte: moving one is an assignment, and one ticker checks all of them, so that no
  * connection has a timer of its own.
- *
- * @module
  */
 
 import type { Clock } from "./clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Runs one program of the host with nothing inherited: the environment is what the caller gives, output is bounded,
  * and a deadline or an abort ends it together with everything that it started.
- *
- * @module
  */
 
 import type { Clock } from "./clock.ts";

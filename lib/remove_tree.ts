@@ -3,8 +3,6 @@
  *
  * `rm` does it. The runtime's own recursive removal goes down by recursion: a tree of some ten thousand levels, which a
  * program makes in a second, overflows its stack and takes the whole process with it.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "./clock.ts";

@@ -1,7 +1,5 @@
 /**
  * SHA-256 of what is in memory.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

@@ -1,7 +1,5 @@
 /**
  * How long the path of a daemon's unix socket may be, and where the socket is bound before it is linked there.
- *
- * @module
  */
 
 /** What fits into sun_path beside its final NUL, in bytes: unix(7) on Linux and on macOS. */

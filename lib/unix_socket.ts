@@ -1,8 +1,6 @@
 /**
  * A daemon's unix socket: bound so that only its owner can connect, distinguished from
  * a stale one, and removed at the end.
- *
- * @module
  */
 
 import { SocketStaging } from "./_socket_staging.ts";

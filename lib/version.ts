@@ -1,7 +1,5 @@
 /**
  * Which build is running.
- *
- * @module
  */
 
 import config from "../deno.json" with { type: "json" };

@@ -5,8 +5,6 @@
  *
  * A claim holds a slot until the task waits for a person or ends, and counts against the
  * global ceiling until its end, when the ledger takes it over.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

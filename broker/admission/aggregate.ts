@@ -2,8 +2,6 @@
  * The aggregate ceiling: what the gateway has metered for each vendor that is paid with a
  * key, over a rolling window or since the broker started. In memory alone; it admits
  * when the figures are unknown.
- *
- * @module
  */
 
 import { type Lane, LANES } from "../agents.ts";

@@ -2,8 +2,6 @@
  * The global ceiling: what the ledger remembers and what is under way, together, against
  * its two limbs. Each limb that is on refuses when it is reached, and when it cannot be
  * known that it is not; a limb that is off refuses nothing.
- *
- * @module
  */
 
 import type { CeilingView, LimbView } from "../api/wire.ts";

@@ -6,8 +6,6 @@
  * What it cannot know is reported, never guessed: it counts as a start what a damaged line
  * may have been, and a task whose trace is there without a line. A start ages out one
  * window after its end.
- *
- * @module
  */
 
 import { hasCode, type TaskdError } from "../../lib/errors.ts";

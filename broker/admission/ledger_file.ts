@@ -5,8 +5,6 @@
  *
  * A line is on the disk, fsynced, when {@linkcode LedgerFile.append} resolves; when it rejects, the
  * file is as it was, or the next write replaces it as a whole.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

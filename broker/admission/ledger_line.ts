@@ -6,8 +6,6 @@
  * - `damaged`, in the place of lines that could not be read when the file was rewritten.
  *
  * What breaks a rule in any field is damaged: a figure of unknown meaning is never added up.
- *
- * @module
  */
 
 import * as v from "valibot";

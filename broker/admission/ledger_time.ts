@@ -3,8 +3,6 @@
  * have to outlive the process, are wall time that never goes back within a ledger. So setting
  * the clock back frees nothing early, and what was stamped by a clock that ran ahead does not
  * count forever.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

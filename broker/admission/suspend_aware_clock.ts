@@ -1,8 +1,6 @@
 /**
  * A clock for windows of hours and days: it cannot be set, and goes on while the machine
  * sleeps, which the runtime's monotonic clock does not on Linux and macOS.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

@@ -2,8 +2,6 @@
  * The traces in an audit directory as mere files: that one exists proves that a task was
  * started, and when it was last written, when that was at the latest. What is in it is
  * not read.
- *
- * @module
  */
 
 import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";

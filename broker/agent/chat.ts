@@ -1,8 +1,6 @@
 /**
  * The part of the chat/completions format that the built-in agent uses, and a reader that believes nothing: endpoints
  * that call themselves compatible leave out, add and bend fields.
- *
- * @module
  */
 
 /** A call that the model requests. */

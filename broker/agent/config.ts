@@ -4,8 +4,6 @@
  *
  * Everything the agent's process imports lies in this folder or in lib/: it runs without packages and without a network
  * but the gateway's.
- *
- * @module
  */
 
 export interface AgentDatabase {

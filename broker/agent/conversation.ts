@@ -1,8 +1,6 @@
 /**
  * The built-in agent's loop: ask the model, run its calls, return their results, until it finishes or a bound is
  * reached. The conversation is bounded too: the oldest answers of tools are left out first.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

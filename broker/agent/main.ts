@@ -2,8 +2,6 @@
  * The built-in agent's process. The broker starts it under Deno's permissions (its work folder, the gateway, nothing
  * else), gives it its configuration on the standard input and reads its progress from the standard output. When the
  * input ends, the broker is gone, and so is the agent.
- *
- * @module
  */
 
 import { systemClock } from "../../lib/clock.ts";

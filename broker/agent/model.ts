@@ -2,8 +2,6 @@
  * Asks the gateway for chat completions, without streaming: usage is then part of every answer, and what is spent can
  * be metered. Answers that ask to retry later are retried within bounds; every other ends the run with an outcome
  * that names its cause.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

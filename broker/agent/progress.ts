@@ -1,8 +1,6 @@
 /**
  * The built-in agent's progress: JSON, one row per line, on its standard output. The last row is the
  * result. Texts are short, on one line, and free of control characters; who reads them checks that again.
- *
- * @module
  */
 
 import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";

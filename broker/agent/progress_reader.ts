@@ -1,8 +1,6 @@
 /**
  * Reads the rows of progress that a sandbox printed. The sandbox may have been taken over, so nothing is believed but
  * the shape, and texts are made safe once more.
- *
- * @module
  */
 
 import * as v from "valibot";

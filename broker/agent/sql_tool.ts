@@ -2,8 +2,6 @@
  * The databases of a task, for the built-in agent: SQL on copies of branches, bounded in rows, bytes, memory and time.
  * A statement can reach nothing but its database: no other file is attached, no extension loaded, and of the pragmas
  * only those are allowed that read, or set up the connection.
- *
- * @module
  */
 
 import { stripTypeScriptTypes } from "node:module";

@@ -4,8 +4,6 @@
  *
  * The sandboxed process may read neither this file nor any other of the program: the thread starts from the module's
  * text, which is part of the program, and so imports nothing but what Deno itself brings.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

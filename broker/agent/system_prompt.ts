@@ -1,7 +1,5 @@
 /**
  * The system prompt.
- *
- * @module
  */
 
 import type { AgentConfig } from "./config.ts";

@@ -2,8 +2,6 @@
  * What the built-in agent can do: one table, from which the model's tool list, the dispatch and the documentation
  * are made. There is no tool that runs a program. Whatever the model sends, the answer is text of bounded length;
  * a call that cannot be done is answered with the reason.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

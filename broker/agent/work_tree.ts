@@ -4,8 +4,6 @@
  * Paths are relative and stay inside; no component may be a symbolic link, a device, a FIFO or git's own folder.
  * Deno's permissions alone do not hold this: they compare paths as written and follow links. What is opened is
  * compared with what was inspected, and a file that has a second name is never written, since that name may be outside.
- *
- * @module
  */
 
 /** A call that cannot be done; the model reads the message. */

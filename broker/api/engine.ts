@@ -4,8 +4,6 @@
  * of the test's own.
  *
  * Ids are whole ids here; a caller that takes a prefix from a person resolves it first.
- *
- * @module
  */
 
 import type { PolicyView } from "../settings/policy_view.ts";

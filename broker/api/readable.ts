@@ -1,8 +1,6 @@
 /**
  * Schemas for a reader: another version of the program may have written what is read, so fields that this version does
  * not know are left out, where the schema itself refuses them. All else is checked as it stands.
- *
- * @module
  */
 
 import * as v from "valibot";

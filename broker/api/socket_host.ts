@@ -1,7 +1,5 @@
 /**
  * What a request over the broker's unix socket has as its host.
- *
- * @module
  */
 
 /** A name that never resolves, so that no page in a browser can have it. */

@@ -3,8 +3,6 @@
  * the command line, the web pages and openapi.json follow from them.
  *
  * Field names are those of the contract; times are ISO 8601 UTC, money is USD.
- *
- * @module
  */
 
 import * as v from "valibot";

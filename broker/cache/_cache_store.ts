@@ -1,7 +1,5 @@
 /**
  * The entries of a cache under their quota: taken, published and evicted, each in one step that others see whole.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";

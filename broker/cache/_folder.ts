@@ -9,8 +9,6 @@
  *     cache_root/entries/<key>/{entry.json, use.lock, deps/}
  *     cache_root/staging/<random>/{use.lock, deps/}
  *     cache_root/trash/<random>/
- *
- * @module
  */
 
 import { hasCode } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * The name of a cache entry: SHA-256 over everything that may decide what is in it. The repository is part of it, so no
  * repository can name another one's entry.
- *
- * @module
  */
 
 import type { Lockfile } from "./lockfiles.ts";

@@ -3,8 +3,6 @@
  * special file opened.
  *
  * Nothing may write to a folder meanwhile; the sandbox that did has ended.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

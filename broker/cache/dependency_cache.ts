@@ -7,8 +7,6 @@
  * - The key covers the repository, so what one repository's packages write, no other repository reads.
  * - The entries together stay within the quota. The longest unused goes first; one that is in use, by any process,
  *   stays.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * The lockfiles of a staged repository, read from git's objects: the work tree, which sandboxes write, is not asked.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

@@ -4,8 +4,6 @@
  *
  * In the setup phase every cache is written. The agent sees the same folder read-only; of the managers, some can read
  * from such a folder and are configured to; the others fail on one and keep their defaults below HOME.
- *
- * @module
  */
 
 /** Where a sandbox sees the cache. */

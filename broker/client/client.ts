@@ -1,8 +1,6 @@
 /**
  * A client of the task broker: a method for each route. Errors are the broker's own, with
  * their codes; an answer is checked before it is given on, and is of a bounded size.
- *
- * @module
  */
 
 import * as v from "valibot";

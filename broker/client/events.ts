@@ -1,8 +1,6 @@
 /**
  * Server-Sent Events of a task out of the bytes of an answer: each bounded, and each
  * as the closed type that it is.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

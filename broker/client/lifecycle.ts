@@ -6,8 +6,6 @@
  * lock is held, and a process is only ever signalled when it also answers for itself on
  * its socket with the very number that the lock names: a number that was left behind, and
  * may be another program's by now, ends no other program.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Errors of the broker as they were thrown there: the same code, words, hint and list of
  * what is missing.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,8 +1,6 @@
 /**
  * One request to the broker, over its unix socket or over TCP. Over the socket it takes
  * no more than the socket: `--allow-read`, `--allow-write` and `--allow-net=unix:<path>`.
- *
- * @module
  */
 
 import { type IncomingMessage, request as httpRequest } from "node:http";

@@ -1,8 +1,6 @@
 /**
  * What the trace of a task records of its databases. As with the code, the trace, whose rows are chained, proves
  * what was at the gate: the heads of branches, each of which stands for one content.
- *
- * @module
  */
 
 import * as v from "valibot";

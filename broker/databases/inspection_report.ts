@@ -1,7 +1,5 @@
 /**
  * The report of the process that inspects a database, and its bounds.
- *
- * @module
  */
 
 import type { BriefDatabase } from "../task/schema.ts";

@@ -4,8 +4,6 @@
  * which has that folder and nothing else, for a bounded time.
  *
  * A rollback journal is never replayed: it can name another file, which SQLite then removes.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -7,8 +7,6 @@
  * on the standard output lists what differs.
  *
  * Everything it imports lies in this folder or in lib/: it runs without packages.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

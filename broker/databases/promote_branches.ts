@@ -2,8 +2,6 @@
  * Promoting a task's databases once they were approved: the very heads that waited at the gate, onto bases that stand
  * where they were forked. All are checked before the first is moved; if one cannot be promoted, none is, because a
  * change to two databases is one change. What is not promoted is kept, and the reason names its branch.
- *
- * @module
  */
 
 import type { Client } from "../../lib/client/client.ts";

@@ -1,8 +1,6 @@
 /**
  * The databases that a task asks for, and the names that follow: of its branch in the store, of the copy that its
  * sandbox sees, of the variable with its path.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

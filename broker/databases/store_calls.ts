@@ -1,7 +1,5 @@
 /**
  * The branch store as the broker uses it: through its daemon's socket, as any user would, with a deadline on every call.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -4,8 +4,6 @@
  * What it guarantees: the sandbox sees a copy and never a file of the store; what it leaves is taken over only when it
  * is a sound database; the heads that waited at the gate are promoted and nothing else, onto bases that have not moved
  * since; a branch without a task is destroyed, and one that is kept is named in the task's trace.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

@@ -1,8 +1,6 @@
 /**
  * A connection with a read buffer: heads and lines are taken off its front, and what was read too much stays for
  * the next read. Every byte moved counts as progress for the connection's deadline.
- *
- * @module
  */
 
 import type { SharedBuffers } from "./_shared_buffers.ts";

@@ -1,8 +1,6 @@
 /**
  * The life of a client connection: requests one after the other, each of them checked, and an answer with the reason for what
  * is refused.
- *
- * @module
  */
 
 import { serveConnect } from "./_connect_tunnel.ts";

@@ -4,8 +4,6 @@
  * - 443: TLS only, and its ClientHello must name the host; not a byte goes on before.
  * - 80: HTTP/1 only, every request in the tunnel is checked like one outside.
  * - Other ports, which the operator listed on purpose: what begins as TLS must name the host, all else passes.
- *
- * @module
  */
 
 import { checkHost, servePlain } from "./_plain_http.ts";

@@ -1,8 +1,6 @@
 /**
  * Message bodies on their way from one connection to the other. Chunks are rewritten: extensions and trailers end
  * here, and the other side never sees a length that was not checked.
- *
- * @module
  */
 
 import { type BufferedConnection, EndedEarly, TooLong } from "./_buffered_connection.ts";

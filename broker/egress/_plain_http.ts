@@ -4,8 +4,6 @@
  * Every request is checked and gets a connection of its own to the host, so that no leftover of one can be read as
  * the beginning of another. Heads and chunks are rewritten on both sides. A redirect is a response like any other:
  * a client that follows it sends another request.
- *
- * @module
  */
 
 import { passBody } from "./_http_body.ts";

@@ -1,8 +1,6 @@
 /**
  * One client connection, and what every kind of request on it goes through: who asks, may they, can it be reached, and
  * a line in the log.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

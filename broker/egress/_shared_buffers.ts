@@ -1,8 +1,6 @@
 /**
  * What the connections of a proxy share when they carry much: large read buffers, of which there is a bounded number,
  * and the thread, which everything else in the process needs too.
- *
- * @module
  */
 
 import { nextTurn } from "../../lib/clock.ts";

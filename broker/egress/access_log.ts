@@ -3,8 +3,6 @@
  *
  * A line is written before the next decision is made: the log has everything that happened, in order. Text from
  * outside cannot end a line, begin a field or repaint a terminal.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

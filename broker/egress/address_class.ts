@@ -3,8 +3,6 @@
  *
  * An address that the table does not know is refused: of IPv6 only the global unicast block 2000::/3 is public, less
  * the ranges in it that are not. An address that carries an IPv4 address is never better than what it carries.
- *
- * @module
  */
 
 /** What an address is. Only `public` may be dialled. */

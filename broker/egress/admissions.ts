@@ -1,7 +1,5 @@
 /**
  * Which tasks may use the proxy, how they prove who they are, and what each has used of it.
- *
- * @module
  */
 
 import { timingSafeEqual } from "@std/crypto/timing-safe-equal";

@@ -3,8 +3,6 @@
  *
  * The bytes may come in any pieces and the message may be spread over records. What a server could read in another way
  * than this parser does (a second name, a length that does not fit) is malformed, never guessed at.
- *
- * @module
  */
 
 import { concat } from "../../lib/concat.ts";

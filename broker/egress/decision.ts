@@ -1,7 +1,5 @@
 /**
  * What the proxy decided, for the log, for `inspect` and for listeners.
- *
- * @module
  */
 
 import type { Reason } from "./reasons.ts";

@@ -1,8 +1,6 @@
 /**
  * From a checked name to a connection: one lookup, every address checked, and the checked address itself dialled. There
  * is no second lookup, which could answer differently.
- *
- * @module
  */
 
 import { lookup } from "node:dns/promises";

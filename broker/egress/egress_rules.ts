@@ -1,7 +1,5 @@
 /**
  * The egress list as a matcher: which names and ports a task may reach. Pure; no name is ever looked up here.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

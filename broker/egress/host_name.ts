@@ -4,8 +4,6 @@
  * The form is the one that is matched, looked up, logged and compared with SNI and Host: ASCII letters in lower case,
  * digits, hyphens and underscores, IDNA applied, no trailing dot. Everything else is refused here, so that no two parts
  * of the proxy can read one target in two ways.
- *
- * @module
  */
 
 import { domainToASCII } from "node:url";

@@ -1,8 +1,6 @@
 /**
  * Heads of HTTP/1 messages, read strictly: what two parsers could read in two ways is no message here. What goes on to
  * the other side is rewritten from what was read, never copied.
- *
- * @module
  */
 
 import { Refused } from "./reasons.ts";

@@ -1,7 +1,5 @@
 /**
  * The ports of `gateway_ip` that sandboxes reach. The contract and the sandbox images name them.
- *
- * @module
  */
 
 /** The gateway to the models' APIs. */

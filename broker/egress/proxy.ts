@@ -5,8 +5,6 @@
  * What it guarantees: a name that is not listed is never looked up; what is dialled is an address that was checked and
  * found public; what goes through belongs to the host that was asked for, by SNI or by Host; every decision is in the
  * access log; every wait, buffer and count has a bound.
- *
- * @module
  */
 
 import type { Clock, RandomBytes } from "../../lib/clock.ts";

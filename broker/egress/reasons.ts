@@ -1,8 +1,6 @@
 /**
  * Every outcome that the proxy can decide on: one table for the answers, the access log, the tests and the
  * documentation.
- *
- * @module
  */
 
 import type { EgressTarget } from "./host_name.ts";

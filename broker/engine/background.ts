@@ -1,7 +1,5 @@
 /**
  * Work in the background: gates, pushes, watches. Every failure of it is reported.
- *
- * @module
  */
 
 /** Everything that goes on. */

@@ -1,8 +1,6 @@
 /**
  * Collecting: what the agent changed, checked by the diff policy, and written down for the person at the gate. The
  * work tree is data; nothing that the agent said about its work counts.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

@@ -1,7 +1,5 @@
 /**
  * A task's databases on the task's way: what the engine does with them at each stage, and writes down.
- *
- * @module
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";

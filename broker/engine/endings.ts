@@ -1,7 +1,5 @@
 /**
  * How a task ends before its change is at the gate: asked for from outside, or by what happened to its agent.
- *
- * @module
  */
 
 import { formatDuration } from "../../lib/text/duration.ts";

@@ -5,8 +5,6 @@
  * What it guarantees: a task is admitted and on the disk before anything is done for it; a task at the gate holds no
  * slot and survives any restart; what is pushed is what was approved; whatever happens to the broker, the next one finds
  * in the traces what to do.
- *
- * @module
  */
 
 import { withDeadline } from "../../lib/deadline.ts";

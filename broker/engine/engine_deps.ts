@@ -1,8 +1,6 @@
 /**
  * What the engine works with. Each part has its own module and its own tests; the engine only knows what it asks of
  * them, so that a test can put another in a part's place.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Reading what was written beside a trace: the diff and the brief of a task. Small, private files of the broker's own,
  * none of them a database.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * The trust brief of a task: what is known of it at the moment, written to `<audit_root>/<id>.brief.json` (0600).
- *
- * @module
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";

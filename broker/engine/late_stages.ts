@@ -3,8 +3,6 @@
  * tasks that an earlier broker left there, or in the middle of its work.
  *
  * Every move is on the disk before it is acted on. What can be answered is said to be answered only when it is written.
- *
- * @module
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";

@@ -3,8 +3,6 @@
  * what is, is read at each scrape. Every label has a few values that are known beforehand:
  * no task, repository, model or host name is one, so that nothing an agent does can make
  * more of them.
- *
- * @module
  */
 
 import { Counter, Gauge, Histogram, Registry } from "prom-client";

@@ -4,8 +4,6 @@
  * A notification is a courtesy: one that cannot be shown is logged, and nothing waits for it. What it says comes from
  * outside, so it goes as arguments of its own (no shell, no script is made of it), on one line, short, and without
  * markup.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

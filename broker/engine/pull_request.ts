@@ -1,7 +1,5 @@
 /**
  * The pull request of a change that was pushed. One that cannot be opened is noted in the task and fails no push.
- *
- * @module
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";

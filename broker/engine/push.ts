@@ -3,8 +3,6 @@
  *
  * What is pushed is a commit that has exactly the approved tree; each try is in the trace before it is made, so that
  * after a crash the remote can be asked for it.
- *
- * @module
  */
 
 import { messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * What the egress proxy refused to a task, for the person who wonders why a download failed.
- *
- * @module
  */
 
 import type { DecisionEntry } from "../egress/decision.ts";

@@ -1,8 +1,6 @@
 /**
  * What a starting broker finds of its predecessor: tasks that stand somewhere on their way, and scratch that belongs to
  * nobody any more.
- *
- * @module
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";

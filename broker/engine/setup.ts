@@ -1,7 +1,5 @@
 /**
  * The setup phase as the engine asks for it: the profile's commands together with the repository's dependency cache.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

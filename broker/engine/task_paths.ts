@@ -1,8 +1,6 @@
 /**
  * Where a task's files are: scratch below `stage_root/<id>`, which goes when the task ends, and what is kept of it below
  * `audit_root`.
- *
- * @module
  */
 
 import { fileError, fileErrorCode } from "../../lib/fs.ts";

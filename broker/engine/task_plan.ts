@@ -1,8 +1,6 @@
 /**
  * What is checked of a task before it is begun: everything that would make it fail later for a reason that is known
  * now, so that its submission fails at once.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * What the engine writes into a trace as evidence, and reads back after a restart: the staged commit and the change at
  * the gate. It is the trace, whose rows are chained, that says which tree was approved.
- *
- * @module
  */
 
 import * as v from "valibot";

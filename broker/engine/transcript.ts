@@ -4,8 +4,6 @@
  *
  * Lines that come while others are being written become one row: an agent that prints nothing but newlines would
  * otherwise keep the whole broker busy with rows.
- *
- * @module
  */
 
 import { hasCode } from "../../lib/errors.ts";

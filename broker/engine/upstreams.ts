@@ -1,8 +1,6 @@
 /**
  * Where each lane leads and how it is paid, from the settings and the operator's credentials. Keys go from here into the
  * gateway and nowhere else.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

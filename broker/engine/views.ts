@@ -1,7 +1,5 @@
 /**
  * What people get to see of tasks: from their traces, and from the files beside them.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";

@@ -4,8 +4,6 @@
  * Every move is on the disk before it is acted on. Whatever ends the work, the order of the end is the same: the sandbox
  * is stopped, the gateway lease and the egress access are ended and their figures written, the scratch is removed, and only
  * then is the task `done`.
- *
- * @module
  */
 
 import { hasCode, messageOf, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";

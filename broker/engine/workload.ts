@@ -1,8 +1,6 @@
 /**
  * What runs in a task's sandbox: the built-in agent where the runtime is the embedded one, else the agent's own program
  * in its container, with a token of the task and its egress, and no one's key.
- *
- * @module
  */
 
 import { dirname } from "@std/path/dirname";

@@ -1,8 +1,6 @@
 /**
  * Reads a request's body whole before anything of it goes on: bounded as it arrives and
  * again as it is unpacked, since what was checked has to be what is sent.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

@@ -6,8 +6,6 @@
  * A client that goes away does not end it. The vendor bills what it generates, so the
  * rest is read to learn the figures, within bounds of time and bytes, and the request
  * stays in flight until then.
- *
- * @module
  */
 
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";

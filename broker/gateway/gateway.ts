@@ -3,8 +3,6 @@
  * it; the real key is added here to outgoing requests, and is in no answer, no log and
  * no error. What passes is listed, read whole and checked before a byte goes out, and
  * metered as it comes back.
- *
- * @module
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

@@ -3,8 +3,6 @@
  * list of names passes: a header can choose who is billed, route around the gateway, or
  * carry a credential. Towards the sandbox everything passes but what belongs to one
  * connection, to cookies, or to the operator's account.
- *
- * @module
  */
 
 import { Refusal } from "./refusal.ts";

@@ -5,8 +5,6 @@
  * past a cap, and every claim is settled exactly once, however its request ends.
  * The budget is soft: it is checked when a request begins and never ends a running
  * one, so that at most the requests in flight overshoot it.
- *
- * @module
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";

@@ -6,8 +6,6 @@
  * listed is looked up without its date, without its provider, by the longest listed
  * prefix, and at last costs what the dearest of its family costs. Only a self-hosted
  * endpoint can have models without a price.
- *
- * @module
  */
 
 import * as v from "valibot";

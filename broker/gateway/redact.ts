@@ -2,8 +2,6 @@
  * Blots a secret out of bytes that pass, wherever it stands and however the bytes are
  * cut. The length stays, so that lengths that were announced stay true. Only what could
  * be the beginning of the secret is held back until the next bytes decide.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

@@ -2,8 +2,6 @@
  * Requests that the gateway answers itself. The body is a problem of RFC 9457; the member
  * `error` repeats it in the form that the vendors' clients print. It states what to do,
  * and nothing of what the request carried that could be a secret.
- *
- * @module
  */
 
 /** Every reason, with its status and title. */

@@ -2,8 +2,6 @@
  * The routes of each lane: an exact list, matched on the request line as it came. What
  * is not on it is refused before anything else is checked: batches, files,
  * fine-tuning, escaped slashes, dots, and a key in the query.
- *
- * @module
  */
 
 import type { Lane } from "../agents.ts";

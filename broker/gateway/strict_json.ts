@@ -2,8 +2,6 @@
  * JSON that can be read in one way only. Two parsers may pick different values of a
  * duplicate key, and what the gateway checked would not be what the vendor reads; so
  * duplicates are refused at any depth, however the keys are escaped.
- *
- * @module
  */
 
 import { Refusal } from "./refusal.ts";

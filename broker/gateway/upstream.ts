@@ -1,8 +1,6 @@
 /**
  * The way to a vendor's API: where it is, which credential it takes and one request to
  * it. The credential is put in here and nowhere else.
- *
- * @module
  */
 
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";

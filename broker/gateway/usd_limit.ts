@@ -1,8 +1,6 @@
 /**
  * Comparing what was spent with a limit. Sums of binary fractions miss a figure by a hair, eight times $0.1 is less than
  * $0.8, so what differs by less than a billionth of the limit counts as equal.
- *
- * @module
  */
 
 const TOLERANCE = 1e-9;

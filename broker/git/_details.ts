@@ -1,8 +1,6 @@
 /**
  * What flags need to know of a change beyond its entry: sizes, where links lead, other names on disk, names that differ
  * in case alone.
- *
- * @module
  */
 
 import { nextTurn } from "../../lib/clock.ts";

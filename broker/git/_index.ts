@@ -4,8 +4,6 @@
  * Not `git add`: it would record nested repositories as submodules, which hides their files, ask them for their state,
  * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what it receives
  * to. The tree holds regular files, executables and links, and of submodules exactly those that the base has.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * Git's NUL-separated output. Paths are bytes to git; here they are strings with one character per byte (raw paths),
  * so that none is lost or mistaken for another, and become text only to be shown or matched.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

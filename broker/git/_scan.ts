@@ -1,8 +1,6 @@
 /**
  * Scans a hostile work tree before git reads it: what git skips without a word (pipes, sockets, devices, every
  * `.git`) is found here, and what would block git forever is refused.
- *
- * @module
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";

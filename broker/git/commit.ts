@@ -1,7 +1,5 @@
 /**
  * The commit that is pushed: it has the approved tree, or it is not made.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

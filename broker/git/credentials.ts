@@ -1,7 +1,5 @@
 /**
  * The operator's credentials for git, picked out of the environment for clone and push alone.
- *
- * @module
  */
 
 import type { RepoUrl } from "./repo_url.ts";

@@ -4,8 +4,6 @@
  * The facts are tree-to-tree: they describe exactly what a push would bring, never what a human diff chooses to show.
  * No attribute, filter, hook or setting inside the tree changes them. Their digest names the base commit, the tree and
  * every changed entry, so approving it approves one tree and no other.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

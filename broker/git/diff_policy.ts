@@ -1,8 +1,6 @@
 /**
  * The diff policy: what fails a task, and what its approver has to acknowledge. Decided on facts that the broker
  * established itself, never on a task's claims.
- *
- * @module
  */
 
 import type { DiffFacts } from "./diff_facts.ts";

@@ -1,7 +1,5 @@
 /**
  * One changed path of a task, as git's raw diff describes it.
- *
- * @module
  */
 
 import type { RawPath } from "./_records.ts";

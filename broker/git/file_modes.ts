@@ -1,7 +1,5 @@
 /**
  * The modes of entries of a tree, as git writes them.
- *
- * @module
  */
 
 /** A file that can be executed. */

@@ -3,8 +3,6 @@
  *
  * Each category that occurs has to be acknowledged for an approval. Rules on names go by the base name or the whole
  * path, in lower case, wherever in the repository: too many flags cost attention, a missing one may cost more.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

@@ -4,8 +4,6 @@
  * Every call names host, repository and branch itself, runs in an empty directory with an environment of its own, and
  * is bounded in time and output. What the operator exported (`GH_HOST`, `GH_REPO`) leads no call, and no credential,
  * anywhere else.
- *
- * @module
  */
 
 import * as v from "valibot";

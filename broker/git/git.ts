@@ -4,8 +4,6 @@
  * Nothing in a repository, a work tree, the operator's configuration or the environment can make git run a
  * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
  * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

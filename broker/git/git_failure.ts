@@ -1,7 +1,5 @@
 /**
  * What git's complaints mean, decided on exit codes and on messages in the C locale.
- *
- * @module
  */
 
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * Globs of the diff policy: `*` and `?` stay within a path segment, `**` crosses segments, `[abc]` and `{a,b}` choose.
  * Names that begin with a dot match like any other, and every other character stands for itself, parentheses too.
- *
- * @module
  */
 
 // @ts-types="@types/picomatch"

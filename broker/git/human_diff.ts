@@ -1,7 +1,5 @@
 /**
  * The diff that a person reads. It is for display alone: decisions rest on the facts of diff_facts.ts.
- *
- * @module
  */
 
 import type { Git } from "./git.ts";

@@ -1,7 +1,5 @@
 /**
  * The oldest git that the project works with.
- *
- * @module
  */
 
 /** The first to know GIT_CONFIG_GLOBAL: an older one would read the operator's settings wherever it has credentials. */

@@ -3,8 +3,6 @@
  *
  * Decided on each check's own state, not on gh's buckets: there, a check that went stale is pending forever. What
  * is not known for certain is never a success: a state that this program does not know counts as pending.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -6,8 +6,6 @@
  * the approved tree before, and the code host is asked what it has after. A push whose answer was lost is repeated
  * without harm, since the same commit under the same name is success; and no push counts as failed before the host was
  * asked once more.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";

@@ -4,8 +4,6 @@
  * Git's own reading of a URL is wide: `ext::sh -c ...` runs a command, `-u` is an option, `https://user:secret@host`
  * puts a secret into every message. Only what is listed here passes: https, ssh (also as `user@host:path`), `file://`,
  * an absolute path, `host/owner/repo`, and plain http on loopback.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -3,8 +3,6 @@
  *
  * What is fetched is one commit, checked object by object; what is checked out is its bytes, with no filter, no line
  * ending conversion and no submodule. Of the operator's credentials nothing stays behind.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * What an operator decides and looks at.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,8 +1,6 @@
 /**
  * The forms of an answer. None is kept by a cache, sniffed for another type, framed, or
  * read by a page of another origin; text in JSON cannot act on a terminal.
- *
- * @module
  */
 
 import { escapeJson } from "../../lib/text/sanitize.ts";

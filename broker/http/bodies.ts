@@ -1,8 +1,6 @@
 /**
  * The body of a request as a closed type: JSON in UTF-8 of a bounded size that can be read
  * in one way only, with known fields alone. What is wrong with it is named.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,7 +1,5 @@
 /**
  * One request on its way through a route: what it asks for, read once and checked.
- *
- * @module
  */
 
 import type * as v from "valibot";

@@ -2,8 +2,6 @@
  * What happens to a task as Server-Sent Events: its rows from the trace, read as the
  * subscriber takes them; what its lease meters in between, of which only the latest is
  * kept; a comment as a ping while nothing happens. The result is the last event.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

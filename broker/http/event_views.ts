@@ -2,8 +2,6 @@
  * Rows of a trace as the events that a subscriber gets. Every row that says something of
  * the task's way is one event; an event's id is its row's number, so that a client that comes
  * back with the last one misses nothing and gets nothing twice.
- *
- * @module
  */
 
 import type { TaskEventView } from "../api/wire.ts";

@@ -8,8 +8,6 @@
  *   not, an address always is where all of the machine's are listened on), and an Origin has
  *   to be this one. `/admin/*` is for peers on this machine.
  * - The listener of the web pages also asks for the token of this boot.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

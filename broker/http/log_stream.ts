@@ -1,8 +1,6 @@
 /**
  * The output of a task as plain text, in the order in which it came, whether from its
  * setup or its agent; safe to show on a terminal.
- *
- * @module
  */
 
 import { sanitizeText } from "../../lib/text/sanitize.ts";

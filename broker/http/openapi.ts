@@ -3,8 +3,6 @@
  *
  * Requests refuse fields that they do not have. Answers may get more in a later version, so a reader has to pass over
  * what it does not know.
- *
- * @module
  */
 
 import * as v from "valibot";

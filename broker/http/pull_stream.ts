@@ -1,8 +1,6 @@
 /**
  * A response's body that is made as its reader takes it: one piece at a time, so that a
  * reader who stalls costs one piece of memory, and one that goes away ends the work.
- *
- * @module
  */
 
 /** Where the pieces come from. */

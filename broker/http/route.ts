@@ -1,7 +1,5 @@
 /**
  * A row of the table of routes: what it takes, what it answers, and who answers it.
- *
- * @module
  */
 
 import type * as v from "valibot";

@@ -1,8 +1,6 @@
 /**
  * Every route of the broker, as one table: the server finds its way by it, and openapi.json and the reference in
  * docs/reference/broker_api.md are written from it.
- *
- * @module
  */
 
 import * as v from "valibot";

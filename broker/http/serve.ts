@@ -5,8 +5,6 @@
  * A guard protects each listener and ends connections that stall, so that a client
  * costs a bounded amount of memory for a bounded time. A task does not depend on its
  * client: what was accepted goes on when the client is gone.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";

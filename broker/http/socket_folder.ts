@@ -2,8 +2,6 @@
  * The folder of the broker's socket: a user who can enter it can reach the socket, so it is
  * its owner's alone. One that is missing is made so; one that is not so is refused and left
  * as it is, since it may be another user's, or serve another purpose.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * Errors as answers: one table says which status each code has over HTTP, and one
  * function makes the problem of RFC 9457 that travels.
- *
- * @module
  */
 
 import { isStatus, STATUS_TEXT } from "@std/http/status";

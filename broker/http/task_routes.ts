@@ -1,7 +1,5 @@
 /**
  * Submitting tasks and looking at them.
- *
- * @module
  */
 
 import { ifNoneMatch } from "@std/http/etag";

@@ -1,7 +1,5 @@
 /**
  * One running container: how it is started, ended and removed, and how it ended.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

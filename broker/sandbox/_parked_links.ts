@@ -4,8 +4,6 @@
  * Deno checks a path as it is written and then lets the system follow links, so a link that was there before would be
  * a way to its target. A process with permissions for a folder alone cannot make links (that needs
  * permissions without a scope), so a tree that begins without any stays without any.
- *
- * @module
  */
 
 import { dirname } from "@std/path/dirname";

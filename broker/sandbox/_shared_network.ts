@@ -1,8 +1,6 @@
 /**
  * What the sandboxes of a broker share: a network without outside access, and the anchor, a container that does nothing but
  * be attached to it. The host has the gateway's address only while a container is attached.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

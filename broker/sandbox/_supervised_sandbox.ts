@@ -1,8 +1,6 @@
 /**
  * What every runtime does with a sandbox that runs: it passes the output on, holds it to its deadline, ends it by SIGTERM
  * and then by SIGKILL, and takes away what is left of it before its end is reported.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

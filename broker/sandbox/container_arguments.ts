@@ -5,8 +5,6 @@
  *
  * Nothing secret is in an argument: the environment of a sandbox is read by the program
  * from its standard input.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

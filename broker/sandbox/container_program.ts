@@ -1,7 +1,5 @@
 /**
  * Calls the program that keeps containers, with nothing of the broker's environment but what it finds its own state by.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

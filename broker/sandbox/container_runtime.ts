@@ -6,8 +6,6 @@
  * has no rights outside of it. Its first program sets up a firewall that leaves two destinations and then drops what it
  * needed for that, so that nothing in the sandbox can take it down. Containers carry the labels of their broker and
  * task: what a crashed broker left is found by them, and other containers are not touched.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -6,8 +6,6 @@
  * imports except the agent's own modules, and a bounded heap. It reads its configuration from its standard input, and
  * ends with it. It leads a process group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside
  * while it runs, because permissions follow them.
- *
- * @module
  */
 
 import { basename } from "@std/path/basename";

@@ -2,8 +2,6 @@
  * The host's programs that the broker calls: where they may be, and one way to ask them
  * something short. A program is found at fixed places, never through PATH: what is allowed
  * to run is named by its whole path.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * Which sandbox runtimes the host has, whether each works, and which one `auto` comes to.
- *
- * @module
  */
 
 import type { SandboxRuntimeName } from "./runtime.ts";

@@ -4,8 +4,6 @@
  *
  * A runtime that was asked for by name and does not work is an error, never another
  * runtime: what restrains a task is the operator's choice.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

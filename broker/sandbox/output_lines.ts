@@ -1,8 +1,6 @@
 /**
  * Output of unknown origin as lines that are safe to show: invalid UTF-8 is replaced, control characters are escaped,
  * a long line is cut, and after a total nothing is passed on, though all of it is read.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

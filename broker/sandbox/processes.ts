@@ -1,7 +1,5 @@
 /**
  * The machine's processes, as far as a broker has to know them again after its own crash.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -4,8 +4,6 @@
  *
  * A sandbox that was started ends exactly once, and {@linkcode Sandbox.wait} returns how. What a crashed broker left
  * behind is found again by the task ids it was started with and ended by {@linkcode SandboxRuntime.sweep}.
- *
- * @module
  */
 
 /** The runtimes there can be; `deno` is embedded and needs nothing installed. */

@@ -1,8 +1,6 @@
 /**
  * The versions of container runtimes that the sandbox was tested with, which
  * `strict_container_version` holds the broker to.
- *
- * @module
  */
 
 import type { SandboxRuntimeName } from "./runtime.ts";

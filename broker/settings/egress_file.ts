@@ -4,8 +4,6 @@
  *
  * Only names are listed. An address is refused in every spelling, and so is a name of this
  * machine or its network: the proxy would refuse to dial it anyway.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -3,8 +3,6 @@
  * before a name, single and double quotes. Nothing is expanded: a `$` in a key is a `$`.
  *
  * Errors name the line and never show its text.
- *
- * @module
  */
 
 import { InvalidConfig } from "./invalid_config.ts";

@@ -1,8 +1,6 @@
 /**
  * The variables of the environment that configuration is read from, for the permissions of
  * a program that loads it.
- *
- * @module
  */
 
 import { KEY_VARIABLES } from "./keys.ts";

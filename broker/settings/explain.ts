@@ -1,8 +1,6 @@
 /**
  * What `policy explain` shows: every setting with its value and where it comes from, and
  * whether the running broker works with the same.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

@@ -1,7 +1,5 @@
 /**
  * The error for configuration that cannot be used: where it stands, what it is and the rule it breaks.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

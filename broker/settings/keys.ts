@@ -3,8 +3,6 @@
  *
  * They stay on the host. No error contains a key, and a source names only where a key was
  * found.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

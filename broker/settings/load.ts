@@ -2,8 +2,6 @@
  * Resolves the broker's configuration once, as a whole: for each setting the environment
  * before config.yaml before the built-in default. The result is checked; a value that
  * breaks a rule is refused with its place.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

@@ -6,8 +6,6 @@
  * renewed credential is on the disk before it is used, one renewal runs at a time, and a
  * credential that another program has written is never overwritten. No error contains a
  * token.
- *
- * @module
  */
 
 import * as v from "valibot";

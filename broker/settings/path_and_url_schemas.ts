@@ -1,7 +1,5 @@
 /**
  * valibot schemas of settings that name a place: paths, addresses, URLs, images.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,8 +1,6 @@
 /**
  * valibot schemas of settings that are lists and maps: globs of the diff policy, profiles of repositories, prices,
  * vendor tools.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,7 +1,5 @@
 /**
  * The settings in force as they travel: what the broker answers to `/admin/policy`.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,8 +1,6 @@
 /**
  * The files below `~/.taskd`: small, regular, and closed to other users. The checks are of
  * the open file, not of its name, so that it cannot be exchanged in between.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * The files that `init` writes: a directory for one user alone, and in it the settings
  * and the egress list, every default commented out. What exists is never touched.
- *
- * @module
  */
 
 import { stringify } from "@std/yaml/stringify";

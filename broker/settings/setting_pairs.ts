@@ -1,7 +1,5 @@
 /**
  * The rules between settings: pairs of values that are allowed one by one and not together.
- *
- * @module
  */
 
 import { type ConfigPlace, InvalidConfig } from "./invalid_config.ts";

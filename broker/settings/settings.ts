@@ -2,8 +2,6 @@
  * The one table of the broker's settings: its path in config.yaml, the variable that overrides it, its
  * default, its schema and what it means. The loader, the `Settings` type, the seeded files, `policy explain` and the
  * reference in docs/ are derived from it.
- *
- * @module
  */
 
 import type * as v from "valibot";

@@ -3,8 +3,6 @@
  *
  * Conventions: an issue's message is the rule, beginning with "must"; a second line of it, where there is one, is a
  * hint. A schema's metadata are its {@linkcode ValueTraits}.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -1,7 +1,5 @@
 /**
  * Warnings about settings that are allowed, for the log of the broker's start.
- *
- * @module
  */
 
 import { classifyAddress } from "../egress/address_class.ts";

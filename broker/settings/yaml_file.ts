@@ -3,8 +3,6 @@
  *
  * Accepted is what configuration needs: one document of maps with text keys, lists and scalars of YAML 1.2.
  * Aliases, tags, merge keys and duplicate keys are refused, since they let one line mean something far away from it.
- *
- * @module
  */
 
 import { type Document, isCollection, isMap, LineCounter, type Node, parseDocument, visit } from "yaml";

@@ -4,8 +4,6 @@
  * has waited too long is refused, and so is what misses a category. An
  * expired gate is shut from the very moment, whether or not a process has written the
  * denial down yet.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -3,8 +3,6 @@
  *
  * It holds nothing that an agent claims about its own work. What could not be established is listed as such, in
  * `missing_evidence`, so that silence is never read as consent.
- *
- * @module
  */
 
 import { formatDuration } from "../../lib/text/duration.ts";

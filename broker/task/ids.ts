@@ -2,8 +2,6 @@
  * Task ids: 128 random bits in lower-case hex, minted by the broker alone. People may
  * write any prefix that names one task; what names none or several is an error that
  * says so, and never a guess.
- *
- * @module
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";

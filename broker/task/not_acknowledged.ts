@@ -2,8 +2,6 @@
  * The one refusal that carries more than words: an approval that leaves out categories.
  * The engine throws it, the listeners put the list into the answer, and the client makes
  * the same error of it again.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -2,8 +2,6 @@
  * What is known of a task, derived from the rows of its trace and nothing else: every
  * prefix of a trace gives the record as it was then. A row that could not have
  * followed is `corrupt`, never overlooked.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

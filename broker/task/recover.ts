@@ -3,8 +3,6 @@
  * table of stages. What was under way has failed and says so; what waited for a person
  * goes on waiting; what was being pushed is decided by looking at the remote, never by
  * guessing; a watch goes on.
- *
- * @module
  */
 
 import type { PushAttempt, TaskRecord } from "./schema.ts";

@@ -7,8 +7,6 @@
  * agent's own claim of its cost; everything that decides about a task is `broker`'s.
  * Control and direction characters are written as JSON escapes, so that a trace is
  * safe to show on a terminal.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -4,8 +4,6 @@
  * checks of rows, of requests and of answers, and openapi.json. Objects refuse fields that they do not have.
  *
  * Names are those of the contract; times are ISO 8601 in UTC, money is USD.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -3,8 +3,6 @@
  * may end with from each, and what a broker does that finds a task there when it starts.
  * The types of moves come from the table, so that a move which the table does not have
  * does not compile; {@linkcode assertMove} says the same of rows that are read back.
- *
- * @module
  */
 
 import * as v from "valibot";

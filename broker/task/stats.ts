@@ -2,8 +2,6 @@
  * Outcomes and cost of tasks, added up: pure functions over the summaries that
  * traces give. Money is only ever added from what the broker metered; what an agent says of
  * its own cost is counted apart, for the tasks of which nothing else is known.
- *
- * @module
  */
 
 import { agentOf } from "../agents.ts";

@@ -1,8 +1,6 @@
 /**
  * What lists show of a task: a few hundred bytes of its record, so that a hundred
  * thousand fit in memory.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

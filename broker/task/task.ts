@@ -3,8 +3,6 @@
  * change is checked against everything said before, also what is still being
  * written, so that of two people at the gate one comes first; it counts once its row
  * is on the disk, and the caller acts on a move only then.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

@@ -7,8 +7,6 @@
  *
  * Its heads are a second witness besides the traces: the last rows of a trace, or a chain
  * that was forged as a whole, cannot be distinguished from the true ones without.
- *
- * @module
  */
 
 import { nextTurn } from "../../lib/clock.ts";

@@ -3,8 +3,6 @@
  * memory, where a task takes a few hundred bytes; whole records and rows come from the
  * traces. Each reader follows a trace at its own rate, so a slow one costs
  * nothing, and one that comes back resumes after the last row that it has.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";

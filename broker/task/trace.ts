@@ -3,8 +3,6 @@
  * against the one before. Nothing is passed on from behind the first row that is not
  * what was written. Lines at the end that nothing has acted on are recognised: a row
  * without its newline was still being written when the machine or the broker stopped.
- *
- * @module
  */
 
 import { nextTurn } from "../../lib/clock.ts";

@@ -6,8 +6,6 @@
  * (written, fsynced). When it rejects, the row is not there, or, if even that cannot be
  * said, the writer takes no more rows: a caller that waits for a row before acting then does not
  * act. A new trace has its first row before it has its name.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

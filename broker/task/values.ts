@@ -1,7 +1,5 @@
 /**
  * Schemas of single values that the records of tasks are made of, each bounded.
- *
- * @module
  */
 
 import * as v from "valibot";

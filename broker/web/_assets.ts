@@ -1,7 +1,5 @@
 /**
  * The files of the pages, as text within this program: it reads none of them when it runs, wherever it was installed from.
- *
- * @module
  */
 
 import shell from "./shell.html" with { type: "text" };

@@ -5,8 +5,6 @@
  * Everything here is public and the same for every user: what a page shows it asks the API for, with a token that only the
  * browser holds. The policy that goes with each answer lets a page load its own files and speak to its own origin, and
  * nothing else; markup from strings is forbidden to scripts altogether.
- *
- * @module
  */
 
 import { stripTypeScriptTypes } from "node:module";

@@ -1,7 +1,5 @@
 /**
  * How much the read-only cache takes.
- *
- * @module
  */
 
 /** Bytes of the files under `directory`; 0 when it is not there. Files that are removed meanwhile do not count. */

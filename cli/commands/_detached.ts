@@ -1,8 +1,6 @@
 /**
  * Starts the broker in a process of its own, which outlives this one and its terminal, and
  * waits until it serves or reports why it does not.
- *
- * @module
  */
 
 import * as v from "valibot";

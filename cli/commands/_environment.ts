@@ -1,8 +1,6 @@
 /**
  * What the commands of the group Broker give to the broker's library: variables, programs,
  * the broker that runs. Only what the command table grants is asked for.
- *
- * @module
  */
 
 import { type AskProgram, askProgram } from "../../broker/sandbox/host_programs.ts";

@@ -2,8 +2,6 @@
  * Follows a task as it goes: its events as lines that stay, and on a terminal one line
  * that changes in place, with the stage, the time, the spend and the last output. A
  * broker that is replaced meanwhile is waited for; nothing is missed or shown twice.
- *
- * @module
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";

@@ -1,7 +1,5 @@
 /**
  * The instruction of a task, from where a person has it: the call itself, a file, or stdin.
- *
- * @module
  */
 
 import { MAX_INSTRUCTION_CHARS } from "../../broker/task/schema.ts";

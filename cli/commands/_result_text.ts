@@ -1,7 +1,5 @@
 /**
  * Parts of results in words, as several commands print them.
- *
- * @module
  */
 
 import type { Lifetime } from "../../lib/store/results.ts";

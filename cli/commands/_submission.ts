@@ -1,7 +1,5 @@
 /**
  * What submit and queue add send, from their arguments and flags.
- *
- * @module
  */
 
 import type { SubmitRequest } from "../../broker/task/schema.ts";

@@ -1,7 +1,5 @@
 /**
  * A task's events as lines for people.
- *
- * @module
  */
 
 import type { TaskEventView } from "../../broker/api/wire.ts";

@@ -1,7 +1,5 @@
 /**
  * Phrases that the commands of tasks print.
- *
- * @module
  */
 
 import type { TaskListItem } from "../../broker/api/wire.ts";
@@ -22,14 +20,14 @@ export function shortId(id: string): string {
 }
 
 /** A task's spend. */
-export interface Spent {
+export interface TaskSpend {
   spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
-  live?: Spent["spend"];
+  live?: TaskSpend["spend"];
   claimed_usd?: number;
 }
 
 /** The amount spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
-export function spendWord({ spend, live, claimed_usd }: Spent): string {
+export function spendWord({ spend, live, claimed_usd }: TaskSpend): string {
   const metered = live ?? spend;
   if (metered === undefined) return claimed_usd === undefined ? "-" : `$${claimed_usd.toFixed(2)} agent-reported`;
   if (metered.priced) return `$${metered.usd.toFixed(4)}`;
@@ -37,7 +35,7 @@ export function spendWord({ spend, live, claimed_usd }: Spent): string {
 }
 
 /** The amount spent, and in how many requests. */
-export function spendWords(spent: Spent): string {
+export function spendWords(spent: TaskSpend): string {
   const metered = spent.live ?? spent.spend;
   const amount = spendWord(spent);
   if (metered === undefined || amount.endsWith("agent-reported")) return amount;

@@ -1,8 +1,6 @@
 /**
  * The commands that make, repoint, keep and remove branches: create, fork, promote, rollback, destroy, touch, protect
  * and unprotect.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands that read and store the content of a branch: checkout, path, checkpoint, compact, export.
- *
- * @module
  */
 
 import { hasCode } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd completion`.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

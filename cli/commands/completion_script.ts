@@ -1,8 +1,6 @@
 /**
  * Completion scripts for shells, written from the command table. They are static:
  * pressing Tab starts no program.
- *
- * @module
  */
 
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";

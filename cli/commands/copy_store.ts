@@ -1,7 +1,5 @@
 /**
  * The command `taskd copy-store`.
- *
- * @module
  */
 
 import type { Backend } from "../../lib/backend/backend.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd demo`.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

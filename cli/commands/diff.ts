@@ -1,7 +1,5 @@
 /**
  * The command `taskd diff`.
- *
- * @module
  */
 
 import { formatAddress } from "../../lib/store/names.ts";

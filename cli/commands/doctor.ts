@@ -1,7 +1,5 @@
 /**
  * The command `taskd doctor`.
- *
- * @module
  */
 
 import { LANES, laneText } from "../../broker/agents.ts";

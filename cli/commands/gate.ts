@@ -1,8 +1,6 @@
 /**
  * The commands of the gate: review shows a task's change, the brief first, then the diff; approve approves a diff that
  * the person has named, or that it has just shown to them, and no other.
- *
- * @module
  */
 
 import { crypto } from "@std/crypto/crypto";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd help`.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

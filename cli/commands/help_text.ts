@@ -1,7 +1,5 @@
 /**
  * Help, read off the command table: the overview, one command, a group of commands.
- *
- * @module
  */
 
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd init`.
- *
- * @module
  */
 
 import { type Seeded, seedHome } from "../../broker/settings/seed.ts";

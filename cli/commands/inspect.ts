@@ -1,7 +1,5 @@
 /**
  * The command `taskd inspect`.
- *
- * @module
  */
 
 import { renderBrief } from "../../broker/task/brief.ts";

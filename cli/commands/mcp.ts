@@ -1,7 +1,5 @@
 /**
  * The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout.
- *
- * @module
  */
 
 import process from "node:process";

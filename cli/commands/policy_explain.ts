@@ -1,7 +1,5 @@
 /**
  * The command `taskd policy explain`.
- *
- * @module
  */
 
 import { compareWithLive, type Comparison, explainTable, verdictLine } from "../../broker/settings/explain.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands of the queue: queue add, list, cancel.
- *
- * @module
  */
 
 import { systemClock } from "../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd redteam`.
- *
- * @module
  */
 
 import { PROMISES } from "../redteam/catalogue.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd serve`.
- *
- * @module
  */
 
 import { checkToken } from "../../daemon/http/auth.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands of the user's service manager: service print, install, uninstall.
- *
- * @module
  */
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands of live sessions: session open, flush, status, close.
- *
- * @module
  */
 
 import { formatBytes } from "../../lib/text/bytes.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd setup`.
- *
- * @module
  */
 
 import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd start`.
- *
- * @module
  */
 
 import { type RunningBroker, serveBroker } from "../../broker/serve.ts";

@@ -1,8 +1,6 @@
 /**
  * The command `taskd stats`: reads the audit directory itself, so it works without a
  * broker; only the headroom of the global ceiling is the broker's to tell.
- *
- * @module
  */
 
 import { LANES, laneText } from "../../broker/agents.ts";

@@ -1,7 +1,5 @@
 /**
  * The command `taskd stop`.
- *
- * @module
  */
 
 import { stopBroker } from "../../broker/client/lifecycle.ts";

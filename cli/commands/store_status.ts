@@ -1,7 +1,5 @@
 /**
  * The commands that look at a store: databases, branches, status, lease.
- *
- * @module
  */
 
 import type { BranchInfo, BranchStatus } from "../../lib/store/results.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands that look after what is stored: gc, verify.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * The commands that start a task: submit, retry. Once it is accepted they print its id, show how it goes, and say what
  * to do next.
- *
- * @module
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands that end tasks and remove their records: deny, kill, prune.
- *
- * @module
  */
 
 import { systemClock } from "../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands that list tasks: tasks, pending.
- *
- * @module
  */
 
 import type { TaskListItem } from "../../broker/api/wire.ts";

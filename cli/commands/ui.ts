@@ -1,7 +1,5 @@
 /**
  * The command `taskd ui`.
- *
- * @module
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";

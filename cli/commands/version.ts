@@ -1,7 +1,5 @@
 /**
  * The command `taskd version`.
- *
- * @module
  */
 
 import { VERSION } from "../../lib/version.ts";

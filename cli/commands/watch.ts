@@ -1,7 +1,5 @@
 /**
  * The command `taskd watch`.
- *
- * @module
  */
 
 import type { DaemonEvent } from "../../lib/protocol/messages.ts";

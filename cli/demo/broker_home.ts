@@ -1,8 +1,6 @@
 /**
  * A home directory of the demo's own, and this program run in it: nothing of the operator's configuration, keys and
  * tasks is seen or touched.
- *
- * @module
  */
 
 import { stringify } from "@std/yaml/stringify";

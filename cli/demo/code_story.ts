@@ -3,8 +3,6 @@
  * an agent at work on both in a sandbox, a gate that survives a crash, and a person who approves what they have read.
  *
  * Every claim it prints is checked; one that does not hold ends it with an error.
- *
- * @module
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";

@@ -4,8 +4,6 @@
  * promoted, taken back and promoted again, and a crash loses nothing.
  *
  * Every claim it prints is checked; one that does not hold ends it with an error.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,8 +1,6 @@
 /**
  * The database that the demo's agent works on: invoices whose stored sums are as wrong as the program, in a branch store
  * of their own.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

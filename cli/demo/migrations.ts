@@ -1,8 +1,6 @@
 /**
  * One job, three ways to do it: turn every price from a decimal number into whole
  * cents. All three run without an error; only the checks tell which one is right.
- *
- * @module
  */
 
 /** A way to do the job. */

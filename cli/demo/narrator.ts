@@ -1,8 +1,6 @@
 /**
  * Tells what the demo does: numbered steps with their times in one column, and
  * indented lines of detail under them. What it claims is checked before it is told.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * The application of the demo: it places orders, one transaction each, and counts the
  * ones whose commit was acknowledged to it.
- *
- * @module
  */
 
 import type { Shop } from "./shop.ts";

@@ -1,7 +1,5 @@
 /**
  * This program itself, run as processes of the demo: commands that end, and daemons that are started, spoken to, killed.
- *
- * @module
  */
 
 import { type Client, connect } from "../../lib/client/client.ts";

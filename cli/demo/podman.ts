@@ -1,7 +1,5 @@
 /**
  * What the demo needs of podman: the images, and a network that is gone afterwards with everything attached to it.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

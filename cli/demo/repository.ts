@@ -1,8 +1,6 @@
 /**
  * The repository of the demo: a bill that is three cents short and a test that says so, with a note in it that would
  * have a gullible agent read the operator's API keys.
- *
- * @module
  */
 
 import { ensureDir } from "@std/fs/ensure-dir";

@@ -4,8 +4,6 @@
  *
  * It works in a temporary directory, with daemons of its own and a home directory of theirs, and leaves nothing behind:
  * not when it ends, not when it fails, not on Ctrl-C. Every statement that it prints is checked.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

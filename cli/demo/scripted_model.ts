@@ -1,8 +1,6 @@
 /**
  * A model that follows a script: an OpenAI-compatible endpoint on this machine, so that an agent can be shown at work
  * without a network, a key or a bill. It keeps what it was asked and by whom, to be compared with what the broker says.
- *
- * @module
  */
 
 import { ServerSentEventStream } from "@std/http/server-sent-event-stream";

@@ -1,8 +1,6 @@
 /**
  * What the model of the demo does: once what it is asked, having fallen for a note in the repository, and once more than
  * it is asked. Each script is written twice, in the tools of the built-in agent and in those of the one in containers.
- *
- * @module
  */
 
 import type { DemoRuntime } from "./broker_home.ts";

@@ -5,8 +5,6 @@
  * The same seed, size and SQLite version give the same bytes. A few products sell most,
  * prices end in .99, words repeat as often as in text: so it compresses, scans and splits
  * pages like the real thing, and it runs no clock.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -3,8 +3,6 @@
  * sqlite3 module. Statements go in, one to a line; rows come out, columns joined by `|`.
  *
  * To the store it is what any application is: another process that has the checkout open.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * What the MCP server offers: operations of docs/reference/store_protocol.md, with the fields and the checks of the same
  * table, done by the daemon when one is alive and on the store otherwise.
- *
- * @module
  */
 
 import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";

@@ -1,8 +1,6 @@
 /**
  * A command's view of its parsed words. Every getter asks for something the
  * table declares; anything else is a defect and throws.
- *
- * @module
  */
 
 import type { HostPlace } from "./broker_host.ts";

@@ -2,8 +2,6 @@
  * What the commands that set the broker up and run it touch of the host: files, programs,
  * variables. Read off the broker's own tables, and so loaded only for these commands; the
  * command table makes permissions of it.
- *
- * @module
  */
 
 import { configurationVariables } from "../../broker/settings/environment_variables.ts";

@@ -1,8 +1,6 @@
 /**
  * Where the task broker is for a call: the setting `broker.socket`, resolved as the broker
  * itself resolves it. Loaded only for commands that have to do with the broker.
- *
- * @module
  */
 
 import type { Settings } from "../../broker/settings/settings.ts";

@@ -1,8 +1,6 @@
 /**
  * What a location in S3 means for a call: which server, which workspace, and what may
  * be touched for it. Loaded only when a call names a bucket.
- *
- * @module
  */
 
 import { s3Access } from "../../lib/backend/s3_permissions.ts";

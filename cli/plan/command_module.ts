@@ -1,8 +1,6 @@
 /**
  * What the module of a command exports: how it does its work, and how people see the
  * result.
- *
- * @module
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";

@@ -1,8 +1,6 @@
 /**
  * What a command is: the row of the command table, from which parsing, help,
  * completion, documentation, permissions and launch flags are all read.
- *
- * @module
  */
 
 import type { PermissionSet } from "./permissions.ts";

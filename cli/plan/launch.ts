@@ -1,8 +1,6 @@
 /**
  * From a parsed call to its plan: where the store, its workspace and the socket are, and who
  * does the work. Runs before permissions are narrowed, so it only looks.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * How locations are read that a person names: stores, sockets and paths.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * What a call needs to touch, read off its plan: the command table makes each command's
  * permissions of these.
- *
- * @module
  */
 
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "./permissions.ts";

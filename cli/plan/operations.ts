@@ -1,8 +1,6 @@
 /**
  * The operations that commands ask for, by name: answered by the daemon behind its socket, or by the store in this
  * process, with the same results.
- *
- * @module
  */
 
 import type { Client } from "../../lib/client/client.ts";

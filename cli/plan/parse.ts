@@ -4,8 +4,6 @@
  * `-flag` and `--flag` mean the same; a value follows after a space or `=`; `--`
  * ends the flags. A word that the table does not know is a `usage` error that
  * names it and the nearest known one. Nothing is guessed.
- *
- * @module
  */
 
 import { parseArgs } from "@std/cli/parse-args";

@@ -1,8 +1,6 @@
 /**
  * The permissions of a command, as one plain value: lists of exactly what may be
  * touched, per kind. An empty list means nothing.
- *
- * @module
  */
 
 /** The kinds of Deno's permissions, in the order they are shown. */

@@ -1,8 +1,6 @@
 /**
  * The plan of a call: everything about it that is known before the command's module is
  * loaded.
- *
- * @module
  */
 
 import type { Settings } from "../../broker/settings/settings.ts";

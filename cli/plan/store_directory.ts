@@ -1,8 +1,6 @@
 /**
  * Makes a store's directory on first use. A command's permissions end at that
  * directory, so what is above it is touched here, before they are narrowed.
- *
- * @module
  */
 
 import { parentOf } from "./locations.ts";

@@ -1,7 +1,5 @@
 /**
  * The model gateway in front of a vendor on loopback that records what reaches it. The key is made up.
- *
- * @module
  */
 
 import { randomHex } from "../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * The egress proxy on loopback, with a resolver that records its queries: no query leaves the machine.
- *
- * @module
  */
 
 import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.ts";

@@ -1,8 +1,6 @@
 /**
  * Links and pipes for hostile trees, made by the host's own programs: a runtime whose permissions name paths makes no
  * links, since these could lead out of them.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * Promises of the approval gate: exactly what was read is what leaves, once, and only when everything was acknowledged.
- *
- * @module
  */
 
 import type { SecurityPromise } from "./security_promise.ts";

@@ -1,7 +1,5 @@
 /**
  * Every promise, in the order in which they are tried: what `taskd redteam` runs and docs/explanation/threat_model.md lists.
- *
- * @module
  */
 
 import { EGRESS_PROMISES } from "./egress_destinations.ts";

@@ -1,7 +1,5 @@
 /**
  * Promises of the ceilings and of what they are counted by.
- *
- * @module
  */
 
 import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";

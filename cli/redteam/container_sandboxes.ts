@@ -1,7 +1,5 @@
 /**
  * Promises of container sandboxes, tried from inside of one of the installed image.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

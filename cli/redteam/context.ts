@@ -3,8 +3,6 @@
  * own, and the installed broker's files, which are only inspected.
  *
  * The parts are exchangeable, so that a test can replace each with a broken one and see that the attack finds it.
- *
- * @module
  */
 
 import { walk } from "@std/fs/walk";

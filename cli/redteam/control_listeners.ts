@@ -1,7 +1,5 @@
 /**
  * Promises of the listeners: who may ask the broker, and what it takes.
- *
- * @module
  */
 
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";

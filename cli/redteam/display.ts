@@ -1,7 +1,5 @@
 /**
  * Promises about what a person reads: nothing that an agent wrote takes hold of the terminal or of the page.
- *
- * @module
  */
 
 import { HOSTILE_MARKUP, HOSTILE_SUMMARY, isHarmful, TERMINAL_SEQUENCES } from "./inputs/display.ts";

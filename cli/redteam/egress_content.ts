@@ -1,7 +1,5 @@
 /**
  * Promises of the egress proxy about what goes through a connection that was allowed: TLS and HTTP of that host alone.
- *
- * @module
  */
 
 import type { TaskEgress } from "../../broker/egress/proxy.ts";

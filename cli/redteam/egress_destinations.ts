@@ -1,7 +1,5 @@
 /**
  * Promises of the egress proxy about where a sandbox may go: names, ports, addresses, credentials.
- *
- * @module
  */
 
 import type { TaskEgress } from "../../broker/egress/proxy.ts";

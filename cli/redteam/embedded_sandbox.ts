@@ -1,7 +1,5 @@
 /**
  * Promises of the embedded sandbox, tried from inside of it by an agent that has been taken over.
- *
- * @module
  */
 
 import { ensureDir } from "@std/fs/ensure-dir";

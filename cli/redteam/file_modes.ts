@@ -1,7 +1,5 @@
 /**
  * Promises about files: who of the machine may read or write what a broker keeps, the one that is installed included.
- *
- * @module
  */
 
 import { dirname } from "@std/path/dirname";

@@ -1,7 +1,5 @@
 /**
  * Promises of the model gateway about money and about the operator's key.
- *
- * @module
  */
 
 import { bearer, GatewayBench, type VendorAnswer } from "./_gateway_bench.ts";

@@ -1,7 +1,5 @@
 /**
  * Promises of the model gateway about what may pass to a vendor.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

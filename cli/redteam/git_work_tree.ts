@@ -1,7 +1,5 @@
 /**
  * Promises about git: nothing that an agent leaves in its work tree runs on the host, or is hidden from who approves.
- *
- * @module
  */
 
 import { ensureDir } from "@std/fs/ensure-dir";

@@ -3,8 +3,6 @@
  * prints the result of each, one JSON row per line. Its configuration's instruction holds the places to try.
  *
  * It runs in the sandbox alone, as a program of its own.
- *
- * @module
  */
 
 import { execFileSync } from "node:child_process";

@@ -1,7 +1,5 @@
 /**
  * Connections in raw bytes: a client that writes what no library would, and servers with one handler for each connection.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

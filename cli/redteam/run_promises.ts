@@ -1,8 +1,6 @@
 /**
  * Tries promises one after the other and reports the result of each. Each has a deadline; one that does not end, throws, or
  * tries nothing is reported as a hole, because then it is unknown whether it holds.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Container sandboxes for attacks: the installed images, run as the broker runs them, on a network of their own beside
  * the broker's, so that a running broker and its tasks are not in the way.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";

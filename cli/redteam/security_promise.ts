@@ -4,8 +4,6 @@
  *
  * A promise counts as held only if something was tried, all of it was refused, and what is allowed was seen to work
  * beside it, so that the refusals are not those of something broken.
- *
- * @module
  */
 
 import type { RedteamContext } from "./context.ts";

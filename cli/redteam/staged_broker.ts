@@ -1,8 +1,6 @@
 /**
  * A whole broker of this installation in a home of its own: the real engine, gateway, proxy, git and listeners, a bare
  * repository on the disk, and in the place of a model an endpoint on loopback that answers as an attacker would.
- *
- * @module
  */
 
 import { walk } from "@std/fs/walk";

@@ -5,8 +5,6 @@
  * A command that needs nothing runs inline after every permission is revoked.
  * Any other runs in a Worker that is made with exactly its set; once it is ready
  * this thread, too, drops every permission.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

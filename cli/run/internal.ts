@@ -5,8 +5,6 @@
  * Deno's flags cannot narrow a compiled program. So the module runs in a Worker that is made with exactly the helper's
  * permissions, as every command is; once it is ready this thread drops every permission. A heap has no limit here: this
  * thread ends the process when its memory grows beyond what the heap and the runtime may take.
- *
- * @module
  */
 
 import { parseArgs } from "node:util";

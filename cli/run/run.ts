@@ -2,8 +2,6 @@
  * Runs one planned command: loads its module, does the work, prints the result,
  * and turns whatever happens into an exit status. The same inside a Worker and
  * inline.
- *
- * @module
  */
 
 import { Args } from "../plan/args.ts";

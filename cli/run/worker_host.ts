@@ -2,8 +2,6 @@
  * The inside of the Worker that runs a command under exactly its permissions.
  * It says `ready` once its modules are loaded, runs the plan it is sent, and
  * answers with the exit status: exiting here would not reach the process.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

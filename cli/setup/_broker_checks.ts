@@ -1,8 +1,6 @@
 /**
  * Checks of the running daemons: the broker, whether it works with what is configured, and
  * the branch store that tasks with databases need.
- *
- * @module
  */
 
 import { compareWithLive, verdictLine } from "../../broker/settings/explain.ts";

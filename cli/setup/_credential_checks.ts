@@ -1,8 +1,6 @@
 /**
  * Checks of the credentials for models: keys and subscriptions. Only the source of a
  * credential is shown, never its value.
- *
- * @module
  */
 
 import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";

@@ -1,7 +1,5 @@
 /**
  * Checks of `~/.taskd` and what is configured in it.
- *
- * @module
  */
 
 import { fileErrorCode } from "../../lib/fs.ts";

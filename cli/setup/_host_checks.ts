@@ -1,7 +1,5 @@
 /**
  * Checks of the host except the sandbox runtime: git, the code host's program, disk space.
- *
- * @module
  */
 
 import { existsSync } from "@std/fs/exists";

@@ -1,8 +1,6 @@
 /**
  * Checks of the sandbox runtime: that there is one, that it can bound what it runs, that
  * its images are there, and that the gateway's ports can be had.
- *
- * @module
  */
 
 import { fileErrorCode } from "../../lib/fs.ts";

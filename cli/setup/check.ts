@@ -2,8 +2,6 @@
  * The results of the host's checks, as `doctor` and `setup` print them.
  *
  * A check never fails the command: an error of it is its result, with what to do.
- *
- * @module
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";

@@ -5,8 +5,6 @@
  *
  * The result of every change is parsed and compared: it sets the requested values and
  * nothing else, or the change is refused.
- *
- * @module
  */
 
 import { type Document, isMap, isScalar, parseDocument, stringify } from "yaml";

@@ -1,7 +1,5 @@
 /**
  * The checks of `doctor`, in the order of repair. Nothing is changed, and no secret is shown.
- *
- * @module
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";

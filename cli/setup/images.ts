@@ -1,7 +1,5 @@
 /**
  * Whether a container runtime has the images and the network of sandboxes.
- *
- * @module
  */
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";

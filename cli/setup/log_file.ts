@@ -1,8 +1,6 @@
 /**
  * The log of a broker that runs in the background: a file of bounded size, and the one
  * before it.
- *
- * @module
  */
 
 import { fileError, fileErrorCode, writeAllSync } from "../../lib/fs.ts";

@@ -1,8 +1,6 @@
 /**
  * What `start` tries before it ends the running broker, so that configuration which cannot
  * work leaves that broker running.
- *
- * @module
  */
 
 import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";

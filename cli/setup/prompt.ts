@@ -1,8 +1,6 @@
 /**
  * Questions to a person at a terminal. A secret is not shown as it is typed, and the
  * terminal is restored, however a question ends.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,8 +1,6 @@
 /**
  * Installs and removes the broker's unit of the user's service manager. A file that this
  * program did not write is left alone.
- *
- * @module
  */
 
 import { dirname } from "@std/path/dirname";

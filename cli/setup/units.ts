@@ -6,8 +6,6 @@
  * system calls and every namespace implies NoNewPrivileges, and with that rootless podman
  * cannot map user ids (newuidmap is setuid): so those lines are for the runtimes that
  * need no such helper.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

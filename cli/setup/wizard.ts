@@ -4,8 +4,6 @@
  * settings; only what was chosen is written, and only if the settings are valid with it.
  *
  * Running it again with the same answers changes nothing.
- *
- * @module
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * What the commands of the task broker may touch, each in a function of the call's plan.
- *
- * @module
  */
 
 import type { HostPlace } from "../plan/broker_host.ts";

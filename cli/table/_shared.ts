@@ -1,7 +1,5 @@
 /**
  * What several commands share, those of the branch store above all.
- *
- * @module
  */
 
 import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";

@@ -1,7 +1,5 @@
 /**
  * The commands that make, change and remove branches.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

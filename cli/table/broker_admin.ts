@@ -1,8 +1,6 @@
 /**
  * The commands that set the task broker up, start and stop it, examine the host and explain
  * the settings. They work in `~/.taskd` themselves, whether or not a broker runs.
- *
- * @module
  */
 
 import type { RuntimeName } from "../../broker/settings/settings.ts";

@@ -2,8 +2,6 @@
  * What several commands of the task broker share. The names of stages and agents are
  * repeated here, because the broker's modules would be loaded by every call of the
  * program; a test compares.
- *
- * @module
  */
 
 import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";

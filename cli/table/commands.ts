@@ -1,7 +1,5 @@
 /**
  * The one command table, from which everything about a call is read.
- *
- * @module
  */
 
 import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command_spec.ts";

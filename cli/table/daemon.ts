@@ -1,7 +1,5 @@
 /**
  * The daemon, the commands of its sessions, and the program's own.
- *
- * @module
  */
 
 import { hostPort, parseHttpAddress } from "../../lib/http/address.ts";

@@ -1,7 +1,5 @@
 /**
  * The command that shows what the program does.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

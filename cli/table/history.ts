@@ -1,7 +1,5 @@
 /**
  * The commands that change a branch's history, and those that inspect it.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

@@ -1,8 +1,6 @@
 /**
  * The flags of deno that the program is started with: read off the command table, and no part of
  * the program's own start.
- *
- * @module
  */
 
 import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";

@@ -1,8 +1,6 @@
 /**
  * How this very program is run with other words, under the permissions it is installed
  * with.
- *
- * @module
  */
 
 import { launchFlags } from "./launch_flags.ts";

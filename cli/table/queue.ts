@@ -1,7 +1,5 @@
 /**
  * The commands of the task broker's queue, and the one that prints the address of its web pages.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

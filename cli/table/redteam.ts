@@ -1,7 +1,5 @@
 /**
  * The command that attacks the installation it belongs to.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

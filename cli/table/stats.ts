@@ -1,7 +1,5 @@
 /**
  * The command that adds up what tasks came to and what they cost.
- *
- * @module
  */
 
 import type { CommandSpec } from "../plan/command_spec.ts";

@@ -1,8 +1,6 @@
 /**
  * The commands that give the task broker work, watch it and decide about it: clients of
  * its socket.
- *
- * @module
  */
 
 import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";

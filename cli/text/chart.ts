@@ -1,7 +1,5 @@
 /**
  * Small charts of block characters, for terminals.
- *
- * @module
  */
 
 const EIGHTHS = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];

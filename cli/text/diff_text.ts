@@ -3,8 +3,6 @@
  *
  * The lengths in a hunk's head decide a line's kind, not its first characters: a removed
  * line that reads `-- a/file` is not shown as the head of a file.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

@@ -1,7 +1,5 @@
 /**
  * Exit statuses of the program. Scripts depend on them.
- *
- * @module
  */
 
 /** The command succeeded. */

@@ -4,8 +4,6 @@
  * For people: `taskd: <message>` on stderr, then the causes and the hint,
  * indented. For programs (--json): `{"ok":false,"code","error","hint"?}` on stdout
  * and nothing on stderr, so that stdout always holds exactly one JSON object.
- *
- * @module
  */
 
 import { BackendError } from "../../lib/backend/backend.ts";

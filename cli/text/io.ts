@@ -1,8 +1,6 @@
 /**
  * The streams of a command: results on stdout, everything about the work on
  * stderr, colour and progress only on a terminal.
- *
- * @module
  */
 
 import { fileError } from "../../lib/fs.ts";

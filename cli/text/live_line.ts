@@ -1,8 +1,6 @@
 /**
  * One line at the bottom of a terminal that changes in place, while lines that stay are
  * written above it.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

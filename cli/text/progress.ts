@@ -1,7 +1,5 @@
 /**
  * One line that shows the progress of long work: bytes, share, rate and time left.
- *
- * @module
  */
 
 import { formatBytes } from "../../lib/text/bytes.ts";

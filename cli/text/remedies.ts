@@ -1,7 +1,5 @@
 /**
  * What to do about each error code: `taskd help errors <code>`, and the index of docs/reference/errors.md.
- *
- * @module
  */
 
 import type { ErrorCode } from "../../lib/errors.ts";

@@ -2,8 +2,6 @@
  * Aligned columns for people. Cells are made safe and kept on one line. On a terminal
  * that is too narrow, heads give way first, then names and texts down to a width that can
  * still be read, and then the last columns go to a second line: none is lost.
- *
- * @module
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

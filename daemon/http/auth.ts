@@ -3,8 +3,6 @@
  *
  * The token is compared in constant time and appears only in the one log line that shows a
  * generated one; everything else shows its fingerprint.
- *
- * @module
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";

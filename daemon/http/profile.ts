@@ -1,8 +1,6 @@
 /**
  * Profiles of all the daemon's threads in pprof's format (github.com/google/pprof, profile.proto), gzipped, as
  * `go tool pprof` and its relatives read them. Each sample has its thread as the label `thread`.
- *
- * @module
  */
 
 import { gzipSync } from "node:zlib";

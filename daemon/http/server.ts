@@ -2,8 +2,6 @@
  * The HTTP listener: health, metrics, events, operations and profiles over one address, behind one
  * bearer token. Operations go to the same dispatcher and answers through the same encoder as on the
  * unix socket; events come from the same publisher.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * A subscriber as a stream of Server-Sent Events: `data:` lines with the very bytes that the socket's
  * subscribers get, an `id:` for each, and a comment as a ping while nothing happens.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Inspecting single files of a local store: checks that no path leads out of
  * the store, and the etags that compare-and-swap compares.
- *
- * @module
  */
 
 import { createHash, type Hash } from "node:crypto";

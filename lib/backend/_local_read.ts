@@ -1,8 +1,6 @@
 /**
  * Reading the objects of a local store. An object is never written in place, so a
  * descriptor opened on one shows that version to its end, whatever happens to the name.
- *
- * @module
  */
 
 import { fileErrorCode } from "../fs.ts";

@@ -1,7 +1,5 @@
 /**
  * Temporary files of a local store: the bytes of an object, durable, before it has its name.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

@@ -2,8 +2,6 @@
  * One request to an S3 server, with its deadlines, and the one place where requests
  * are repeated. The SDK's own retries are off: whether a request may be repeated
  * depends on what it asks for, and every wait goes through the injected clock.
- *
- * @module
  */
 
 import { Readable } from "node:stream";

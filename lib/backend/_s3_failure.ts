@@ -2,8 +2,6 @@
  * A failed request to an S3 server, classified once from the many shapes in which the
  * SDK throws. Of the SDK's error objects only name, status and
  * message are kept: they hold requests, and with them signatures and session tokens.
- *
- * @module
  */
 
 import { BackendError, type BackendErrorCode } from "./backend.ts";

@@ -5,8 +5,6 @@
  *
  * An upload that fails is aborted. One whose process dies is not: a lifecycle rule of the
  * bucket has to abort incomplete multipart uploads.
- *
- * @module
  */
 
 import { BackendError } from "./backend.ts";

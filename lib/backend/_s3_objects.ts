@@ -4,8 +4,6 @@
  *
  * Every object that is written under a condition carries a random mark in its metadata. It
  * identifies the write that took effect when an answer was lost or a server contradicts itself.
- *
- * @module
  */
 
 import type { ObjectInfo } from "./backend.ts";

@@ -1,7 +1,5 @@
 /**
  * How a store in a bucket is reached, and what that means for the SDK's client.
- *
- * @module
  */
 
 import type { S3ClientConfig } from "../packages/s3_sdk.ts";

@@ -3,8 +3,6 @@
  * differ in what they do with conditions, and one that ignores them would lose updates
  * silently. So each promise that the engine needs is tried
  * on objects of the probe's own, and a server that breaks one is refused, with its name.
- *
- * @module
  */
 
 import { type RandomBytes, randomHex } from "../clock.ts";

@@ -6,8 +6,6 @@
  *
  * A write is repeated with the same condition and the same mark, so a first attempt that
  * arrives late cannot undo anything: whichever attempt comes second fails its condition.
- *
- * @module
  */
 
 import { BackendError } from "./backend.ts";

@@ -7,8 +7,6 @@
  * lock file is a guess; a holder that was merely stopped could wake up after it and
  * overwrite what was written meanwhile. The files are never removed, so there is no
  * race between unlinking and locking; keys share them by hash, which costs a short wait.
- *
- * @module
  */
 
 import { dirname } from "node:path/posix";

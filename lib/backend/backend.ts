@@ -2,8 +2,6 @@
  * What the engine requires of an object store, and the closed set of
  * errors it may throw. Every implementation passes the suite in
  * `tests/support/backend_conformance.ts`; nothing else may be assumed.
- *
- * @module
  */
 
 /** Why a backend call failed. */

@@ -10,8 +10,6 @@
  *
  * `.taskd` below the directory holds the locks and the temporary files. The latter are
  * all in one directory, so that what dead processes leave is found without walking the store.
- *
- * @module
  */
 
 import { dirname, resolve } from "node:path/posix";

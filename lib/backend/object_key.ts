@@ -2,8 +2,6 @@
  * Which keys every backend accepts. The alphabet is small on purpose: each such key
  * is the same name on every file system and every S3 server, and none can leave a
  * directory.
- *
- * @module
  */
 
 import { BackendError } from "./backend.ts";

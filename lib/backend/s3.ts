@@ -5,8 +5,6 @@
  * What the engine relies on: a write that resolved is durable as far as the server is; a
  * conditional write is decided exactly once, even if its answers are lost; every wait is
  * bounded; no error holds a secret.
- *
- * @module
  */
 
 import { loadS3Sdk, type S3Client } from "../packages/s3_sdk.ts";

@@ -1,8 +1,6 @@
 /**
  * What the SDK needs of Deno in addition to the network, so that a launch line can allow exactly
  * that. It reads its settings one by one: a name that is not allowed fails it, whether set or not.
- *
- * @module
  */
 
 /** Names of environment variables, as `--allow-env` takes them. */

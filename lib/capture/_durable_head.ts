@@ -2,8 +2,6 @@
  * The durable head of a session's branch, and how it moves: an object is stored, the record beside the
  * checkout names both heads, and only then the ref is swapped. So after a crash at any point one of the recorded
  * heads is the branch's, together with the place in the log that it reaches.
- *
- * @module
  */
 
 import { clonable } from "../fs.ts";

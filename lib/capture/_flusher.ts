@@ -3,8 +3,6 @@
  *
  * A flush answers once all that was committed before it is in the store, and waits a while for other processes' locks.
  * It emits an event when it stored something or failed.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

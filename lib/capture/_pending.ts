@@ -3,8 +3,6 @@
  *
  * A reason for a full copy that appears while one is stored waits for the next; a full copy that failed stays
  * requested.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -2,8 +2,6 @@
  * How often a session polls the log, and when it folds it: often while there is traffic, so that the lag
  * ends within 100 ms of a burst; rarely while there is none, so that hundreds of idle sessions cost next to
  * nothing; and never so often that polling takes most of the time.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

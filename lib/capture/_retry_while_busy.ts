@@ -1,8 +1,6 @@
 /**
  * Waiting for other processes' locks. SQLite's own wait blocks the event loop, so it is short; writers that
  * follow one another closely, or sync to a slow disk, are waited for here, and other work runs in between.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

@@ -1,7 +1,5 @@
 /**
  * Runs jobs one after the other: a session's flushes, takeovers and renewals never overlap.
- *
- * @module
  */
 
 /** A queue of one. */

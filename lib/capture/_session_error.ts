@@ -1,7 +1,5 @@
 /**
  * What errors mean for a session: which of them end it, and how it refuses work afterwards.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../errors.ts";

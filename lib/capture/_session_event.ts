@@ -1,7 +1,5 @@
 /**
  * Events of a session.
- *
- * @module
  */
 
 import type { Txid } from "../store/names.ts";

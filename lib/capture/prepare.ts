@@ -2,8 +2,6 @@
  * Opening a session: brings a branch's checkout into a state from which
  * capturing can go on, or refuses. Edits that no store object has are
  * adopted if they continue the branch's head, and never dropped.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -5,8 +5,6 @@
  * Guarantees: what a flush has acknowledged is in the store, and a commit that was not seen
  * whole is never stored. A session that can no longer prove either ends in the error state, or
  * starts over from a full copy (a rebase), counts it and logs it.
- *
- * @module
  */
 
 import { hasCode, type TaskdError } from "../errors.ts";

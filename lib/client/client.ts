@@ -4,8 +4,6 @@
  * Calls may be made without waiting for one another; the daemon answers them in
  * order. Every failure is a {@linkcode TaskdError} with the daemon's own code. The module loads
  * next to nothing, since a command line starts with it.
- *
- * @module
  */
 
 import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";

@@ -1,7 +1,5 @@
 /**
  * What a failed accept() means for those that wait to be accepted.
- *
- * @module
  */
 
 /**

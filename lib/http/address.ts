@@ -1,7 +1,5 @@
 /**
  * Addresses that a program listens on, as people write them.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

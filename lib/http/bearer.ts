@@ -1,8 +1,6 @@
 /**
  * One bearer token, as the side that checks it: kept only as a digest, compared in
  * constant time, and named in logs by a fingerprint.
- *
- * @module
  */
 
 import { timingSafeEqual } from "node:crypto";

@@ -1,8 +1,6 @@
 /**
  * Reading a request's body within bounds, and draining one that is refused so
  * that its connection can be used again.
- *
- * @module
  */
 
 import type { GuardedRequest } from "./guard.ts";

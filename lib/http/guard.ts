@@ -6,8 +6,6 @@
  *
  * The guard does not read HTTP. It learns the state of a request from the server
  * (the internal connection's local port pairs the two) and from arriving bytes.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

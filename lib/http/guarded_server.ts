@@ -2,8 +2,6 @@
  * An HTTP server behind connection guards: one Deno.serve on a port of this machine, and before it a guard for each
  * listener that clients connect to. A request that comes past the guards is refused. The end waits a bounded time for
  * answers that are on their way.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

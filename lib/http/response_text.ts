@@ -1,7 +1,5 @@
 /**
  * The text of another server's answer, within a bound.
- *
- * @module
  */
 
 /** The body as text; undefined when it has more than `max_bytes`: the rest is then not read. */

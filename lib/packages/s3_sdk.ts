@@ -3,8 +3,6 @@
  *
  * The runtime fetches every package that a literal `import()` names before the first line of a program runs. This one
  * has some forty packages, so its name is computed; `deno task compile` includes it by name.
- *
- * @module
  */
 
 export type {

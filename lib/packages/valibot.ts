@@ -1,8 +1,6 @@
 /**
  * The package that checks data from outside, pinned. Files of the library name no package themselves: a program that
  * imports them by URL has no import map.
- *
- * @module
  */
 
 export * from "npm:valibot@1.5.0";

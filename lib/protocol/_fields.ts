@@ -1,8 +1,6 @@
 /**
  * The kinds of values that requests and answers hold, each with its bound: checked by valibot, described as JSON schema
  * and, for people, in a word.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

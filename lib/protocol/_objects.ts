@@ -1,7 +1,5 @@
 /**
  * The objects in answers. The compiler holds them to the types of results.ts and messages.ts.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

@@ -1,7 +1,5 @@
 /**
  * Answers operations from a store in this process, for callers that no daemon serves.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -4,8 +4,6 @@
  *
  * A failure carries only what a {@linkcode TaskdError} has: any other error becomes
  * `internal` with a general message, and its details belong in the log.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

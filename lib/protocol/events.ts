@@ -1,8 +1,6 @@
 /**
  * The envelope of an event and its one encoder, shared by every transport so that
  * all subscribers see the same bytes.
- *
- * @module
  */
 
 import { encodeLine } from "./lines.ts";

@@ -4,8 +4,6 @@
  * {@linkcode LineSplitter} turns chunks of bytes into lines without ever holding
  * more than its limit: a longer line is reported once and then discarded up to its
  * newline, so that the connection stays usable.
- *
- * @module
  */
 
 /** The longest request line in bytes, newline excluded: the bound of a POST /rpc body too. */

@@ -2,8 +2,6 @@
  * What goes over the daemon's socket, as types: one request and one answer for
  * each operation, and the events of a subscription. Nothing here exists at run
  * time, so a client that imports it loads nothing.
- *
- * @module
  */
 
 import type { GcResult } from "../store/gc.ts";

@@ -4,8 +4,6 @@
  * Requests are checked against it (parse_args.ts); the tools of `taskd mcp` and the reference in
  * docs/reference/store_protocol.md are derived from it. The compiler holds it to the types in messages.ts: a field that
  * is missing here, optional in one and required in the other, or of another type does not compile.
- *
- * @module
  */
 
 import type { ErrorCode } from "../errors.ts";

@@ -1,7 +1,5 @@
 /**
  * Checks requests against the table of operations.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

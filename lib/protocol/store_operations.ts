@@ -1,8 +1,6 @@
 /**
  * What each operation is on a store at rest: the one translation from a request's fields to the store's methods. The
  * daemon adds locks and live sessions around it; without a daemon it is all there is.
- *
- * @module
  */
 
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../store/names.ts";

@@ -1,8 +1,6 @@
 /**
  * Which tables are nothing but the storage of a full-text table of FTS5: its index, the sizes of its documents, and the
  * text that the virtual table itself shows. A table of the application's that merely has such a name is none of them.
- *
- * @module
  */
 
 /** `%_config` is left out: its few rows are a user's settings. */

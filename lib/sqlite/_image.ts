@@ -1,8 +1,6 @@
 /**
  * Opens a database image of any origin, for reading and nothing
  * else: no locks, no -wal, no code that its schema brings along.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

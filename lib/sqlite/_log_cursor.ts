@@ -3,8 +3,6 @@
  *
  * Reading goes on only where everything before is still as it was read, in the generation of the log that it was read
  * from. Where it is not, {@linkcode RebaseNeeded} is raised.
- *
- * @module
  */
 
 import type { CheckoutFile } from "./checkout_file.ts";

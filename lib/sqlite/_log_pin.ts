@@ -3,8 +3,6 @@
  *
  * One holds a read transaction open, the pin: no process can reset the log under it, and no checkpoint goes past it. The
  * other is at hand: it puts up the write barrier, checkpoints beside the pin, and takes over when the pin is moved on.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -1,7 +1,5 @@
 /**
  * Reads the -wal of an open checkout: bookkeeping of wal_tail.ts.
- *
- * @module
  */
 
 import type { CheckoutFile } from "./checkout_file.ts";

@@ -1,7 +1,5 @@
 /**
  * Which pages of a live database changed, and where their newest bytes lie: bookkeeping of wal_tail.ts.
- *
- * @module
  */
 
 import type { WalCommit } from "./wal.ts";

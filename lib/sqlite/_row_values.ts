@@ -2,8 +2,6 @@
  * Values of a row as text that identifies exactly what is stored: two values have the same
  * text if and only if SQLite keeps the same type and bytes. Comparing what the driver returns
  * would not do: it cuts text at a NUL and blurs invalid UTF-8.
- *
- * @module
  */
 
 import type { JsonValue } from "./diff_result.ts";

@@ -8,8 +8,6 @@
  *
  * Nothing else in this process may open a checkout while a {@linkcode CheckoutFile}
  * of it exists.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../errors.ts";

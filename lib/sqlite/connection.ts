@@ -2,8 +2,6 @@
  * The one wrapper round node:sqlite's connections: every statement is prepared,
  * because only prepared statements carry SQLite's result code, and every failure
  * becomes an error with a stable code. Connections never create a file.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

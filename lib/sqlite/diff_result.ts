@@ -1,7 +1,5 @@
 /**
  * The difference of two tables as JSON-ready values.
- *
- * @module
  */
 
 /** Row counts of one table's difference. */

@@ -2,8 +2,6 @@
  * The facts that the first 100 bytes of an SQLite database state about it, the
  * page that SQLite never uses, and paths as SQLite's `file:` URIs. Pure: nothing
  * here opens a file. The numbers are those of https://sqlite.org/fileformat2.html.
- *
- * @module
  */
 
 /** Bytes of the header at the start of page 1. */

@@ -1,7 +1,5 @@
 /**
  * Asks SQLite whether a database image is sound.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -2,8 +2,6 @@
  * The name under which node:sqlite opens a database. SQLite's URIs express what plain
  * paths cannot (never create, immutable), but Deno 2.9 hands a URI to SQLite only in a process that has
  * every permission; under any narrower grant it takes the URI for a relative path.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -2,8 +2,6 @@
  * What differs between two database images, table by table and row by row. Compares stored
  * types and bytes exactly, runs nothing that the schemas bring along, and keeps no more than the rows shown in
  * memory. Both files must be whole images that no process changes, such as cache entries.
- *
- * @module
  */
 
 import { nextTurn } from "../clock.ts";

@@ -4,8 +4,6 @@
  * that nothing is reported which SQLite itself would not recover: a frame counts
  * only if its salts are the header's and the running checksum holds, and only up to a
  * whole commit. The format is that of https://sqlite.org/fileformat2.html#walformat.
- *
- * @module
  */
 
 import { isPageSize } from "./header.ts";

@@ -12,8 +12,6 @@
  * What cannot be proved complete raises {@linkcode RebaseNeeded}: the caller then starts
  * over from a full copy. Never RESTART or TRUNCATE here: one long reader would block
  * every writer, and TRUNCATE's answer proves nothing.
- *
- * @module
  */
 
 import { hasCode } from "../errors.ts";

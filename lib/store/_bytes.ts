@@ -1,8 +1,6 @@
 /**
  * Writing and reading small numbers in a row of bytes: LEB128 varints below 2^32
  * and big-endian words. A number has exactly one encoding, so that equal values are equal bytes.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -1,8 +1,6 @@
 /**
  * Takes exact numbers of bytes from a stream of chunks. The buffer grows only with what has arrived, whatever number
  * is asked for; a stream that ends too early is `corrupt`.
- *
- * @module
  */
 
 import { corrupt } from "./_bytes.ts";

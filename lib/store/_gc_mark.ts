@@ -1,8 +1,6 @@
 /**
  * What a garbage collection pass sees: the refs, then all objects, then which of these some
  * branch reaches. Anything that cannot be read or resolved fails the pass.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

@@ -1,7 +1,5 @@
 /**
  * What a garbage collection pass does about what it saw: a pure decision.
- *
- * @module
  */
 
 import type { Inventory, Marker, StoredKey } from "./_gc_mark.ts";

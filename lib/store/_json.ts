@@ -1,8 +1,6 @@
 /**
  * Parsing what the store keeps as JSON. After damage it may be anything, so it takes
  * neither long nor much: millions of nested brackets would keep JSON.parse busy for many seconds.
- *
- * @module
  */
 
 /** Far deeper than anything that is written. */

@@ -2,8 +2,6 @@
  * The bytes of stored objects: header, block heads, index and footer, each turned
  * into values and back, with every check that needs nothing but the bytes. The
  * format is described in docs/reference/format.md; readers and writers share this one statement of it.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

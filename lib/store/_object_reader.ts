@@ -2,8 +2,6 @@
  * Reads stored objects: the index and single pages by range, or all pages in one pass.
  * Nothing is believed that a checksum does not cover; damage of any kind is `corrupt`, and no length
  * in an object makes a reader allocate more than a block or the object's own size.
- *
- * @module
  */
 
 import { crc32, zstdDecompressSync } from "node:zlib";

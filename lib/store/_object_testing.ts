@@ -1,7 +1,5 @@
 /**
  * What the tests of stored objects share: headers, pages, and both ways of reading.
- *
- * @module
  */
 
 import fc from "../../tests/packages/fast_check.ts";

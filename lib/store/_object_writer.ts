@@ -1,8 +1,6 @@
 /**
  * Writes stored objects: pages in, finished chunks out, with one block of pages in
  * memory at a time. Refuses to write what a reader would refuse to read.
- *
- * @module
  */
 
 import { constants, crc32, zstdCompressSync } from "node:zlib";

@@ -1,8 +1,6 @@
 /**
  * Page numbers in ascending order with a checksum each, kept as runs: 4 bytes a
  * page, so the table of a 4 GB database stays small.
- *
- * @module
  */
 
 /** Consecutive pages. */

@@ -8,8 +8,6 @@
  * txid was never committed. And it ends no two objects at the same txid. Where a lineage's own objects do not reach back far
  * enough, the rest is resolved inside its base lineage, whose part must end
  * exactly at the base pointer's txid. A gap is an error, never a guess.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

@@ -3,8 +3,6 @@
  * can be cloned, every writable checkout is a clone of one of these and costs
  * neither time nor space; elsewhere none exist, and images are built where they are
  * needed. At most {@linkcode MAX_ENTRIES} are kept for a database, by last use.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

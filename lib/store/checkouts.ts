@@ -4,8 +4,6 @@
  *
  * A checkout is never overwritten unless its content is known to be in the store, or the
  * caller allows dropping the edits.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

@@ -1,7 +1,5 @@
 /**
  * What every operation of a store works with, and how an address becomes a chain.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

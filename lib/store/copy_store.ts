@@ -16,8 +16,6 @@
  *
  * Running it again goes on where it was: what is there already is compared, not copied. Where a
  * complete copy is, nothing is ever changed. Tombstones and caches are not copied.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

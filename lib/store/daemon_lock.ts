@@ -3,8 +3,6 @@
  * for the daemon's life and freed by the kernel however it dies. The file itself says
  * who holds it, for messages and for clients; it is never removed, and what it says
  * counts only while the lock is held.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";

@@ -1,8 +1,6 @@
 /**
  * Turns a backend's closed set of errors into the product's, with the words of
  * what was attempted.
- *
- * @module
  */
 
 import { BackendError, type BackendErrorCode } from "../backend/backend.ts";

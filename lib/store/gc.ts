@@ -35,8 +35,6 @@
  * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still
  *    being made without a ref is treated as one: its maker's C finds the tombstone. This holds with a grace
  *    of 0 too; the grace only makes such conflicts rare.
- *
- * @module
  */
 
 import { isBackendError } from "../backend/backend.ts";

@@ -3,8 +3,6 @@
  * branch's head is what the checkpoint wrote. The lease and its epoch keep other writers
  * of this program away; a bucket that another program writes to, a second program, or a
  * server that breaks its promises they do not.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

@@ -4,8 +4,6 @@
  * drops it when the process dies, however it dies. So a lease of a dead process
  * of this workspace can be broken at once, and every other one is honoured until
  * it expires. (A process id could be checked instead, but repeats in containers.)
- *
- * @module
  */
 
 import { join } from "node:path/posix";

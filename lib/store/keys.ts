@@ -1,8 +1,6 @@
 /**
  * The store's layout: how every key is written and read back. Keys sort by
  * lineage, epoch and head, because txids and epochs are 16 hex digits.
- *
- * @module
  */
 
 import type { ObjectKind } from "./results.ts";

@@ -3,8 +3,6 @@
  * share one compare-and-swap. Acquiring bumps the epoch, which is in every object's
  * key: what a paused former holder still uploads lands under a dead epoch, and its
  * compare-and-swap of the ref fails. Expiry on the clock is only advice.
- *
- * @module
  */
 
 import type { Clock } from "../clock.ts";

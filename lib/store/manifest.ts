@@ -2,8 +2,6 @@
  * The store's manifest: marks a location as a branch store and names the layout
  * it has. It is created once and only ever raised, 1 to 2 by the first shared
  * fork, so that a program from before base pointers refuses the whole store.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

@@ -2,8 +2,6 @@
  * Builds a database file from a chain, checking every byte on the way: each object's
  * checksums, that each segment follows the object before it, that the last one is the one
  * the ref means, and that no page of a grown database is missing.
- *
- * @module
  */
 
 import { type Backend, isBackendError } from "../backend/backend.ts";

@@ -1,7 +1,5 @@
 /**
  * Names, addresses and transaction ids: parsed once, at the edge.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -5,8 +5,6 @@
  * Guarantees: a reader returns the pages that were written or throws `corrupt`, whatever damage the
  * bytes have; the digest depends on an object's content and not on its compression; neither side
  * holds more than a block and the index in memory.
- *
- * @module
  */
 
 export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";

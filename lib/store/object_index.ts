@@ -1,7 +1,5 @@
 /**
  * Reads the index of an object of a chain, wherever its kind keeps it.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

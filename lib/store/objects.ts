@@ -2,8 +2,6 @@
  * Writes segments and snapshots of a database image, whole objects under keys of the
  * writer's own epoch: repeating a write repeats its bytes, and nothing refers to
  * an object before a ref does.
- *
- * @module
  */
 
 import { crc32 } from "node:zlib";

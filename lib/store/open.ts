@@ -1,7 +1,5 @@
 /**
  * Opens a store by its location, as people write it.
- *
- * @module
  */
 
 import { resolve } from "node:path/posix";

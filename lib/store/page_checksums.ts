@@ -4,8 +4,6 @@
  *
  * Guarantees: an answer is the checksum of the page as reading the chain gives it; what is not known for certain
  * is undefined.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

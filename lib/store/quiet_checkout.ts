@@ -1,7 +1,5 @@
 /**
  * A checkout at rest, read behind a write barrier.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

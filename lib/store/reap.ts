@@ -2,8 +2,6 @@
  * Reaping: branches whose time to live has passed are destroyed, and what an interrupted
  * destroy or reap left is finished. Whether a branch goes is decided inside the compare-and-swap that
  * claims it, so a branch that is touched, protected or opened until then stays.
- *
- * @module
  */
 
 import { hasCode } from "../errors.ts";

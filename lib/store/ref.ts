@@ -2,8 +2,6 @@
  * Refs: one small mutable object per branch, the only mutable thing a branch has.
  * Every update is compare-and-swap. A random nonce in each write shows, after an
  * answer was lost, whether our own write succeeded.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

@@ -1,8 +1,6 @@
 /**
  * What the store's operations take and answer: plain JSON-ready values, the same
  * in the library, on the socket and under `--json`. Field names end in their unit.
- *
- * @module
  */
 
 import type { TableDiff } from "../sqlite/diff_result.ts";

@@ -2,8 +2,6 @@
  * The disk budget of `checkouts-ro`: read-only checkouts of checkpoints and the copies of whole
  * chains. All of it can be built anew, so entries go by last use until the rest fits. Nothing under
  * `checkouts/` is ever inspected, and an open handle on an entry keeps working.
- *
- * @module
  */
 
 import { basename, join } from "node:path/posix";

@@ -1,8 +1,6 @@
 /**
  * Locations of stores in buckets, `s3://bucket/prefix`, and where on this host their
  * checkouts are. Loads nothing of S3 itself.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

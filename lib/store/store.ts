@@ -1,8 +1,6 @@
 /**
  * The branch store: every operation on branches at rest. What needs a live
  * database is a session, in lib/capture.
- *
- * @module
  */
 
 import type { Backend } from "../backend/backend.ts";

@@ -1,8 +1,6 @@
 /**
  * A branch's time to live: how it is given, renewed and read. It counts from the last touch; a branch without one never
  * expires.
- *
- * @module
  */
 
 import type { Lifetime, RepointOptions, TouchOptions } from "./results.ts";

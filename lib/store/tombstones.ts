@@ -7,8 +7,6 @@
  * A process that makes a branch of existing objects writes its ref first and then reads this list
  * ({@linkcode assertSpared}): nothing may build upon what is listed here. Why that is enough
  * is written at the head of gc.ts.
- *
- * @module
  */
 
 import * as v from "../packages/valibot.ts";

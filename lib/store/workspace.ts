@@ -3,8 +3,6 @@
  * sidecars hold. None of them is a source of truth: each may be deleted and is
  * rebuilt, and a sidecar that cannot be read counts as missing. So sidecars are
  * written by rename, but not forced to disk.
- *
- * @module
  */
 
 import { basename, dirname, join } from "node:path/posix";

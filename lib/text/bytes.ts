@@ -1,7 +1,5 @@
 /**
  * Byte sizes as people write and read them. Suffixes are powers of 1024.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

@@ -3,8 +3,6 @@
  *
  * Parsing is exact: what is not understood is an error that points at it, and
  * {@linkcode formatDuration} never claims more precision than two units.
- *
- * @module
  */
 
 import { TaskdError } from "../errors.ts";

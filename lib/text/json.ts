@@ -1,7 +1,5 @@
 /**
  * Reading JSON that another program wrote.
- *
- * @module
  */
 
 /**

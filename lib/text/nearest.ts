@@ -1,7 +1,5 @@
 /**
  * The word that was probably meant: for "did you mean" in errors about commands, flags and settings.
- *
- * @module
  */
 
 /**

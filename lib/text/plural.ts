@@ -1,7 +1,5 @@
 /**
  * Counts in sentences.
- *
- * @module
  */
 
 /** `1 check`, `3 checks`, `2 branches`. */

@@ -5,8 +5,6 @@
  * may hold escape sequences that repaint the screen, rewrite the title or answer
  * as if typed, and direction overrides that reorder what is read. Each such
  * character is replaced by a visible escape, so that nothing is hidden either.
- *
- * @module
  */
 
 // C0 (but not tab and newline), DEL, C1, the line and paragraph separators, zero-width and

@@ -1,7 +1,5 @@
 /**
  * Words of a shell's command line, for commands that people copy.
- *
- * @module
  */
 
 /** `word` as one word of a POSIX shell, quoted where the shell would read it otherwise. */

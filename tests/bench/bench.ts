@@ -1,7 +1,5 @@
 /**
  * What a case works with: places, shops of any size, and a ledger for figures.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * The broker's listeners over one task, for the benchmark of its events: `POST /<count>` adds as many rows to its trace.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

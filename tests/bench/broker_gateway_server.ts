@@ -1,7 +1,5 @@
 /**
  * The servers of the gateway's benchmark: `vendor` answers like a model's API, `gateway URL` stands in front of it.
- *
- * @module
  */
 
 import { createServer } from "node:http";

@@ -1,7 +1,5 @@
 /**
  * The egress proxy and the server behind it, for its benchmark: `server`, and `proxy PORT LOG_DIR`.
- *
- * @module
  */
 
 import { EgressProxy } from "../../broker/egress/proxy.ts";

@@ -4,8 +4,6 @@
  *
  * `committer.ts <database> <synchronous> <duration_ms> <per_second>` with 0 for as fast as it can.
  * It prints `ready`, waits for a line on stdin, then prints one line of JSON.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * Starts `committer.ts` and reads what it did.
- *
- * @module
  */
 
 import type { Committed } from "./committer.ts";

@@ -1,8 +1,6 @@
 /**
  * What a run of the benchmarks leaves: figures, what was skipped and why, and the
  * machine it ran on. Plain JSON; the tables and the documentation are drawn from it.
- *
- * @module
  */
 
 import type { Stats } from "./stats.ts";

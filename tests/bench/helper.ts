@@ -3,8 +3,6 @@
  *
  * A helper is a module that prints one line of JSON once it serves, and serves until it is killed. It runs with the V8
  * flags of the program's own daemons.
- *
- * @module
  */
 
 import { YOUNG_GENERATION } from "../../cli/table/own_command.ts";

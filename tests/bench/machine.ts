@@ -1,7 +1,5 @@
 /**
  * Describes the machine that figures were taken on, without naming it.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

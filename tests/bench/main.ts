@@ -2,8 +2,6 @@
  * Runs the benchmarks: `deno task bench [--only case,case] [--quick] [--out file] [--write-docs] [--from report.json]`.
  *
  * Prints a table per case, writes the figures as JSON, and leaves nothing else behind.
- *
- * @module
  */
 
 import { parseArgs } from "node:util";

@@ -1,8 +1,6 @@
 /**
  * What people do without a branch store: copy the file, share its blocks, or ask
  * SQLite for a copy. Each runs as the program a person would run.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

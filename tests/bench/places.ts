@@ -1,8 +1,6 @@
 /**
  * Where things are measured: the file system of the working directory, and an XFS
  * in an image file, which can share blocks.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

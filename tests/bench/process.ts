@@ -1,7 +1,5 @@
 /**
  * Small helpers round other programs.
- *
- * @module
  */
 
 // As Linux counts processor time, on every architecture Deno runs on.

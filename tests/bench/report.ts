@@ -1,7 +1,5 @@
 /**
  * Draws a report: as tables on a terminal, and as the project's page on benchmarks.
- *
- * @module
  */
 
 import type { BenchCase, BenchPart } from "./bench.ts";

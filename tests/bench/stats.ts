@@ -1,8 +1,6 @@
 /**
  * Sampling: warm-up, rounds that interleave the subjects so that a noisy minute
  * hits all of them alike, and the figures drawn from the samples.
- *
- * @module
  */
 
 /** What a set of samples says; same unit as the samples. */

@@ -5,8 +5,6 @@
  *     deno run -A --config tests/broker_types/deno.json tests/broker_types/main.ts
  *
  * It has a configuration of its own, because valibot would take TypeScript along wherever the project names it.
- *
- * @module
  */
 
 import { join } from "node:path";

@@ -1,8 +1,6 @@
 /**
  * Writes docs/reference/commands.md from the command table. `deno run -A tests/cli/reference.ts`
  * brings the page up to date; a test fails while it is not.
- *
- * @module
  */
 
 import { type CommandSpec, type FlagSpec, GROUPS } from "../../cli/plan/command_spec.ts";

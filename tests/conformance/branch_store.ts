@@ -1,8 +1,6 @@
 /**
  * What the branch-store daemon promises, statement by statement, in the order of its contract. Tests prove them: a line
  * `// conformance: <id> <id>` above a test names what it proves. tests/conformance/README.md is written from both.
- *
- * @module
  */
 
 import { type Section, section } from "./contract.ts";

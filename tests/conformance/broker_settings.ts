@@ -1,8 +1,6 @@
 /**
  * The settings of the task broker's contract, row by row: name, variable, default and meaning. Written from the contract
  * and from nothing of the program, which is held to them.
- *
- * @module
  */
 
 /** A row. */

@@ -1,8 +1,6 @@
 /**
  * What a list of a contract's statements is made of. Tests prove them: a line `// conformance: <id> <id>` above a test
  * names what it proves. tests/conformance/README.md is written from both.
- *
- * @module
  */
 
 /** One statement. */

@@ -1,7 +1,5 @@
 /**
  * What the task broker promises, statement by statement, in the order of its contract.
- *
- * @module
  */
 
 import { CONTRACT_SETTINGS } from "./broker_settings.ts";

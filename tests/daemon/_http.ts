@@ -1,8 +1,6 @@
 /**
  * Daemon processes with an HTTP listener, for tests: requests with and without the token, raw
  * connections, and the metrics as values.
- *
- * @module
  */
 
 import { launchFlags } from "../../cli/table/launch_flags.ts";

@@ -1,8 +1,6 @@
 /**
  * A daemon process for tests that need limits no command line offers: the options of
  * serve() as JSON in the one argument, its log on stderr.
- *
- * @module
  */
 
 import { serve, type ServeOptions } from "../../daemon/serve.ts";

@@ -1,8 +1,6 @@
 /**
  * A daemon in the test's own process on a clock that stands still, so that the janitor ticks when the test says
  * so and at no other time. Its store, sockets, workers and listeners are real.
- *
- * @module
  */
 
 import { type RunningDaemon, serve, type ServeOptions } from "../../daemon/serve.ts";

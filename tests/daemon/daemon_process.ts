@@ -1,7 +1,5 @@
 /**
  * Starts daemon processes for tests, and talks to them.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

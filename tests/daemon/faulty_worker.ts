@@ -1,8 +1,6 @@
 /**
  * A worker for tests that fails as no real one should: `lease` throws outside of any call, `databases` is
  * never answered, a database of the name `refused` cannot be opened, everything else is answered at once.
- *
- * @module
  */
 
 import { packError, type WorkerCall, type WorkerReply } from "../../daemon/worker_messages.ts";

@@ -2,8 +2,6 @@
  * A worker for tests that tries what none may. Every operation on the store and on a session is answered with the
  * worker's own name; but `databases` is answered with the result of each attempt, and `compact` never returns. It logs
  * that it was ended.
- *
- * @module
  */
 
 import { packError, type WorkerCall, type WorkerReply } from "../../daemon/worker_messages.ts";

@@ -1,7 +1,5 @@
 /**
  * A client of the socket that knows nothing of the protocol, to send what no client should.
- *
- * @module
  */
 
 import { decodeLine, LineSplitter } from "../../lib/protocol/lines.ts";

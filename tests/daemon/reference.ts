@@ -2,8 +2,6 @@
  * Writes the reference part of docs/reference/store_protocol.md from the tables that the daemon runs
  * on. `deno run -A tests/daemon/reference.ts` brings the page up to date; a test fails
  * while it is not.
- *
- * @module
  */
 
 import { ERROR_CODES, type ErrorCode } from "../../lib/errors.ts";

@@ -1,7 +1,5 @@
 /**
  * For tests of connections: a real socket served by real connections, with handlers that a test stages.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

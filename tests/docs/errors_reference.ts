@@ -1,8 +1,6 @@
 /**
  * Writes the index of docs/reference/errors.md from the table of error codes and what to do about each.
  * `deno run -A tests/docs/errors_reference.ts` brings the page up to date; a test fails while it is not.
- *
- * @module
  */
 
 import { REMEDIES } from "../../cli/text/remedies.ts";

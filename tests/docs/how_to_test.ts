@@ -1,7 +1,5 @@
 /**
  * The tutorials and how-to guides, run as they are printed. Every page is here or in `long/`.
- *
- * @module
  */
 
 import { assertEquals } from "@std/assert";

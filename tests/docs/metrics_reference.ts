@@ -1,8 +1,6 @@
 /**
  * Writes docs/reference/metrics.md from the metrics of both daemons and the rules for their alerts.
  * `deno run -A tests/docs/metrics_reference.ts` brings the page up to date; a test fails while it is not.
- *
- * @module
  */
 
 import { parse } from "@std/yaml/parse";

@@ -4,8 +4,6 @@
  * A block of `yaml` that begins with `# ~/` and a path is what to put into that file. Blocks of `sh` are commands. Blocks of `console` are commands after `$ `, continued by a backslash, and what they
  * print. In what is printed `...` stands for any text, alone on a line for any lines. Times stand for any time. A number
  * in hex of eight digits or more stands for the one that the run prints in its place, from there on in commands too.
- *
- * @module
  */
 
 /** One command, with the lines that the page shows below it; without `shown` the page does not say. */

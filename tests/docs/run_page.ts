@@ -1,7 +1,5 @@
 /**
  * Runs the commands of a page as they are printed, in order, in one shell, with a home of its own.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

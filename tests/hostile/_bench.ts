@@ -2,8 +2,6 @@
  * The bench that hostile tests work on: a store in a temporary directory, operations that
  * run in a child process (so that a FIFO or a lock can block only the child), and an audit
  * that proves afterwards that nothing was lost or left half done.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

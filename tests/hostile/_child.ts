@@ -3,8 +3,6 @@
  * one JSON request per line, `{op, args}`, and answers each with one line. The first
  * argument is the store's location; the second, optional, is `<count>:<before|after>`: the
  * process kills itself at that backend call, before or after its effect.
- *
- * @module
  */
 
 import type { Backend } from "../../lib/backend/backend.ts";

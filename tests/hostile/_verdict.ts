@@ -2,8 +2,6 @@
  * The verdict on a store after an operation on it was cut off: everything is as before or as
  * after, the next run finishes it, edits are where they were, and collecting garbage leaves
  * nothing of it behind.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * Wrong input of every kind against the real program: each gets one clear error that says what to do, and begins nothing.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

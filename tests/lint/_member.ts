@@ -1,7 +1,5 @@
 /**
  * Reading `object.property` out of a syntax tree, however it is spelled.
- *
- * @module
  */
 
 /** The property that a member expression names: `a.b`, `a["b"]`; undefined when it is computed. */

@@ -1,8 +1,6 @@
 /**
  * Where a linted file stands in the project. The rules speak of paths such as
  * `lib/store/store.ts`, whatever directory the project was cloned into.
- *
- * @module
  */
 
 const ROOT = new URL("../../", import.meta.url).pathname;

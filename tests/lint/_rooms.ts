@@ -2,8 +2,6 @@
  * The rooms of each part of the product, floor by floor from the top: a room is a folder
  * or a file directly below the part. A room imports from floors below its own, and from
  * nothing beside or above it; so no circle of rooms can exist.
- *
- * @module
  */
 
 /** Floors of each part, the uppermost first. */

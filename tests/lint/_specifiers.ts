@@ -1,8 +1,6 @@
 /**
  * Every way in which one module can name another, brought to one shape, so that
  * the import rules cannot be walked round by a less common spelling.
- *
- * @module
  */
 
 /** Receives each specifier, the node to report, and whether the module is imported or only its address formed. */

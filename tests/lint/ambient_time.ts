@@ -2,8 +2,6 @@
  * Rule `taskd/ambient-time`: modules under lib/ take time and randomness as
  * values ({@linkcode Clock} and {@linkcode RandomBytes} of lib/clock.ts), so that a
  * test can stage every moment and a simulation replays from a seed.
- *
- * @module
  */
 
 import { memberName } from "./_member.ts";

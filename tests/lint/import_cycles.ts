@@ -3,8 +3,6 @@
  *
  * Types count: a circle of types is as hard to take apart as one of values. An address formed with
  * `new URL(…, import.meta.url)` does not: it names a program to start, and loads nothing.
- *
- * @module
  */
 
 import { isTestCode, projectPath, resolveSpecifier } from "./_project_path.ts";

@@ -3,8 +3,6 @@
  * deno.json. Only the small packages under std/, which stand in for JSR, may name a
  * registry in a specifier; and lib/packages/, because modules of the library are also
  * imported by URL, where no import map applies. The rest of lib/ names no package.
- *
- * @module
  */
 
 import { projectPath } from "./_project_path.ts";

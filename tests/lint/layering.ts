@@ -3,8 +3,6 @@
  * the two daemons do not know each other; inside a part, a room imports only from floors
  * below its own; a file whose name begins with `_` belongs to its folder; product code
  * never imports test code.
- *
- * @module
  */
 
 import { folderOf, isTestCode, projectPath, resolveSpecifier } from "./_project_path.ts";

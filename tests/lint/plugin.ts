@@ -1,8 +1,6 @@
 /**
  * The project's own lint rules, as a plugin that `deno lint` loads from deno.json.
  * Each rule keeps a promise of docs/architecture.md that no type can.
- *
- * @module
  */
 
 import { ambientTime } from "./ambient_time.ts";

@@ -4,8 +4,6 @@
  *
  * A change that is put back a moment later is not harmless. Two threads that do so at once put back each other's values,
  * and what begins in between, a file or a program, has the wrong ones for good.
- *
- * @module
  */
 
 import { memberName } from "./_member.ts";

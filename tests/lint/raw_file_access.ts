@@ -6,8 +6,6 @@
  * locks on it, and the next client to leave would delete the WAL that a session is
  * reading. One module owns access to checkouts; the others below open files that
  * SQLite never has open.
- *
- * @module
  */
 
 import { destructured, memberName } from "./_member.ts";

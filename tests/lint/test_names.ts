@@ -1,7 +1,5 @@
 /**
  * Rule `taskd/test-names`: a test's name, its subject and then its behaviour, has at most 90 characters.
- *
- * @module
  */
 
 import { memberName } from "./_member.ts";

@@ -1,8 +1,6 @@
 /**
  * Rule `taskd/words`: names, comments and texts use the field's words. What is out, and what to write instead, is in
  * `_out_words.ts`.
- *
- * @module
  */
 
 import { findOutWords, PROPER_USES } from "./_out_words.ts";

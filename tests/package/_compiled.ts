@@ -2,8 +2,6 @@
  * A stand-in for what `deno compile` makes, for machines that cannot have its base program. Like a compiled program it is
  * one executable that takes no flags of deno, `Deno.execPath()` is itself, and it has the modules and packages that the
  * compile task embeds and no others: the module graph of the entry and of each `--include`, copied to an empty folder.
- *
- * @module
  */
 
 import { dirname, join } from "node:path";

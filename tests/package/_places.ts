@@ -1,7 +1,5 @@
 /**
  * What the tests of the package share: files over HTTP, a cache of the runtime's own, and programs run in it.
- *
- * @module
  */
 
 /** The project's root. */

@@ -1,8 +1,6 @@
 /**
  * A registry on loopback that speaks as much of JSR's protocol as `deno publish`, `deno install` and the runtime use. It
  * has the stand-ins of std/ under the names and versions that the project imports, and what is published to it.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

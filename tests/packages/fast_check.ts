@@ -1,7 +1,5 @@
 /**
  * Property tests, for unit tests beside their sources: the packages of tests are known below tests/ alone.
- *
- * @module
  */
 
 export { default } from "fast-check";

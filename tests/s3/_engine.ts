@@ -1,8 +1,6 @@
 /**
  * The engine on a bucket, from creating a database to destroying it: the same promises
  * for every server.
- *
- * @module
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * The model of garbage collection on a bucket: the same random work, deaths and passes as in memory.
- *
- * @module
  */
 
 import { assert } from "@std/assert";

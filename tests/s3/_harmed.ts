@@ -1,8 +1,6 @@
 /**
  * The engine behind a proxy that disturbs every seventh request or so: an operation fails with a
  * code that says whether to try again, and trying again is enough.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

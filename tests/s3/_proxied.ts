@@ -1,7 +1,5 @@
 /**
  * An S3 store behind a proxy whose faults a test chooses.
- *
- * @module
  */
 
 import { BackendError } from "../../lib/backend/backend.ts";

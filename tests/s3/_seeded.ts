@@ -2,8 +2,6 @@
  * Several clients of one server behind a proxy that disturbs requests at random, from a seed:
  * with any answers lost, no update is lost, nothing is made twice, and every error is
  * one of the closed set.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

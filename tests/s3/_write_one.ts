@@ -1,8 +1,6 @@
 /**
  * Writes one object into the store that its argument names: a process whose
  * permissions a test chooses.
- *
- * @module
  */
 
 import { S3Backend } from "../../lib/backend/s3.ts";

@@ -2,8 +2,6 @@
  * The same suite on any other server: `BSTORE_TEST_S3=s3://bucket`, with
  * `BSTORE_S3_ENDPOINT`, `BSTORE_S3_REGION` and the credentials where the SDK finds them. Without
  * the first there is nothing here.
- *
- * @module
  */
 
 import { backendConformance } from "../support/backend_conformance.ts";

@@ -2,8 +2,6 @@
  * Several actors on one backend, of which at any moment only the one runs that a seed
  * chose: every backend call of an actor waits until it is its turn. An actor can be
  * starved while time passes, and dropped in the middle of a call for good.
- *
- * @module
  */
 
 import type { Backend, Body, ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "../../lib/backend/backend.ts";

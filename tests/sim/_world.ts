@@ -1,8 +1,6 @@
 /**
  * Actors that create, fork, edit, checkpoint, roll back, promote, compact and destroy
  * branches of one database at the same time, and what each has been promised.
- *
- * @module
  */
 
 import { assert } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * A store at random work, with garbage collection beside it and processes that die at any
  * call, against a model that knows what was acknowledged.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * Temporary directories without a disk behind them, where the system has such: tests that
  * make thousands of small files wait for nothing there.
- *
- * @module
  */
 
 const MEMORY = "/dev/shm";

@@ -2,8 +2,6 @@
  * Every operation of the store once, on one prepared store, with what must hold before
  * and after it: the table that fault injection, crashes, kills, full and read-only disks
  * all run over.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

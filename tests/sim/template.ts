@@ -1,7 +1,5 @@
 /**
  * The prepared store of the scenarios, made once and copied for every attempt.
- *
- * @module
  */
 
 import type { Backend } from "../../lib/backend/backend.ts";

@@ -1,7 +1,5 @@
 /**
  * The broker of a run as its operating system sees it: started, killed, stopped, measured.
- *
- * @module
  */
 
 import { systemClock } from "../../lib/clock.ts";

@@ -1,8 +1,6 @@
 /**
  * The people of a soak run: they submit and queue tasks, follow them, approve, deny, end and cancel, come back after the
  * broker was gone, and remember what they were told. Every answer that the contract does not foresee is a complaint.
- *
- * @module
  */
 
 import type { PendingTask } from "../../broker/api/wire.ts";

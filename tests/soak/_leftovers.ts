@@ -1,7 +1,5 @@
 /**
  * What nobody may find after the last broker has stopped: processes, scratch, sockets, half-written files.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

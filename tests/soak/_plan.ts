@@ -1,8 +1,6 @@
 /**
  * What each task of a soak run is about: a tag in its instruction, from which the model, the agent and the verdict all
  * know what has to come of it.
- *
- * @module
  */
 
 import { SeededRandom } from "../support/writers/random.ts";

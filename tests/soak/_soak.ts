@@ -1,8 +1,6 @@
 /**
  * A soak run: a real broker that is killed and replaced again and again under people, agents, remotes and a model's
  * endpoint that fail in every way that they have. Afterwards every promise is held against what is there.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

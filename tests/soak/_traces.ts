@@ -1,8 +1,6 @@
 /**
  * What a run has left on the disk, read with nothing of the product's own readers, so that a fault there cannot hide one
  * here.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

@@ -1,8 +1,6 @@
 /**
  * A model's endpoint that keeps a bill of its own. It answers from the plan of the task that asks, and now and then slowly,
  * with an error, with half an answer or not at all; what it began to generate it bills, as vendors do.
- *
- * @module
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

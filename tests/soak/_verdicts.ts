@@ -1,8 +1,6 @@
 /**
  * What a soak run must have come to: everything that was accepted has one end, every figure is accounted for, and what is
  * on the remotes is what was approved.
- *
- * @module
  */
 
 import type { Decisions, Following, Order } from "./_clients.ts";

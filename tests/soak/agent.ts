@@ -1,8 +1,6 @@
 /**
  * The built-in agent of a soak run: it makes the streamed requests of its instruction, and then does what the product's
  * agent does, with the product's own loop.
- *
- * @module
  */
 
 import { parseConfig } from "../../broker/agent/config.ts";

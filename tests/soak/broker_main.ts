@@ -1,8 +1,6 @@
 /**
  * The broker of a soak run, in a process of its own: the product's, with the agent of the run in its sandboxes. SIGTERM
  * ends it as `taskd stop` does.
- *
- * @module
  */
 
 import { DenoRuntime } from "../../broker/sandbox/deno_runtime.ts";

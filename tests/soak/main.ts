@@ -2,8 +2,6 @@
  * `deno task soak --minutes 20 --seed N --tasks 50 --queued 500 --kills 10`: {@linkcode soak} for a while, `--seconds` in
  * place of `--minutes` for a short one, `--keep` to look at the files of a run that failed. Prints a table; the seed replays the decisions of a run. Exits with 1 when a
  * promise was broken.
- *
- * @module
  */
 
 import { soak, type SoakReport } from "./_soak.ts";

@@ -1,8 +1,6 @@
 /**
  * Audit directories as brokers of the past left them: any number of finished tasks with
  * true traces, and their index, made from a seed.
- *
- * @module
  */
 
 import { newTaskId } from "../../broker/task/ids.ts";

@@ -1,8 +1,6 @@
 /**
  * The suite that every {@linkcode Backend} passes: each promise of the interface as a
  * test. The engine assumes nothing of a store that is not tested here.
- *
- * @module
  */
 
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";

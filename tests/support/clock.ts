@@ -1,8 +1,6 @@
 /**
  * Time that moves only when a test says so, with a wall clock that can jump apart
  * from the monotonic one, as real ones do.
- *
- * @module
  */
 
 import type { Clock } from "../../lib/clock.ts";

@@ -4,8 +4,6 @@
  * stead, hangs, stalls, truncates. Bytes pass unchanged, so that signatures stay valid.
  *
  * One request per connection to the server; bodies are kept in memory.
- *
- * @module
  */
 
 import { concat } from "../../lib/concat.ts";

@@ -2,8 +2,6 @@
  * Faults on demand: a backend around another one that fails, delays or cuts the calls a
  * plan picks. A plan that names the n-th call puts a fault at every backend call of an
  * operation in turn; a seeded one makes simulations that replay.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemClock } from "../../lib/clock.ts";

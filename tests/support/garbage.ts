@@ -1,7 +1,5 @@
 /**
  * A store in memory whose garbage is collected under a test's control.
- *
- * @module
  */
 
 import type { FaultyBackend } from "./faulty_backend.ts";

@@ -2,8 +2,6 @@
  * Programs written in Go that tests need, built from a pinned version and kept in a cache
  * outside the project: `$XDG_CACHE_HOME/taskd-tests`, default `~/.cache/taskd-tests`. The
  * name of a binary holds its version, so a new pin builds anew.
- *
- * @module
  */
 
 import { existsSync } from "@std/fs/exists";

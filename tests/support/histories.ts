@@ -1,8 +1,6 @@
 /**
  * Histories of tiny databases, written as a session would write them but without SQLite at
  * work: for tests of the store that need many objects fast.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -4,8 +4,6 @@
  * A test is long by nature when it repeats what a short one shows: on every file system, against a second server, with
  * every fault instead of a few. The default suite has a seeded short form of it. Names of long tests end with the mark
  * by which the task picks them.
- *
- * @module
  */
 
 import { SeededRandom } from "./writers/random.ts";

@@ -1,7 +1,5 @@
 /**
  * What a test's own thread holds in memory.
- *
- * @module
  */
 
 /** Bytes of this thread's objects and buffers. What the process has in all is that of other tests, too. */

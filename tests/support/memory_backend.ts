@@ -1,8 +1,6 @@
 /**
  * A store in memory: deterministic, for simulations and tests that need no disk. Etags
  * count writes, listings are sorted, and nothing depends on time or chance.
- *
- * @module
  */
 
 import { type Backend, BackendError, type Body } from "../../lib/backend/backend.ts";

@@ -1,7 +1,5 @@
 /**
  * MinIO, the S3 server most people run themselves.
- *
- * @module
  */
 
 import { type GoTool, goTool } from "./go_tool.ts";

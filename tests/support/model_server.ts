@@ -1,7 +1,5 @@
 /**
  * A chat/completions endpoint that answers from a script and keeps what it was asked.
- *
- * @module
  */
 
 /** One recorded request. */

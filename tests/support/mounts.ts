@@ -1,8 +1,6 @@
 /**
  * File systems of any kind and size for tests, mounted for the time of one test: a disk
  * to fill, one that clones blocks, one that may only be read. Needs root and loop devices.
- *
- * @module
  */
 
 /** A kind of file system: `xfs` clones blocks, the others do not. */

@@ -1,8 +1,6 @@
 /**
  * Podman for tests: whether it is there, the images that they run, and runtimes of their own, each with a network that no
  * other test has.
- *
- * @module
  */
 
 import { existsSync } from "@std/fs/exists";

@@ -1,7 +1,5 @@
 /**
  * Programs that tests write for themselves to run.
- *
- * @module
  */
 
 /**

@@ -1,8 +1,6 @@
 /**
  * A client of HTTP that sends raw bytes: requests no library would write, connections that stay open, are left
  * half way or come too slowly.
- *
- * @module
  */
 
 import { latin1, text } from "../../cli/redteam/raw_connections.ts";

@@ -1,7 +1,5 @@
 /**
  * Clients that are gone before they are accepted.
- *
- * @module
  */
 
 const RESETS = `

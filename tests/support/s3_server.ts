@@ -1,8 +1,6 @@
 /**
  * A real S3 server for tests: on the loopback interface, with its data in a temporary
  * directory, and gone with the test process however that ends.
- *
- * @module
  */
 
 import { CreateBucketCommand, S3Client } from "@aws-sdk/client-s3";

@@ -1,8 +1,6 @@
 /**
  * A second S3 server that shares no code with the first: versitygw, which keeps objects as
  * plain files. What both do alike is not one server's habit.
- *
- * @module
  */
 
 import { type GoTool, goTool } from "./go_tool.ts";

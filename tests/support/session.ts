@@ -1,7 +1,5 @@
 /**
  * A session under a test's control: its time, its store's faults, and its events.
- *
- * @module
  */
 
 import { VirtualClock } from "./clock.ts";

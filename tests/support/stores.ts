@@ -1,8 +1,6 @@
 /**
  * What tests of the store share: a store in a directory of its own, SQL on files,
  * and the content of an address.
- *
- * @module
  */
 
 import { assert, assertRejects } from "@std/assert";

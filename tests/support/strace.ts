@@ -1,7 +1,5 @@
 /**
  * Whether processes can be traced here, for tests that let single system calls fail or kill.
- *
- * @module
  */
 
 /** Why they cannot, for a test's `ignore` and its name: `{ name: "..." + why, ignore: why !== "" }`. */

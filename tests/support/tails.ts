@@ -1,7 +1,5 @@
 /**
  * Databases with a tail on their log, applications that write to them, and what the tail makes of it.
- *
- * @module
  */
 
 import { assertEquals } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * What a folder holds, as text to be searched for a secret.
- *
- * @module
  */
 
 import { walk } from "@std/fs/walk";

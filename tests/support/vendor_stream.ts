@@ -1,7 +1,5 @@
 /**
  * A model's answer as the API of vendor_a streams it.
- *
- * @module
  */
 
 /** An answer with one block, in one piece. */

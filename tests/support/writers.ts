@@ -2,8 +2,6 @@
  * Stock SQLite clients in processes of their own: the sqlite3 shell, Python's sqlite3
  * module and node:sqlite. Each acknowledges a commit by a line on stdout after it, so
  * when one is killed the set of commits it was promised is known.
- *
- * @module
  */
 
 import { BUSY_TIMEOUT_MS, type Job } from "./writers/workload.ts";

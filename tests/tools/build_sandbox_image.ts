@@ -2,8 +2,6 @@
  * Builds the images that the tests of container sandboxes run, so that no test has to wait for that.
  *
  *     deno run -A tests/tools/build_sandbox_image.ts
- *
- * @module
  */
 
 import { testImages } from "../support/podman.ts";

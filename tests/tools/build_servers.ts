@@ -2,8 +2,6 @@
  * Builds the S3 servers that tests speak to, so that no test has to wait for that.
  *
  *     deno run -A tests/tools/build_servers.ts
- *
- * @module
  */
 
 import { goTool } from "../support/go_tool.ts";

@@ -3,8 +3,6 @@
  *
  * A test names statements in a comment directly above it, `// conformance: 5.1 7.unauthorized`; `b2.setting.*` names all
  * that begin so, for a test that is itself held to the list of them.
- *
- * @module
  */
 
 import { SECTIONS } from "../conformance/branch_store.ts";

@@ -3,8 +3,6 @@
  * deno.lock, which names them: the public CI builds once that way.
  *
  *     deno run -A --no-lock tests/tools/drop_stand_ins.ts
- *
- * @module
  */
 
 import { join } from "node:path";

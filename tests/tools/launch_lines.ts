@@ -3,8 +3,6 @@
  * command table asks for. deno.json and the README carry them; a test compares.
  *
  *     deno task launch-lines    # writes them where they belong, after the table has changed
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -5,8 +5,6 @@
  *
  *     deno task ok                 # everything
  *     deno task ok --skip-tests    # all but the test suite
- *
- * @module
  */
 
 import config from "../../deno.json" with { type: "json" };

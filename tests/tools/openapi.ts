@@ -1,8 +1,6 @@
 /**
  * Writes docs/openapi.json: the broker's interface, from its table of routes and its schemas.
  * `deno run -A tests/tools/openapi.ts` brings it up to date; a test fails while it is not.
- *
- * @module
  */
 
 import { openApi } from "../../broker/http/openapi.ts";

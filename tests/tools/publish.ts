@@ -6,8 +6,6 @@
  *
  * What is shipped is the list under `publish` of deno.json. The stand-ins under std/ are packages of the workspace that
  * are not published: where they are imported, the package names JSR.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -3,8 +3,6 @@
  *
  *     deno task test:long            # all of them
  *     deno task test:long tests/s3   # those of a folder or a file
- *
- * @module
  */
 
 import { LONG_MARK, LONG_VARIABLE } from "../support/long.ts";

@@ -2,8 +2,6 @@
  * One type name, one meaning: fails when two product files export an interface, a class, a type or an enum of one name.
  *
  *     deno run --allow-read --allow-run=git tests/tools/type_names.ts
- *
- * @module
  */
 
 const ROOT = new URL("../../", import.meta.url).pathname;

@@ -1,8 +1,6 @@
 /**
  * A daemon in a process of its own and a bare client of its socket, one JSON object per
  * line: nothing of the product's own client, so that a fault there cannot hide one here.
- *
- * @module
  */
 
 import type { S3Server } from "../support/s3_server.ts";

@@ -3,8 +3,6 @@
  * are killed, sessions bounced, and branches flushed, checkpointed and forked at moments
  * drawn from a seed. After each round the branch must equal the writers' database: row by
  * row, page by page, with every acknowledged commit.
- *
- * @module
  */
 
 import { openStore } from "../../lib/store/open.ts";

@@ -1,7 +1,5 @@
 /**
  * What a torture run counts, and what it holds against a database that was read.
- *
- * @module
  */
 
 import { EXPECTED_MONEY, type Findings } from "../support/writers/oracle.ts";

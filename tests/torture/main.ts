@@ -2,8 +2,6 @@
  * `deno task torture --seconds 300 --seed N`: {@linkcode torture} for a while; a failure
  * prints the seed that replays its decisions. With `--xfs` on a file system that clones blocks, with
  * `--store s3` in a bucket of MinIO.
- *
- * @module
  */
 
 import { startMinio } from "../support/minio.ts";

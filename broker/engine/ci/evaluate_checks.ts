@@ -1,8 +1,6 @@
 /**
  * What a look at a pushed change's pull request means. A success is believed late, a
  * failure at once, and nothing that was not seen is ever a success.
- *
- * @module
  */
 
 import { type CheckRun, concludeChecks } from "../../git/pull_request_checks.ts";

@@ -2,8 +2,6 @@
  * The order for another attempt after a failed check: what was asked for in the first
  * place, from the default branch, and what the code host said, fenced as data. Names of
  * checks are whatever a repository calls them: none of them gets out of its fence.
- *
- * @module
  */
 
 import { type RandomBytes, randomHex } from "../../../lib/clock.ts";

@@ -4,8 +4,6 @@
  * the push, also across restarts and also when the wall clock is set back. The task ends
  * as pushed whatever the checks say; what they said is in its trace, and a failure
  * may begin a bounded chain of retries, each at most once however often the broker dies.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";

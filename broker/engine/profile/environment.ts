@@ -1,8 +1,6 @@
 /**
  * The environment of a profile's commands: nothing of the host's, no gateway, and the egress proxy in every spelling that
  * tools read.
- *
- * @module
  */
 
 /** Variables by which programs find the egress proxy; `proxy_url` has the task's credentials. */

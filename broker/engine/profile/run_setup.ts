@@ -7,8 +7,6 @@
  * - Setup commands run first, then readiness commands, which see the dependency cache read-only. The first that does
  *   not pass ends the phase; what would have followed is `not_run`.
  * - The host writes the log and nothing else, and never below the work tree.
- *
- * @module
  */
 
 import type { Clock } from "../../../lib/clock.ts";

@@ -3,8 +3,6 @@
  *
  * Every line is safe to show. A line of a command begins with `| `, one of the broker with something else, so no output
  * passes for a verdict. The file has an upper bound; where it ends early it says so.
- *
- * @module
  */
 
 import { fileError, removeIfPresent, writeAllSync } from "../../../lib/fs.ts";

@@ -3,8 +3,6 @@
  * JSON that is replaced as a whole, so that a crash leaves the old item or the new one.
  * What became of an item is read off its task, which is the record; the file only
  * has to say which task that is, or that there is none yet.
- *
- * @module
  */
 
 import * as v from "valibot";

@@ -3,8 +3,6 @@
  * that was accepted is on the disk; what was in flight when a broker died is never begun
  * again, because the task that an item became names the item in its first row, which is
  * written before anything is done for it.
- *
- * @module
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";

@@ -6,8 +6,6 @@
  * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors
  * and attempts by another model are billed beside the top-level figures; the entries
  * of type `message` repeat the top level.
- *
- * @module
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";

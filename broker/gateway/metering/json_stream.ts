@@ -2,8 +2,6 @@
  * A response body of JSON: one object, or one array that arrives element by element.
  * Gives each top-level object once it is complete, whatever the chunks and the
  * indentation, so that an answer that was cut off is still metered by what came.
- *
- * @module
  */
 
 /** The characters of one value that are kept. */

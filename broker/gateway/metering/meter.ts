@@ -2,8 +2,6 @@
  * Meters one answer as it passes: bytes go in as they came, usage comes out at any time.
  * The form of the body is recognized by its first character where the content type does not
  * decide, since endpoints mislabel their streams.
- *
- * @module
  */
 
 import { EventParser } from "../../../lib/http/server_sent_events.ts";

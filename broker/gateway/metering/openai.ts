@@ -5,8 +5,6 @@
  * Chat completions stream usage only when the client asked for it, in a last chunk, or
  * cumulatively in every chunk at some endpoints; the responses API sends it with the
  * closing event. The latest figure counts.
- *
- * @module
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";

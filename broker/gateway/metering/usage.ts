@@ -2,8 +2,6 @@
  * What a request used, in one shape for all vendors: five kinds of tokens that do not
  * overlap. Counts come from other people's servers; nothing in them can make a count
  * negative, fractional, infinite or absurd.
- *
- * @module
  */
 
 /**

@@ -1,7 +1,5 @@
 /**
  * What each vendor's reader of usage offers to the meter.
- *
- * @module
  */
 
 import type { JsonObject, ModelUsage } from "./usage.ts";

@@ -3,8 +3,6 @@
  * refused wherever it stands: in a later turn, in a tool's result, in a list of
  * additional tools. Only what the vendor takes as the model's or the program's own data
  * is left out: arguments, results and schemas.
- *
- * @module
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";

@@ -1,7 +1,5 @@
 /**
  * What requests to Anthropic's messages API may ask for.
- *
- * @module
  */
 
 import { asString, type JsonObject } from "../metering/usage.ts";

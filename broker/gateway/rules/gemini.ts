@@ -1,8 +1,6 @@
 /**
  * What requests to the Gemini API may ask for. Its parser reads each key in two
  * spellings, with humps and with underscores, so keys are compared without them.
- *
- * @module
  */
 
 import { asObject, asString, type JsonObject } from "../metering/usage.ts";

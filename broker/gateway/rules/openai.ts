@@ -2,8 +2,6 @@
  * What requests to OpenAI's chat completions and responses APIs, and to endpoints that
  * are compatible with them, may ask for. Endpoints read keys more or less leniently, so
  * the keys that matter are found however they are spelled.
- *
- * @module
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";

@@ -1,8 +1,6 @@
 /**
  * Builds the two images: from a registry's base with a Containerfile, or from nothing with debootstrap and npm where no
  * registry can be reached.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

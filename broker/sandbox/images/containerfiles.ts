@@ -1,7 +1,5 @@
 /**
  * The recipes of the images for hosts that reach a registry, as texts.
- *
- * @module
  */
 
 import { AGENT_ID, ENTRYPOINT } from "../container_arguments.ts";

@@ -1,8 +1,6 @@
 /**
  * The first program of every sandbox, a POSIX shell script that both ways of building put into the image. It agrees with
  * broker/sandbox/container_arguments.ts about its path, its arguments and its exit codes.
- *
- * @module
  */
 
 export const ENTRYPOINT_SCRIPT: string = String.raw`#!/bin/sh

@@ -1,7 +1,5 @@
 /**
  * What the images are made of: one list of pinned versions for both ways of building them.
- *
- * @module
  */
 
 import { AGENTS } from "../../agents.ts";

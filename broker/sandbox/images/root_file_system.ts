@@ -4,8 +4,6 @@
  *
  * It is a shell script because each of its lines is what a person would type; it is run with its settings as
  * variables, never with values in its text.
- *
- * @module
  */
 
 /** Steps that it announces on its standard output, each as `== <text>`. */

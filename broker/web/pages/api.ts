@@ -1,7 +1,5 @@
 /**
  * The broker's HTTP interface, as the pages use it. The token is held here, in memory, and goes out as a header only.
- *
- * @module
  */
 
 import type { PendingTask, Problem, TaskEventView, TaskList, TaskView } from "../../api/wire.ts";

@@ -1,8 +1,6 @@
 /**
  * Begins the pages: takes the token out of the address, finds out which page is asked for, and keeps the links between
  * pages within this one document, because the token lives in its memory and nowhere else.
- *
- * @module
  */
 
 import { Api } from "./api.ts";

@@ -1,7 +1,5 @@
 /**
  * What changed within a line: the words by which two versions of it differ.
- *
- * @module
  */
 
 /** A stretch of a line. */

@@ -1,7 +1,5 @@
 /**
  * One line of code as nodes: coloured, with its changed words marked and nothing hidden.
- *
- * @module
  */
 
 import { elWith, type PageNode } from "./dom.ts";

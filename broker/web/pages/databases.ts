@@ -1,7 +1,5 @@
 /**
  * Rows of databases that a task changed, as far as the brief has them.
- *
- * @module
  */
 
 import type { BriefDatabase, TrustBrief } from "../../task/schema.ts";

@@ -3,8 +3,6 @@
  *
  * Approve stays disabled until every file of the diff was read, every category ticked, and what the page could not show
  * acknowledged.
- *
- * @module
  */
 
 import type { TrustBrief } from "../../task/schema.ts";

@@ -1,8 +1,6 @@
 /**
  * Reads a diff as git writes it. Lines are taken by the counts that a hunk's head tells, so no content can pose as the
  * head of another file; whatever is not understood is kept and shown as it is.
- *
- * @module
  */
 
 /** One line of a hunk. */

@@ -3,8 +3,6 @@
  *
  * A file counts as read when it is open and its last line has been in sight, with every long line shown whole; or when its
  * box was ticked by hand. Lines wrap, so that nothing can be put out of sight to the right.
- *
- * @module
  */
 
 import { codeNodes } from "./code.ts";

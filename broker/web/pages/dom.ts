@@ -3,8 +3,6 @@
  *
  * The types are written out because Deno's own and those of a browser contradict each other when both are loaded for one
  * check. Text gets into a page as text nodes alone: there is no call here that reads markup.
- *
- * @module
  */
 
 /** A node of the page. */

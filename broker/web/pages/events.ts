@@ -1,8 +1,6 @@
 /**
  * Reads server-sent events from a stream of text. A browser's own EventSource cannot send a header, and a token has no
  * place in a URL.
- *
- * @module
  */
 
 /** One event. */

@@ -1,7 +1,5 @@
 /**
  * What the broker established about a task, part by part.
- *
- * @module
  */
 
 import type { TaskView } from "../../api/wire.ts";

@@ -1,7 +1,5 @@
 /**
  * Numbers, money and time as people read them.
- *
- * @module
  */
 
 import type { SpendFigures } from "../../task/schema.ts";

@@ -3,8 +3,6 @@
  *
  * The page computes the digest of the bytes that it shows and compares it with the task's record. What is approved is the
  * change that the record has with these bytes; bytes that are not the recorded ones cannot be approved.
- *
- * @module
  */
 
 import type { TaskView } from "../../api/wire.ts";

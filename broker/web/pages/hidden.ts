@@ -1,8 +1,6 @@
 /**
  * Characters that a reader would not see, or that move what they do see: each is shown as its number in a box. Names,
  * diffs and output all pass through here, so that a change reads as what a compiler or a shell would read.
- *
- * @module
  */
 
 import { elWith, type PageNode } from "./dom.ts";

@@ -3,8 +3,6 @@
  *
  * A sum has only what the broker itself has metered. What has no price is counted and said, and what an agent claims is
  * never added.
- *
- * @module
  */
 
 import type { TaskListItem } from "../../api/wire.ts";

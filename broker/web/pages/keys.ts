@@ -1,8 +1,6 @@
 /**
  * Shortcuts of one key, and the overlay that lists them. They can be switched off there, for those whose voice or
  * switch control types letters.
- *
- * @module
  */
 
 import { browser, el, elWith, type KeyPress, type PageElement } from "./dom.ts";

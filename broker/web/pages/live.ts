@@ -1,7 +1,5 @@
 /**
  * A task under way, or one that has ended: its stages as they come, its output, what it spends.
- *
- * @module
  */
 
 import type { TaskEventView, TaskView } from "../../api/wire.ts";

@@ -1,7 +1,5 @@
 /**
  * The output of a task: the last lines, following the newest unless the reader has scrolled up.
- *
- * @module
  */
 
 import { el, elWith, type PageElement } from "./dom.ts";

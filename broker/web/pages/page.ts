@@ -1,7 +1,5 @@
 /**
  * What every page is given, and the parts that several pages have.
- *
- * @module
  */
 
 import type { Api } from "./api.ts";

@@ -1,7 +1,5 @@
 /**
  * What waits for approval, and what is under way.
- *
- * @module
  */
 
 import type { PendingTask, TaskListItem } from "../../api/wire.ts";

@@ -1,7 +1,5 @@
 /**
  * Cost per day, as a row of bars.
- *
- * @module
  */
 
 import { el, type PageElement, svg } from "./dom.ts";

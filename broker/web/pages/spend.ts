@@ -1,8 +1,6 @@
 /**
  * What a task has spent, as it is reported twice: live by its lease, and by the rows of its trace, which come later and say
  * less. A page shows the later of two figures, so that it never goes down.
- *
- * @module
  */
 
 import type { TaskView } from "../../api/wire.ts";

@@ -1,7 +1,5 @@
 /**
  * The stages and outcomes of a task in the words of the pages.
- *
- * @module
  */
 
 import type { Outcome, Stage } from "../../task/stages.ts";

@@ -3,8 +3,6 @@
  *
  * It knows families of languages, not languages, and nothing of the lines before: a diff shows pieces of files. So it
  * never colours a line as a comment that does not begin as one, which in a review would be worse than no colour.
- *
- * @module
  */
 
 import type { Range } from "./changed_words.ts";

@@ -1,8 +1,6 @@
 /**
  * The page of one task: its gate while it waits for approval, else what it does or has come to. It follows the task, and
  * changes over when the task moves on.
- *
- * @module
  */
 
 import type { TaskEventView, TaskView } from "../../api/wire.ts";

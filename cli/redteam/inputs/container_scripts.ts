@@ -3,8 +3,6 @@
  *
  * Each prints a row `{name, got}` for each attempt. What must not be possible is named `no: ...`, and its `got` begins
  * with `refused`.
- *
- * @module
  */
 
 /** `attempt(name, function)` runs all at the same time: what is dropped is only noticed by waiting. */

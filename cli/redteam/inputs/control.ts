@@ -1,7 +1,5 @@
 /**
  * What is thrown at the broker's listeners; `taskd redteam` and the listeners' own tests share it.
- *
- * @module
  */
 
 /** Names of hosts that a rebound or a careless page would send. */

@@ -1,7 +1,5 @@
 /**
  * What an agent prints and writes to deceive the person who decides: on a terminal, and in a browser.
- *
- * @module
  */
 
 /** Markup that would do something in a page. */

@@ -1,7 +1,5 @@
 /**
  * What is thrown at the egress proxy; `taskd redteam` and the proxy's own tests share it.
- *
- * @module
  */
 
 /** Names that are not `example.com` and not below `wild.example`, though they look like it. */

@@ -1,7 +1,5 @@
 /**
  * What is thrown at the model gateway; `taskd redteam` and the gateway's own tests share it.
- *
- * @module
  */
 
 import type { Lane } from "../../../broker/agents.ts";

@@ -1,7 +1,5 @@
 /**
  * What a hostile work tree has in it; `taskd redteam` and the tests of git share it.
- *
- * @module
  */
 
 /** Names that some system reads as `.git`. */

@@ -1,7 +1,5 @@
 /**
  * The modules of commands that ask the task broker, for their Worker.
- *
- * @module
  */
 
 import { BrokerClient } from "../../../broker/client/client.ts";

@@ -3,8 +3,6 @@
  *
  * They are no part of the command table, and those of each kind of Worker are a list of their own: before a thread's
  * first line the runtime reads every module that an import of that thread may ever load.
- *
- * @module
  */
 
 import type { LocalModule } from "../../plan/command_module.ts";

@@ -1,7 +1,5 @@
 /**
  * The modules of commands that need neither a store's operations nor the broker's client, for their Worker.
- *
- * @module
  */
 
 import type { LocalModule } from "../../plan/command_module.ts";

@@ -1,7 +1,5 @@
 /**
  * The modules of commands that ask for one store's operations, for their Worker.
- *
- * @module
  */
 
 import type { CommandModule } from "../../plan/command_module.ts";

@@ -1,7 +1,5 @@
 /**
  * The Worker of commands that ask the task broker.
- *
- * @module
  */
 
 import { loadForBroker } from "../modules/broker.ts";

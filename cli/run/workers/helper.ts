@@ -1,8 +1,6 @@
 /**
  * The Worker in which a compiled program runs its helpers. Each helper's module is loaded before the permissions of the
  * main thread are dropped, and does nothing until it is called.
- *
- * @module
  */
 
 import { runBuiltInAgent } from "../../../broker/agent/main.ts";

@@ -1,7 +1,5 @@
 /**
  * The Worker of commands that need neither a store's operations nor the broker's client.
- *
- * @module
  */
 
 import { loadLocal } from "../modules/local.ts";

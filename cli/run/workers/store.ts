@@ -1,7 +1,5 @@
 /**
  * The Worker of commands that use one store's operations.
- *
- * @module
  */
 
 import { loadForStore } from "../modules/store.ts";

@@ -1,8 +1,6 @@
 /**
  * checkout: a branch as a file that any SQLite client can open, writable at its head or
  * read-only at a checkpoint.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";

@@ -2,8 +2,6 @@
  * checkpoint at rest: names the branch's state, storing first what was edited in its
  * checkout: the pages that differ from the shadow as a segment, or a snapshot where there
  * is no shadow, the chain is long, or most of the database changed.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

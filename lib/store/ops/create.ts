@@ -1,7 +1,5 @@
 /**
  * create: a database's first branch, empty or from a live SQLite file.
- *
- * @module
  */
 
 import { backup, DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * fork: a new branch from a point of another, in constant time unless it materializes.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";

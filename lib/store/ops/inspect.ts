@@ -1,8 +1,6 @@
 /**
  * status, branches, databases and lease: what there is, with each branch's state
  * computed anew at every call.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";

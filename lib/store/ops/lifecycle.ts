@@ -1,8 +1,6 @@
 /**
  * destroy, touch and protect. Destroy claims the branch by compare-and-swap before
  * anything irreversible; an interrupted one is finished by the next.
- *
- * @module
  */
 
 import { join } from "node:path/posix";

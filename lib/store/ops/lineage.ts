@@ -2,8 +2,6 @@
  * New lineages: the common half of fork, rollback, promote and compact. A lineage is
  * complete before any ref names it; if the ref is never written it is garbage. Garbage collection
  * may run meanwhile: a branch counts only once {@linkcode createBranch} has returned.
- *
- * @module
  */
 
 import { join } from "node:path/posix";

@@ -1,7 +1,5 @@
 /**
  * export, diff and verify: what reads a branch's stored content and changes nothing.
- *
- * @module
  */
 
 import { Buffer } from "node:buffer";

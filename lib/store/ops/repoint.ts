@@ -2,8 +2,6 @@
  * rollback, promote and compact: a branch is given another lineage, under its lease.
  * Its checkpoints stay, each naming the lineage in which it resolves; what its head
  * was stays reachable through a safety fork.
- *
- * @module
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";

@@ -1,7 +1,5 @@
 /**
  * A whole broker for a case: `taskd start` in a home of its own, a bare repository, and a model that answers from a script.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

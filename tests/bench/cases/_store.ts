@@ -1,7 +1,5 @@
 /**
  * Making stores for cases, and looking at what is in them.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

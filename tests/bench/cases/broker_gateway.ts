@@ -1,8 +1,6 @@
 /**
  * What the model gateway adds to a request that it checks and meters, beside the same
  * request sent to the vendor directly.
- *
- * @module
  */
 
 import type { Bench, BenchCase } from "../bench.ts";

@@ -1,7 +1,5 @@
 /**
  * What a caller of the broker's HTTP interface waits for: a task to be accepted, its events, its push.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * What the egress proxy costs, beside a direct connection and beside squid with the same rules.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

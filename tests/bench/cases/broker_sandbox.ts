@@ -1,7 +1,5 @@
 /**
  * What it takes until an agent's first instruction, beside a bare `podman run` of the same image.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * What `taskd stats` costs over many finished tasks, with the index that a broker leaves and without.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

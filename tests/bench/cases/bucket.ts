@@ -1,8 +1,6 @@
 /**
  * The same questions with the store in a bucket, beside what one does with a bucket alone:
  * copy the whole database in it, up to it or down from it.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * What a session costs the application, and whether it keeps up.
- *
- * @module
  */
 
 import { CaptureSession } from "../../../lib/capture/session.ts";

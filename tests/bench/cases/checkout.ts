@@ -1,7 +1,5 @@
 /**
  * From a branch to a database file, in the three ways there are.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * What the daemon and the program cost as processes.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

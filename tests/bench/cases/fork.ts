@@ -1,7 +1,5 @@
 /**
  * What a branch costs, at any size of the database.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

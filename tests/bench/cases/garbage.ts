@@ -1,7 +1,5 @@
 /**
  * What a pass of garbage collection costs in a large store.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * The cases by parts, in the order they run and are shown.
- *
- * @module
  */
 
 import type { BenchCase, BenchPart } from "../bench.ts";

@@ -1,7 +1,5 @@
 /**
  * What a daemon with many sessions and many subscribers costs.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * Opening sessions and making writes durable.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * Putting a database into the store: how long, how large.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,8 +1,6 @@
 /**
  * A broker's admission in a process of its own, to be killed: starts and ends tasks as fast
  * as they are written down, and prints the id of each that is.
- *
- * @module
  */
 
 import { Admission } from "../../../broker/admission/admission.ts";

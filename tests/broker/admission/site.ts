@@ -1,8 +1,6 @@
 /**
  * Parts that the tests of admission share: settings, a broker's audit directory, starts
  * and their ends.
- *
- * @module
  */
 
 import { Admission, type AdmissionOptions, type AdmissionSettings } from "../../../broker/admission/admission.ts";

@@ -1,7 +1,5 @@
 /**
  * A dependency cache in a folder of its own.
- *
- * @module
  */
 
 import { type CacheRequest, type CacheUse, DependencyCache } from "../../../broker/cache/dependency_cache.ts";

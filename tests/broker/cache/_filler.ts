@@ -1,8 +1,6 @@
 /**
  * A process that fills a cache until it is killed: tasks of a few repositories, one after another. Each file of an entry
  * says which task wrote it and how many files belong to it.
- *
- * @module
  */
 
 import { DependencyCache } from "../../../broker/cache/dependency_cache.ts";

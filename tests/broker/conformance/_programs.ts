@@ -1,8 +1,6 @@
 /**
  * A whole broker whose agents are shell scripts and whose vendors are one server that keeps what it was asked: for what
  * the settings come to in a task.
- *
- * @module
  */
 
 import { type BenchOptions, BrokerBench } from "../engine/bench.ts";

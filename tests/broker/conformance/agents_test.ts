@@ -1,7 +1,5 @@
 /**
  * What the settings of agents, credentials and a task's caps come to in a whole broker.
- *
- * @module
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";

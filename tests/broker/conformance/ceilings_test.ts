@@ -1,7 +1,5 @@
 /**
  * Where the two ceilings answer differently: what neither can know.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * What a whole broker answers on its socket: capacity, the ceiling's object, and queue items whose watch was switched off.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * The diff policy in a whole broker.
- *
- * @module
  */
 
 import { assertEquals } from "@std/assert";

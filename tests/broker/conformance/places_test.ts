@@ -1,7 +1,5 @@
 /**
  * Where a broker keeps what, and how it logs, by the contract's settings.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

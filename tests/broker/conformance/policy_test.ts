@@ -1,7 +1,5 @@
 /**
  * `policy explain` to the letter, and the commands of the contract beside a broker that runs.
- *
- * @module
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";

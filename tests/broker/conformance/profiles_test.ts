@@ -1,7 +1,5 @@
 /**
  * Execution profiles and the endpoint of agent_d, from config.yaml to what a task did.
- *
- * @module
  */
 
 import { assertEquals, assertMatch } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * Every row of the contract's tables of settings: its default, where its value comes from, and what it refuses.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * A broker together with a branch store: a real daemon in its own process, a database `shop` with a table of items, and
  * what tests ask both.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * In the built-in agent's place: tries what an agent that was taken over would, and prints what it got.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -1,7 +1,5 @@
 /**
  * A self-made certificate for `allowed.example`, by openssl.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * A proxy on loopback with a resolver of the test's own, servers behind it, and clients that write what they like.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,8 +1,6 @@
 /**
  * A broker that a test can kill: serves the home in its environment and prints each entry of its log. With
  * SANDBOX_PROGRAMS, sandboxes are processes of this machine that run programs of that folder.
- *
- * @module
  */
 
 import { serveBroker } from "../../../broker/serve.ts";

@@ -1,8 +1,6 @@
 /**
  * A whole broker for tests: the real runtime, gateway, proxy, git and listeners, a bare repository to clone from and push
  * to, and a model that answers from a script.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * A broker in a process of its own, for tests that kill it.
- *
- * @module
  */
 
 import { BrokerClient } from "../../../broker/client/client.ts";

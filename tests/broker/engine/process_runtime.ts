@@ -1,8 +1,6 @@
 /**
  * A runtime that runs a container's command as a plain process of this machine, in a folder of programs of the test: for
  * what the engine does with profiles and with agents that are programs. It restrains nothing.
- *
- * @module
  */
 
 import type {

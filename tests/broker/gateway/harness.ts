@@ -1,7 +1,5 @@
 /**
  * A gateway in front of a vendor's server, and a client that can break every rule.
- *
- * @module
  */
 
 import { nextTurn } from "../../../lib/clock.ts";

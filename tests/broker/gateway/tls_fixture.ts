@@ -1,8 +1,6 @@
 /**
  * An authority, and a certificate of its for localhost with its key: for servers of
  * tests only. Valid for a hundred years; nothing trusts the authority.
- *
- * @module
  */
 
 /** The authority's certificate. */

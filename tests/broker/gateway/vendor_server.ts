@@ -2,8 +2,6 @@
  * A server that speaks like the vendors' APIs: answers in the shapes that they document,
  * with all the variants of usage, cut wherever a test wants. It remembers what reached
  * it.
- *
- * @module
  */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";

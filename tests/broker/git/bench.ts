@@ -1,8 +1,6 @@
 /**
  * Real repositories for the tests: a bare one to clone from and push to, a staged task, and plain git for what an
  * operator would do by hand.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

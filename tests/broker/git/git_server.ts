@@ -1,7 +1,5 @@
 /**
  * A real git server: `git http-backend` behind HTTP on loopback, with faults that a test stages per request.
- *
- * @module
  */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";

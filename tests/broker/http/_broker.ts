@@ -1,7 +1,5 @@
 /**
  * The broker's real listeners over a small engine in memory, on a real store of tasks.
- *
- * @module
  */
 
 import { BrokerClient } from "../../../broker/client/client.ts";

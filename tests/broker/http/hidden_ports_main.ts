@@ -1,8 +1,6 @@
 /**
  * Asks every port that a broker's listeners keep to themselves, and fails unless each refuses. A process of its own,
  * so that whatever else it listens on is the broker's.
- *
- * @module
  */
 
 import { assertEquals } from "@std/assert";

@@ -2,8 +2,6 @@
  * Writes the tables of docs/reference/broker_api.md from those of the program.
  * `deno run -A tests/broker/http/reference.ts` brings the page up to date; a test fails
  * while it is not.
- *
- * @module
  */
 
 import type { HttpRoute } from "../../../broker/http/route.ts";

@@ -1,7 +1,5 @@
 /**
  * An engine in memory, on a real store of tasks, for tests of the listeners and of what stands on them.
- *
- * @module
  */
 
 import { buildBrief } from "../../../broker/task/brief.ts";

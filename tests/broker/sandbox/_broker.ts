@@ -1,8 +1,6 @@
 /**
  * A broker that a test can kill: starts a sandbox of the place in its arguments, with another agent if one is named, and
  * passes on what it prints.
- *
- * @module
  */
 
 import { systemClock } from "../../../lib/clock.ts";

@@ -1,7 +1,5 @@
 /**
  * Runs programs in container sandboxes for tests, and reads what they print.
- *
- * @module
  */
 
 import { ATTEMPTS_PRELUDE } from "../../../cli/redteam/inputs/container_scripts.ts";

@@ -1,7 +1,5 @@
 /**
  * The scripted model of the sandbox's tests.
- *
- * @module
  */
 
 export { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";

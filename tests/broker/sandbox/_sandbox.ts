@@ -1,7 +1,5 @@
 /**
  * A work folder, a runtime and a started sandbox for tests.
- *
- * @module
  */
 
 import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";

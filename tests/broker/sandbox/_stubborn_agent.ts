@@ -1,8 +1,6 @@
 /**
  * What takes the agent's place when it will not end: deaf to SIGTERM and to the end of its input. The instruction says
  * what else it does.
- *
- * @module
  */
 
 const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();

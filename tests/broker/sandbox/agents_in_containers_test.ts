@@ -1,8 +1,6 @@
 /**
  * The agents' own programs, at the versions that the image has, in a real container, through the real gateway, against a
  * server with recorded answers.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

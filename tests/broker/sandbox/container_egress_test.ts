@@ -1,7 +1,5 @@
 /**
  * The egress proxy's walls, tried from inside a real sandbox that has nothing else of the network.
- *
- * @module
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * How container sandboxes end, and what stays behind: nothing.
- *
- * @module
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * What a container sandbox reaches, tried from inside of it: the gateway, the proxy, and nothing else, whatever the agent
  * does about it.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * What a container sandbox can do to its host and to itself, tried from inside of it.
- *
- * @module
  */
 
 import { assert, assertEquals } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * What a vendor's API would answer to each agent: first that it write `/workspace/hello.txt`, then that all is done. The
  * shapes are those of recorded answers.
- *
- * @module
  */
 
 import type { Answer, Seen } from "../gateway/vendor_server.ts";

@@ -1,7 +1,5 @@
 /**
  * Configuration for tests: files as texts, and an environment as an object.
- *
- * @module
  */
 
 import { assertRejects } from "@std/assert";

@@ -2,8 +2,6 @@
  * Writes docs/reference/settings.md from the table of settings.
  * `deno run -A tests/broker/settings/reference.ts` brings the page up to date; a test
  * fails while it is not.
- *
- * @module
  */
 
 import {

@@ -1,8 +1,6 @@
 /**
  * A broker that is about to be killed: moves tasks on as fast as it can and says, for
  * each row that was reported as written, its task and number.
- *
- * @module
  */
 
 import type { Task } from "../../../broker/task/task.ts";

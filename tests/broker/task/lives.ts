@@ -1,8 +1,6 @@
 /**
  * Parts that the tests of tasks share: orders, made-up lives of tasks that keep
  * to the table of stages, and traces written at once without waiting for the disk.
- *
- * @module
  */
 
 import type { SeededRandom } from "../../support/writers/random.ts";

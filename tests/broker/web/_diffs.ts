@@ -1,7 +1,5 @@
 /**
  * Diffs that the tests of the pages show.
- *
- * @module
  */
 
 /** An ordinary change of three files, as an agent makes one. */

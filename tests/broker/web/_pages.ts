@@ -1,8 +1,6 @@
 /**
  * A browser on the broker's real listeners: pages, routes, token and checks are the real ones; the engine behind them is
  * in memory and does what a test tells it.
- *
- * @module
  */
 
 import { existsSync } from "@std/fs/exists";

@@ -1,7 +1,5 @@
 /**
  * Changed rows of databases at the gate, in a real browser.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

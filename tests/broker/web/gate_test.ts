@@ -1,7 +1,5 @@
 /**
  * The approval gate in a real browser, as the person uses it who decides.
- *
- * @module
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,7 +1,5 @@
 /**
  * What an agent can put before the eyes of the person who decides: every text of a task is hostile here.
- *
- * @module
  */
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";

@@ -1,8 +1,6 @@
 /**
  * Every page in a real browser: live lists, a task at work, the history; on a phone, in the dark, for those who do not
  * see them, and with as much as a page can get.
- *
- * @module
  */
 
 import axe from "axe-core";

@@ -1,8 +1,6 @@
 /**
  * A code host for whole ways: real repositories behind https that want a login, and a program in gh's place that writes
  * down each call with its environment and answers in gh's shapes.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -1,7 +1,5 @@
 /**
  * A whole broker whose repository is on a code host.
- *
- * @module
  */
 
 import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";

@@ -1,8 +1,6 @@
 /**
  * Two vendors with subscriptions: their APIs, which take one bearer each with the headers that belong to it, and their
  * token endpoint, which rotates.
- *
- * @module
  */
 
 /** One request to an API. */

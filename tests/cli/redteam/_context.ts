@@ -1,7 +1,5 @@
 /**
  * A context for attacks in tests, and single promises tried on it.
- *
- * @module
  */
 
 import { assertEquals } from "@std/assert";

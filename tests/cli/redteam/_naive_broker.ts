@@ -1,8 +1,6 @@
 /**
  * A real broker behind a listener that admits every client: hosts, origins, tokens and bodies are put right for it,
  * approvals are taken as they come, a diff is what lies on the disk, and what is answered is a page with a key in it.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

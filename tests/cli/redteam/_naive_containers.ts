@@ -1,8 +1,6 @@
 /**
  * Containers that hold nothing. Nothing is run: each attempt that a program names is reported as successful, and the
  * places that it was given are really connected to.
- *
- * @module
  */
 
 import type { ContainerEnd, ContainerRun, SandboxNetworks } from "../../../cli/redteam/sandbox_network.ts";

@@ -1,7 +1,5 @@
 /**
  * A gateway that puts the key in and passes everything on: every promise about the gateway is broken on it.
- *
- * @module
  */
 
 import type { Surfaces } from "../../../cli/redteam/context.ts";

@@ -1,7 +1,5 @@
 /**
  * A forward proxy that checks nothing: every promise about egress is broken on it.
- *
- * @module
  */
 
 import type { EgressProxyOptions } from "../../../broker/egress/proxy.ts";

@@ -1,7 +1,5 @@
 /**
  * A sandbox that holds nothing: the agent runs with every permission.
- *
- * @module
  */
 
 import type { Surfaces } from "../../../cli/redteam/context.ts";

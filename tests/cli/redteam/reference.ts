@@ -1,8 +1,6 @@
 /**
  * Writes the promises of tests/cli/redteam/README.md from the catalogue of attacks.
  * `deno run -A tests/cli/redteam/reference.ts` brings the page up to date; a test fails while it is not.
- *
- * @module
  */
 
 import { PROMISES } from "../../../cli/redteam/catalogue.ts";

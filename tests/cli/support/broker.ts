@@ -1,8 +1,6 @@
 /**
  * A broker for the command line's tests: the real listeners on a real socket, real tasks
  * with real traces, and in the place of sandboxes a script that the test writes.
- *
- * @module
  */
 
 import type { BrokerEngine } from "../../../broker/api/engine.ts";

@@ -1,8 +1,6 @@
 /**
  * A user of the task broker: a home directory of its own, the program, and the broker as a
  * process of its own.
- *
- * @module
  */
 
 import { textLines } from "./daemon.ts";

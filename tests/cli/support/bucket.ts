@@ -1,8 +1,6 @@
 /**
  * The real program on a store in a bucket: the environment names the server, as a
  * person would set it up, and the home directory is the place's own.
- *
- * @module
  */
 
 import type { S3Server } from "../../support/s3_server.ts";

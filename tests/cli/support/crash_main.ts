@@ -1,7 +1,5 @@
 /**
  * The program of `cli/main.ts` with a Worker that dies.
- *
- * @module
  */
 
 import { dispatch } from "../../../cli/run/dispatch.ts";

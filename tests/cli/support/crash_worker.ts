@@ -1,7 +1,5 @@
 /**
  * A Worker that dies of a defect while its command runs.
- *
- * @module
  */
 
 import { hostCommand } from "../../../cli/run/worker_host.ts";

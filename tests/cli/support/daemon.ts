@@ -1,7 +1,5 @@
 /**
  * The program's own daemon, in a process of its own.
- *
- * @module
  */
 
 import type { Place } from "./taskd.ts";

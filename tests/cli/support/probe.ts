@@ -1,8 +1,6 @@
 /**
  * A command that tries everything: what it should be able to do, and what it
  * should not. Put in the place of each real command by `probe_main.ts`.
- *
- * @module
  */
 
 import { spawnSync } from "node:child_process";

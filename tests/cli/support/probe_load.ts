@@ -1,7 +1,5 @@
 /**
  * Answers with the probe, whatever command is asked for.
- *
- * @module
  */
 
 import type { Load } from "../../../cli/run/run.ts";

@@ -1,7 +1,5 @@
 /**
  * The program of `cli/main.ts`, real in everything but the commands' modules.
- *
- * @module
  */
 
 import { dispatch } from "../../../cli/run/dispatch.ts";

@@ -1,7 +1,5 @@
 /**
  * A Worker of `cli/run/workers` with the probe in place of every command.
- *
- * @module
  */
 
 import { hostCommand } from "../../../cli/run/worker_host.ts";

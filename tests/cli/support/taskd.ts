@@ -1,7 +1,5 @@
 /**
  * Runs the real program, as installed: its own process, its own launch flags.
- *
- * @module
  */
 
 import { launchFlags } from "../../../cli/table/launch_flags.ts";

@@ -1,8 +1,6 @@
 /**
  * Runs programs at a terminal: `script` of util-linux makes one and types what the
  * test says.
- *
- * @module
  */
 
 import { launchFlags } from "../../../cli/table/launch_flags.ts";

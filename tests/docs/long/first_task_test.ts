@@ -1,8 +1,6 @@
 /**
  * The tutorial of the first task, run as it is printed: podman, the image's Claude Code, and a server with recorded
  * answers in the vendor's place.
- *
- * @module
  */
 
 import { longTest } from "../../support/long.ts";

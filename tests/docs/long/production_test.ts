@@ -1,8 +1,6 @@
 /**
  * The page about a production database, run as it is printed on a machine of its own: overlays on the folders that it
  * changes, and a stand-in for systemd.
- *
- * @module
  */
 
 import { join } from "@std/path/join";

@@ -4,8 +4,6 @@
  * what the documentation's units use, and refuses every other setting.
  *
  * `deno run -A systemctl.ts STATE daemon-reload | enable [--now] UNIT | start UNIT | stop UNIT | restart UNIT`
- *
- * @module
  */
 
 const UNITS = "/etc/systemd/system";

@@ -1,8 +1,6 @@
 /**
  * A stock writer on node:sqlite: runs jobs from stdin, one JSON object per line, and
  * answers each with `ack N`, `busy N` or `error N text` after the commit.
- *
- * @module
  */
 
 import { DatabaseSync } from "node:sqlite";

@@ -2,8 +2,6 @@
  * What a database must be after stock writers have worked on it, read by the stock
  * sqlite3 shell in another process: never through the engine, and never in this
  * process, where closing a descriptor would drop a session's locks.
- *
- * @module
  */
 
 import { exists } from "@std/fs/exists";

@@ -1,8 +1,6 @@
 /**
  * A seeded source of decisions: the same seed makes the same choices, so that a
  * failing run is replayed by its number.
- *
- * @module
  */
 
 /** Seeded pseudo-random numbers (mulberry32); not for secrets. */

@@ -3,8 +3,6 @@
  * so that the clients differ and the decisions do not. Every committed transaction
  * leaves its number in `ack`, and money only moves between accounts: a lost commit
  * and a torn one are both visible in any later copy of the database.
- *
- * @module
  */
 
 import type { SeededRandom } from "./random.ts";

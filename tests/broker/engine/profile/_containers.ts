@@ -1,8 +1,6 @@
 /**
  * A real container runtime with its network, the egress proxy in front of a registry, git and a dependency cache: all
  * that a setup phase has in a running broker.
- *
- * @module
  */
 
 import { DependencyCache } from "../../../../broker/cache/dependency_cache.ts";

@@ -1,7 +1,5 @@
 /**
  * A registry of npm and an index of Python packages with one package each, as small as the package managers take it.
- *
- * @module
  */
 
 import { createHash } from "node:crypto";

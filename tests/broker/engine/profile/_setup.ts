@@ -1,7 +1,5 @@
 /**
  * One setup phase with everything it takes, in folders of its own.
- *
- * @module
  */
 
 import { systemClock } from "../../../../lib/clock.ts";
