@@ -707,15 +707,10 @@ export type BriefDatabase = {
   db: string;
   /** The branch that it was forked from and is promoted onto. */
   base: string;
+  /** False: the agent left it as it was, and nothing is promoted. */
   changed: boolean;
   /** At most a hundred, with their first rows. */
   tables: ({
-    table: string;
-    change: "schema" | "added" | "removed" | "changed";
-    rows_added: number;
-    rows_removed: number;
-    rows_changed: number;
-    storage_rows?: undefined | number;
     rows?: undefined | ({
       change: "added" | "removed" | "changed";
       key: {
@@ -737,7 +732,15 @@ export type BriefDatabase = {
         };
       };
     })[];
+    table: string;
+    change: "schema" | "added" | "removed" | "changed";
+    rows_added: number;
+    rows_removed: number;
+    rows_changed: number;
+    /** Of a full-text table, in the tables that it is kept in. */
+    storage_rows?: undefined | number;
   })[];
+  /** Tables beyond those listed. */
   more_tables: number;
   /** Definitions of tables, indexes, views and triggers that are not what they were. */
   schema: ({
@@ -746,7 +749,7 @@ export type BriefDatabase = {
     change: "added" | "removed" | "changed";
   })[];
   more_schema: number;
-  /** Bytes differ where neither a row nor a definition does. */
+  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
   other_changes: boolean;
 };
 
