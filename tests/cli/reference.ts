@@ -26,24 +26,24 @@ function renderReference(): string {
     const commands = COMMANDS.filter((command) => command.group === group);
     return [`## ${group}`, ...commands.map(renderCommand)].join("\n\n");
   });
-  return ["## Flags of every command", flagRows(GLOBAL_FLAGS), ...groups].join("\n\n");
+  return ["## Flags of every command", list(flagRows(GLOBAL_FLAGS)), ...groups].join("\n\n");
 }
 
 function renderCommand(command: CommandSpec): string {
-  const words = command.positionals.map((each) => [`\`${each.name}\`${each.optional ? "" : " *"}`, each.help]);
+  const words = command.positionals.map((each) => [`\`${each.name}\`${each.optional ? " (optional)" : ""}`, each.help]);
+  const rows = [...words, ...flagRows(command.flags)];
   const examples = command.examples.map((example) => `taskd ${example.words}   # ${example.why}`);
   return [
     `### ${command.name}`,
     `\`${usageLine(command)}\``,
     shown(`${command.summary}.${command.details === undefined ? "" : ` ${command.details}`}`),
-    ...(words.length === 0 ? [] : [rows(["Argument", "Meaning"], words)]),
-    ...(command.flags.length === 0 ? [] : [flagRows(command.flags)]),
+    ...(rows.length === 0 ? [] : [list(rows)]),
     "```sh\n" + examples.join("\n") + "\n```",
   ].join("\n\n");
 }
 
-function flagRows(flags: readonly FlagSpec[]): string {
-  return rows(["Flag", "Meaning"], flags.map((flag) => [`\`${flagWord(flag)}\``, flagHelp(flag)]));
+function flagRows(flags: readonly FlagSpec[]): string[][] {
+  return flags.map((flag) => [`\`${flagWord(flag)}\``, flagHelp(flag)]);
 }
 
 /** Text that Markdown shows as it is; code stays code. */
@@ -51,9 +51,8 @@ function shown(text: string): string {
   return text.startsWith("`") ? text : text.replaceAll("<", "\\<");
 }
 
-function rows(head: string[], body: string[][]): string {
-  return [head, head.map(() => "---"), ...body.map((row) => row.map(shown))].map((row) => `| ${row.join(" | ")} |`)
-    .join("\n");
+function list(body: string[][]): string {
+  return body.map(([name, meaning]) => `- ${shown(name!)}: ${shown(meaning!)}`).join("\n");
 }
 
 if (import.meta.main) await Deno.writeTextFile(PAGE, withReference(await Deno.readTextFile(PAGE)));

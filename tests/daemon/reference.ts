@@ -4,7 +4,7 @@
  * while it is not.
  */
 
-import { ERROR_CODES, type ErrorCode } from "../../lib/errors.ts";
+import type { ErrorCode } from "../../lib/errors.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import type { OpName } from "../../lib/protocol/messages.ts";
 import { type AnyFields, COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
@@ -27,13 +27,14 @@ function renderReference(): string {
   const ops = Object.keys(OPS) as OpName[];
   return [
     "## Operations",
-    "A field marked * is required in a request, or always there in an answer.",
+    "An optional field may be missing, from a request or from an answer. `db` is the database and `branch` the " +
+    "branch, in a request optional and then `main`; they are described only where they mean something else.",
     ...ops.map(renderOp),
     "## Objects",
     ...objectsOf(ops.map((op) => OPS[op].answer as AnyFields)),
     "## Error codes",
-    `Any request can fail with: ${codes(COMMON_ERRORS)}. What else an operation can fail with stands with it.`,
-    rows(["Code", "Meaning"], Object.entries(ERROR_CODES).map(([code, meaning]) => [`\`${code}\``, meaning])),
+    `Any request can fail with: ${codes(COMMON_ERRORS)}. What else an operation can fail with stands with it; ` +
+    "[errors](errors.md) says what each means.",
     "## Event types",
     EVENT_TYPES.map((type) => `\`${type}\``).join(", "),
   ].join("\n\n") + "\n";
@@ -44,8 +45,8 @@ function renderOp(op: OpName): string {
   return [
     `### ${op}`,
     summary,
-    Object.keys(fields).length === 0 ? "No fields." : fieldRows("Field", fields as AnyFields),
-    Object.keys(answer).length === 0 ? "Answers nothing but `ok`." : fieldRows("Answer", answer as AnyFields),
+    Object.keys(fields).length === 0 ? "No fields." : fieldList("Fields", fields as AnyFields),
+    Object.keys(answer).length === 0 ? "Answers nothing but `ok`." : fieldList("Answer", answer as AnyFields),
     ...(errors.length === 0 ? [] : [`Errors of its own: ${codes(errors)}.`]),
   ].join("\n\n");
 }
@@ -57,7 +58,7 @@ function objectsOf(answers: AnyFields[]): string[] {
     for (const { type, object } of Object.values(fields)) {
       const name = type.replace(/^array of (.*) objects$/, "$1");
       if (object === undefined || found.has(name)) continue;
-      found.set(name, `### ${name} object\n\n${fieldRows("Field", object)}`);
+      found.set(name, `### ${name} object\n\n${fieldList("Fields", object)}`);
       add(object);
     }
   };
@@ -65,22 +66,26 @@ function objectsOf(answers: AnyFields[]): string[] {
   return [...found.values()];
 }
 
-function fieldRows(head: string, fields: AnyFields): string {
-  const cells = Object.entries(fields).map(([name, { required, type, object, doc }]) => [
-    `\`${name}\`${required ? " *" : ""}`,
-    object === undefined || type.startsWith("array") ? type : `${type} object`,
-    doc,
-  ]);
-  return rows([head, "Type", "Meaning"], cells);
+/** What `db` and `branch` mean in most operations; rows that say so are left out. */
+const USUAL: Readonly<Record<string, readonly string[]>> = {
+  db: ["the database"],
+  branch: ["the branch", "the branch; `main` when absent"],
+};
+
+function fieldList(head: string, fields: AnyFields): string {
+  const usual = Object.keys(fields).filter((name) => USUAL[name]?.includes(fields[name]!.doc));
+  const code = (name: string) => `\`${name}\``;
+  const rest = Object.keys(fields).filter((name) => !usual.includes(name)).map((name) => {
+    const { type, object, required, doc } = fields[name]!;
+    const shape = object === undefined || type.startsWith("array") ? type : `${type} object`;
+    return `- ${code(name)} (${shape}${required ? "" : ", optional"}): ${doc}`;
+  });
+  const first = usual.length === 0 ? "" : ` ${usual.map(code).join(", ")}${rest.length === 0 ? "." : ", and"}`;
+  return [`${head}:${first}`, ...(rest.length === 0 ? [] : ["", ...rest])].join("\n");
 }
 
 function codes(list: readonly ErrorCode[]): string {
   return list.map((code) => `\`${code}\``).join(", ");
-}
-
-function rows(head: string[], body: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...body.map(line)].join("\n");
 }
 
 if (import.meta.main) {
