@@ -3,7 +3,6 @@
  * that call themselves compatible leave out, add and bend fields.
  */
 
-/** A call that the model requests. */
 export interface ToolCall {
   id: string;
   name: string;
@@ -17,7 +16,6 @@ export type ChatMessage =
   | { role: "assistant"; content: string | null; tool_calls?: WireToolCall[] }
   | { role: "tool"; tool_call_id: string; content: string };
 
-/** A call in the format's spelling. */
 export interface WireToolCall {
   id: string;
   type: "function";
@@ -28,7 +26,6 @@ export interface Completion {
   /** Its text; may be empty. */
   text: string;
   calls: ToolCall[];
-  /** Calls beyond {@linkcode MAX_CALLS}, which were dropped. */
   dropped_calls: number;
   /** It was cut off by the endpoint's limit of output. */
   cut: boolean;
@@ -45,7 +42,6 @@ export function parseCompletion(body: unknown): Completion | undefined {
   const choice = Array.isArray(choices) ? choices[0] : undefined;
   const message = field(choice, "message");
   if (typeof message !== "object" || message === null) return undefined;
-  const content = field(message, "content");
   const raw = field(message, "tool_calls");
   const calls: ToolCall[] = [];
   const listed = Array.isArray(raw) ? raw : [];
@@ -61,7 +57,7 @@ export function parseCompletion(body: unknown): Completion | undefined {
     });
   }
   return {
-    text: readContent(content).slice(0, MAX_TEXT),
+    text: readContent(field(message, "content")).slice(0, MAX_TEXT),
     calls,
     dropped_calls: Math.max(0, listed.length - MAX_CALLS),
     cut: field(choice, "finish_reason") === "length",

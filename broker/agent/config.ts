@@ -15,13 +15,11 @@ export interface AgentDatabase {
 export interface AgentConfig {
   /** `http://host:port` of the gateway, without a path. */
   gateway_url: string;
-  /** The task's token. */
   token: string;
   model: string;
   instruction: string;
   /** The work folder, absolute and without links. */
   work_dir: string;
-  /** Model turns after which the agent ends. */
   max_turns: number;
   /** Symbolic links of the work tree that were put aside, for the prompt. */
   links: number;
@@ -34,7 +32,6 @@ export const MAX_CONFIG_LENGTH = 1 << 20;
 
 export const DEFAULT_MAX_TURNS = 100;
 
-/** `config` as the line that the agent reads. */
 export function encodeConfig(config: AgentConfig): string {
   return `${JSON.stringify(config)}\n`;
 }

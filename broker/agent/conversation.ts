@@ -15,7 +15,6 @@ import { WorkTree } from "./work_tree.ts";
 
 /** UTF-16 units of conversation that are sent, about 100,000 tokens. */
 const MAX_CONVERSATION = 400 << 10;
-/** What is put in the place of an answer that was left out. */
 const LEFT_OUT = "[left out to save space; call the tool again if you need it]";
 /** Answers without a call after which the last one is taken as the end. */
 const MAX_SILENT = 2;
@@ -47,9 +46,8 @@ export async function runAgent(run: AgentRun): Promise<AgentOutcome> {
 
 class Conversation {
   readonly #run: AgentRun;
-  readonly #tree: WorkTree;
   readonly #messages: ChatMessage[];
-  readonly #databases: AgentDatabases | undefined;
+  readonly #context: ToolContext;
   readonly #tools: unknown[];
   #silent = 0;
   #last_calls = "";
@@ -58,9 +56,12 @@ class Conversation {
 
   constructor(run: AgentRun) {
     this.#run = run;
-    this.#tree = new WorkTree(run.config.work_dir);
-    const { databases = [] } = run.config;
-    if (databases.length > 0) this.#databases = new AgentDatabases(databases, run.clock);
+    const { work_dir, databases = [] } = run.config;
+    this.#context = {
+      tree: new WorkTree(work_dir),
+      clock: run.clock,
+      ...(databases.length === 0 ? {} : { databases: new AgentDatabases(databases, run.clock) }),
+    };
     this.#tools = toolDefinitions({ databases: databases.length > 0 });
     this.#messages = [
       { role: "system", content: systemPrompt(run.config) },
@@ -88,14 +89,6 @@ class Conversation {
     this.#messages.push({ role: "user", content: NUDGE });
   }
 
-  #context(): ToolContext {
-    return {
-      tree: this.#tree,
-      clock: this.#run.clock,
-      ...(this.#databases === undefined ? {} : { databases: this.#databases }),
-    };
-  }
-
   /** Does all calls of one answer, in their order; the summary when one of them was `finish`. */
   async #doCalls({ calls, dropped_calls }: Completion): Promise<string | undefined> {
     const same = JSON.stringify(calls.map((call) => [call.name, call.arguments]));
@@ -109,7 +102,7 @@ class Conversation {
           text: "Error: you did exactly this before; do something else, or finish",
           summary: "repeated call",
         }
-        : await callTool(call.name, call.arguments, this.#context());
+        : await callTool(call.name, call.arguments, this.#context);
       this.#messages.push({ role: "tool", tool_call_id: call.id, content: answer.text });
       const { ok, summary } = answer;
       this.#run.onProgress({ type: "tool", turn: this.turn, tool: call.name.slice(0, 64), ok, summary });

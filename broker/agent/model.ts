@@ -10,13 +10,12 @@ import type { AgentOutcome, AgentProgress } from "./progress.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { readText } from "../../lib/http/response_text.ts";
 
-/** The largest answer that is read. */
 const MAX_ANSWER_BYTES = 8 << 20;
 /** Milliseconds one request may take: slow local models need minutes. */
 const REQUEST_MS = 10 * 60_000;
 /** Requests for one completion. */
 const MAX_ATTEMPTS = 6;
-/** The longest that one Retry-After is obeyed; a longer one is the end of the run, not of the night. */
+/** The longest Retry-After that is obeyed; a longer one ends the run. */
 const MAX_WAIT_MS = 120_000;
 /** First wait after a failure without Retry-After; doubles. */
 const BACKOFF_MS = 1_000;
@@ -32,17 +31,15 @@ export class ModelFailure extends Error {
 }
 
 export interface ModelClientOptions {
-  /** `http://host:port` of the gateway. */
   gateway_url: string;
   token: string;
   model: string;
   clock: Clock;
   fetch: typeof fetch;
-  /** Called when it waits. */
   onProgress(row: AgentProgress): void;
 }
 
-/** Answers that another attempt may better. */
+/** Statuses after which another attempt may succeed. */
 const TRANSIENT = new Set([408, 409, 425, 429, 500, 502, 503, 504, 529]);
 
 /** What the gateway's own problems mean that end the run; the endpoint may answer the same status for its own reasons. */

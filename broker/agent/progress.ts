@@ -11,7 +11,6 @@ export const OUTCOMES = {
   finished: 0,
   /** Something that no other outcome names. */
   failed: 1,
-  /** The turns were used up. */
   turn_limit: 3,
   /** The gateway answered 402: the budget is spent. */
   budget_exhausted: 4,
@@ -27,7 +26,6 @@ export const OUTCOMES = {
   bad_model_output: 9,
 } as const;
 
-/** A name in {@linkcode OUTCOMES}. */
 export type AgentOutcome = keyof typeof OUTCOMES;
 
 export type AgentProgress =
@@ -38,7 +36,6 @@ export type AgentProgress =
   | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }
   /** The gateway or the endpoint asked to retry later. */
   | { type: "waiting"; wait_ms: number; summary: string }
-  /** The end. */
   | { type: "result"; outcome: AgentOutcome; summary: string; turns: number; requests: number };
 
 /** The longest text of a row, in UTF-16 units. */
@@ -50,7 +47,6 @@ export function shortLine(text: string, max = MAX_PROGRESS_TEXT): string {
   return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
 }
 
-/** `row` as its line. */
 export function encodeProgress(row: AgentProgress): string {
   const safe = Object.fromEntries(
     Object.entries(row).map(([key, value]) => [key, typeof value === "string" ? shortLine(value) : value]),

@@ -27,7 +27,6 @@ const ProgressSchema: v.GenericSchema<unknown, AgentProgress> = v.variant("type"
 /** The row that `line` is; undefined for anything else, which is then only text. */
 export function parseProgress(line: string): AgentProgress | undefined {
   if (!line.startsWith("{")) return undefined;
-  const value = parseJson(line);
-  const result = v.safeParse(ProgressSchema, value);
+  const result = v.safeParse(ProgressSchema, parseJson(line));
   return result.success ? result.output : undefined;
 }

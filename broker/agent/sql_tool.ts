@@ -47,11 +47,7 @@ export class AgentDatabases {
     return [...this.#databases.keys()];
   }
 
-  /**
-   * Runs statements.
-   *
-   * @throws {ToolError} What is wrong with them, for the model.
-   */
+  /** @throws {ToolError} What is wrong with the statements, for the model. */
   async run(name: string, sql: string): Promise<SqlResult> {
     const path = this.#databases.get(name);
     if (path === undefined) {
@@ -111,8 +107,7 @@ export class AgentDatabases {
 }
 
 function inWords(name: string, { statements, changes, rows }: SqlAnswer & { ok: true }): SqlResult {
-  const did = plural(statements, "statement");
-  const changed = `${did}, ${changes} rows changed`;
+  const changed = `${plural(statements, "statement")}, ${changes} rows changed`;
   if (rows === undefined) return { text: `done: ${changed}`, summary: `${name}: ${changed}` };
   const { columns, values, more } = rows;
   const lines = [columns.join(" | "), ...values.map((row) => row.join(" | "))];

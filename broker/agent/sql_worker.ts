@@ -8,11 +8,9 @@
 
 import { DatabaseSync } from "node:sqlite";
 
-/** Statements for one database, and how much of their result to return. */
 export interface SqlRequest {
   /** Absolute path of the database. */
   path: string;
-  /** One or more statements. */
   sql: string;
   /** Rows of the last statement to return. */
   max_rows: number;
@@ -26,7 +24,6 @@ export type SqlAnswer =
   | {
     ok: true;
     statements: number;
-    /** Rows that the statements changed. */
     changes: number;
     /** Of the last statement, when it returns rows; values as JSON text. */
     rows?: { columns: string[]; values: string[][]; more: boolean };

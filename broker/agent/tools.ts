@@ -25,7 +25,6 @@ const SEARCH_MS = 5_000;
 export interface ToolContext {
   tree: WorkTree;
   clock: Clock;
-  /** Absent when the task has none. */
   databases?: AgentDatabases;
 }
 
@@ -35,7 +34,6 @@ export interface ToolAnswer {
   text: string;
   /** For people, one line. */
   summary: string;
-  /** The agent reports that it is done. */
   finished?: boolean;
 }
 
@@ -244,7 +242,6 @@ class Arguments {
     return value;
   }
 
-  /** Whether the argument was given. */
   has(name: string): boolean {
     return Object.hasOwn(this.#values, name);
   }

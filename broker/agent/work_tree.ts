@@ -13,9 +13,7 @@ export class ToolError extends Error {
 
 /** The largest file that is read, searched, written or edited. */
 const MAX_FILE_BYTES = 1 << 20;
-/** Entries of one folder that are listed. */
 const MAX_LISTED = 1_000;
-/** Most entries of a walk. */
 const MAX_WALKED = 100_000;
 /** Linux: 255 bytes per name, 4096 per path. */
 const MAX_NAME_BYTES = 255;

@@ -20,7 +20,6 @@ export interface Staging {
   lock: FileLock;
 }
 
-/** What a {@linkcode CacheStore} is made of. */
 export interface CacheStoreOptions {
   quota_bytes: number;
   clock: Clock;
@@ -55,7 +54,6 @@ export class CacheStore {
     this.#locks.clear();
   }
 
-  /** The entries, the longest unused first. */
   async entries(): Promise<CacheEntry[]> {
     const found = await this.#locked(() => this.#folder.entries());
     return found.sort((a, b) => a.last_used_ms - b.last_used_ms).map(({ last_used_ms: _, ...entry }) => entry);
@@ -74,7 +72,6 @@ export class CacheStore {
     });
   }
 
-  /** A folder to fill. */
   stage(): Promise<Staging> {
     return this.#locked(() => this.#stage());
   }

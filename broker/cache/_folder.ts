@@ -17,7 +17,6 @@ import { parseJson } from "../../lib/text/json.ts";
 
 export interface CacheEntry {
   key: string;
-  /** Canonical form of the repository. */
   repo: string;
   bytes: number;
   /** ISO 8601 UTC. */
@@ -189,7 +188,6 @@ export class CacheFolder {
     });
   }
 
-  /** What was discarded and is still there. */
   trash(): string[] {
     return [...Deno.readDirSync(`${this.root}/trash`)].map(({ name }) => `${this.root}/trash/${name}`);
   }

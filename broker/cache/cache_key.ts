@@ -6,7 +6,6 @@
 import type { Lockfile } from "./lockfiles.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
-/** What decides what is in an entry. */
 export interface CacheInputs {
   /** Canonical form of the repository. */
   repo: string;
@@ -30,6 +29,5 @@ export const KEY_PREFIX_LENGTH = 12;
 export function cacheKey({ repo, lockfiles, toolchain, arch, setup_commands, image }: CacheInputs): string {
   const files = lockfiles.map(({ path, digest }) => [path, digest]).sort(([a], [b]) => a! < b! ? -1 : a! > b! ? 1 : 0);
   // JSON of lists of strings: no two inputs have one text.
-  const text = JSON.stringify([FORMAT, repo, files, toolchain, arch, setup_commands, image]);
-  return sha256Hex(text);
+  return sha256Hex(JSON.stringify([FORMAT, repo, files, toolchain, arch, setup_commands, image]));
 }

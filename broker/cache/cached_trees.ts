@@ -25,7 +25,7 @@ const PARALLEL = 16;
 /** Of most file systems; everything that has a name takes at least one. */
 const BLOCK_BYTES = 4_096;
 
-/** POSIX has it there; both that systems have today know how to share blocks, and copy where that cannot be. */
+/** POSIX has it there; GNU's and macOS's share blocks where the file system can, and copy otherwise. */
 const CP_PATH = "/bin/cp";
 const CP_ARGS = Deno.build.os === "darwin" ? ["-cRPp"] : ["-RPp", "--reflink=auto"];
 /** Tens of gigabytes on a slow disk. */
@@ -50,7 +50,6 @@ interface Visitor {
   other(path: string, info: Deno.FileInfo): Promise<void>;
 }
 
-/** Visits everything below `root`, which is a folder. */
 async function walk(root: string, visitor: Visitor): Promise<void> {
   const folders = [{ path: root, depth: 0 }];
   let entries = 0;
@@ -75,15 +74,11 @@ async function walk(root: string, visitor: Visitor): Promise<void> {
   }
 }
 
-/** `mode` with what the owner needs and without set-user-id, set-group-id and the sticky bit. */
-function plainMode(info: Deno.FileInfo, needed: number): number | undefined {
+/** Sets the mode bits that the owner needs and clears set-user-id, set-group-id and the sticky bit. */
+async function settleMode(path: string, info: Deno.FileInfo, needed: number): Promise<void> {
   const mode = info.mode === null ? needed : info.mode & 0o7777;
   const next = mode & 0o777 | needed;
-  return next === mode ? undefined : next;
-}
-
-async function chmod(path: string, mode: number | undefined): Promise<void> {
-  if (mode !== undefined) await Deno.chmod(path, mode);
+  if (next !== mode) await Deno.chmod(path, next);
 }
 
 /**
@@ -102,12 +97,12 @@ export async function settleTree(root: string): Promise<number> {
     await Deno.chmod(root, 0o700);
     await walk(root, {
       directory: async (path, info) => {
-        await chmod(path, plainMode(info, 0o700));
+        await settleMode(path, info, 0o700);
         folders.push(path);
         blocks++;
       },
       file: async (path, info) => {
-        await chmod(path, plainMode(info, 0o600));
+        await settleMode(path, info, 0o600);
         blocks += Math.max(1, Math.ceil(info.size / BLOCK_BYTES));
         using file = await Deno.open(path);
         await file.sync();

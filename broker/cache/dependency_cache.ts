@@ -36,14 +36,12 @@ export interface CacheRequest extends CacheInputs {
   signal?: AbortSignal | undefined;
 }
 
-/** A folder of the host and where a sandbox sees it. */
 export interface CacheMount {
   source: string;
   target: string;
   writable: boolean;
 }
 
-/** What {@linkcode CacheUse.commit} has done. */
 export interface CacheCommit {
   /** Whether the key now has an entry. */
   kept: boolean;
@@ -69,7 +67,6 @@ export interface CacheUse {
   release(): Promise<void>;
 }
 
-/** Bytes of a quota in GiB. */
 export function quotaBytes(gib: number): number {
   return Math.floor(gib * 2 ** 30);
 }
@@ -145,7 +142,6 @@ export class DependencyCache {
   }
 }
 
-/** The part of a task that has none. */
 class DisabledCacheUse implements CacheUse {
   readonly participation: CacheUse["participation"];
   readonly key_prefix = undefined;

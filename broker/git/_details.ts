@@ -10,12 +10,11 @@ import type { ChangeDetails } from "./flags.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import { GITLINK, SYMLINK } from "./file_modes.ts";
 
-/** Longest link that a system follows, and more than one page of a reviewer's. */
+/** The longest link that a system follows. */
 const MAX_LINK_BYTES = 4_096;
 /** Links whose targets are read; with more, the number alone is reported. */
 const MAX_LINKS = 1_000;
 
-/** The details of each change, by raw path. */
 export async function readDetails(
   git: Git,
   changes: readonly RawChange[],

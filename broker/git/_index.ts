@@ -2,8 +2,8 @@
  * A hostile work tree becomes a tree object, through an index of its own.
  *
  * Not `git add`: it would record nested repositories as submodules, which hides their files, ask them for their state,
- * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what it receives
- * to. The tree holds regular files, executables and links, and of submodules exactly those that the base has.
+ * and fail altogether on a name it does not like. Here git lists, this module decides, and git hashes what is chosen.
+ * The tree holds regular files, executables and links, and of submodules exactly those that the base has.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -14,7 +14,6 @@ import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import { GITLINK, SYMLINK } from "./file_modes.ts";
 
 export interface BuiltTree {
-  /** Id of the tree object. */
   tree: string;
   paths: RawPath[];
   /** Paths of the work tree that were left out, because they lie in a `.git` or would be read as one. */
@@ -52,16 +51,15 @@ export async function buildTree(
   // Left by a run that was killed; only this task's broker works here.
   for (const name of ["index.lock", "facts.index.lock"]) removeIfPresent(`${git_dir}/${name}`);
   // The staged index lends its file times, so that only what changed is read again.
-  const staged = { git_dir, work_tree };
   const from = ["read-tree", "-m", `--index-output=${repository.index_file}`, base_commit];
-  await git.run(from, { ...run, repository: staged, attempted: ATTEMPTED });
+  await git.run(from, { ...run, repository: { git_dir, work_tree }, attempted: ATTEMPTED });
 
   const gitlinks = splitRecords(await call(["ls-files", "-s", "-z"])).flatMap(parseStaged)
     .filter(({ mode }) => mode === GITLINK);
   const { gone, changed } = sorted(splitRecords(await call(["diff-files", "--raw", "-z", "--no-renames"])), special);
   const omitted = changed.filter(isRefused).map(({ path }) => path);
   const edited = changed.filter((change) => !isRefused(change)).map(({ path }) => path);
-  // Out with what went, before anything takes its place; and with submodules, so that git never reads one.
+  // Deleted paths go before anything takes their place; submodules go too, so that git never reads one.
   await call(
     ["update-index", "-z", "--index-info"],
     removals([...gone, ...gitlinks.map(({ path }) => path)], base_commit),

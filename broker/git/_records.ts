@@ -15,7 +15,6 @@ export function splitRecords(bytes: Uint8Array): RawPath[] {
   return records;
 }
 
-/** Bytes as a string with one character per byte. */
 export function binary(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
 }
@@ -27,7 +26,7 @@ export function bytesOf(raw: string): Uint8Array<ArrayBuffer> {
 // deno-lint-ignore no-control-regex
 const ASCII = /^[\u0000-\u007f]*$/;
 
-/** Whether raw text is ASCII, which nearly every path is: the short way round decoding. */
+/** Whether raw text is ASCII, as nearly every path is: it needs no decoding. */
 export function isAscii(raw: string): boolean {
   return ASCII.test(raw);
 }
@@ -69,6 +68,6 @@ export function isGitName(name: string): boolean {
 /** Whether git would refuse this path, or a checkout of it would write into a git directory. */
 export function hasGitComponent(raw: RawPath): boolean {
   if (isAscii(raw) && !/git/i.test(raw)) return false;
-  // A backslash parts names on Windows.
+  // A backslash separates names on Windows.
   return pathText(raw).split(/[/\\]/).some(isGitName);
 }

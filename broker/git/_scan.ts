@@ -63,8 +63,7 @@ async function list(work_tree: string, directory: string, scan: Scan): Promise<D
       scan.opaque.push(directory);
       return [];
     }
-    const reason = messageOf(error);
     const attempted = `Cannot collect the changes: cannot read ${JSON.stringify(directory || ".")}`;
-    throw new TaskdError(fileErrorCode(error), `${attempted}: ${reason}`, { cause: error });
+    throw new TaskdError(fileErrorCode(error), `${attempted}: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -24,7 +24,6 @@ const ATTEMPTED = "Cannot commit the changes";
 /**
  * Makes a commit object; no branch moves.
  *
- * @returns Its id.
  * @throws {TaskdError} `corrupt` when the commit does not have exactly that tree and parent.
  */
 export async function commitTree(git: Git, options: CommitOptions): Promise<string> {
@@ -68,7 +67,7 @@ export async function verifyCommit(
   });
 }
 
-/** Git cuts names at angle brackets and newlines; here they never get so far. */
+/** Removes control characters and angle brackets, at which git would cut a name. */
 function identity(text: string): string {
   // deno-lint-ignore no-control-regex
   return text.replace(/[\u0000-\u001f\u007f<>]/g, "").trim() || "taskd";

@@ -13,7 +13,6 @@ export interface GitCredentials {
   secrets: readonly string[];
 }
 
-/** Where the operator's credentials come from. */
 export interface CredentialSources {
   env: Readonly<Record<string, string | undefined>>;
   /** Absolute path of `gh`, when it is installed: it answers for https. */
@@ -39,10 +38,10 @@ export const HOST_VARIABLES = [
   "NO_PROXY",
 ] as const;
 
-/** Never a prompt, never a program of the operator's ssh configuration's choice for a forwarded agent. */
+/** No prompt, no forwarded agent or port, no local command of the operator's ssh configuration. */
 const SSH = "/usr/bin/ssh -oBatchMode=yes -oForwardAgent=no -oClearAllForwardings=yes -oPermitLocalCommand=no";
 
-/** Credentials for one repository. Those of other transports stay out: ssh's agent is no business of an https push. */
+/** Credentials for one repository. Those of other transports stay out: an https push has no use for ssh's agent. */
 export function operatorCredentials(url: RepoUrl, sources: CredentialSources): GitCredentials {
   const { gh_path } = sources;
   if (url.transport === "file") return { env: {}, config: [], secrets: [] };
@@ -59,7 +58,6 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
   return { env, config: helper, secrets: TOKEN_VARIABLES.flatMap((name) => env[name] ?? []) };
 }
 
-/** The variables of `env` that are named and set. */
 export function picked(
   env: Readonly<Record<string, string | undefined>>,
   names: readonly string[],

@@ -30,11 +30,9 @@ export interface SecondLook {
   /** A category of flags, or `path:` and the glob of `second_look_paths`. */
   category: FlagCategory | `path:${string}`;
   reason: string;
-  /** The paths, as the facts have them. */
   paths: string[];
 }
 
-/** The policy's decision on a change. */
 export interface PolicyVerdict {
   /** Any of these fails the task. */
   blocked: Violation[];
@@ -47,7 +45,6 @@ const MAX_LISTED = 100;
 /** Links and submodules, which stand for a whole directory. */
 const STANDS_FOR_MORE = new Set<string>([SYMLINK, GITLINK]);
 
-/** Holds a change against a policy. */
 export function evaluateDiffPolicy(policy: DiffPolicy, facts: DiffFacts): PolicyVerdict {
   const { max_files_changed, max_lines_changed } = policy;
   const blocked: Violation[] = [

@@ -6,7 +6,7 @@ import type { RawPath } from "./_records.ts";
 
 export type ChangeStatus = "added" | "modified" | "deleted" | "type_changed";
 
-/** One changed path. A rename is a deletion and an addition. */
+/** A rename is a deletion and an addition. */
 export interface FileChange {
   /** Relative to the repository; bytes that are no UTF-8 read as U+FFFD. May hold anything: sanitise to show it. */
   path: string;
@@ -26,7 +26,6 @@ export interface FileChange {
   binary: boolean;
 }
 
-/** A change with its raw path. */
 export interface RawChange {
   path: RawPath;
   change: FileChange;

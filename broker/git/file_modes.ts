@@ -2,9 +2,7 @@
  * The modes of entries of a tree, as git writes them.
  */
 
-/** A file that can be executed. */
 export const EXECUTABLE = "100755";
-/** A symbolic link. */
 export const SYMLINK = "120000";
 /** A commit of another repository: a submodule. */
 export const GITLINK = "160000";

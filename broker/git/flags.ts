@@ -9,7 +9,6 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { FileChange } from "./file_change.ts";
 import { EXECUTABLE, GITLINK, SYMLINK } from "./file_modes.ts";
 
-/** A category and what it warns of. */
 export const FLAG_CATEGORIES = {
   nested_git: "a repository inside the work tree, or a name that some system reads as .git; left out of the change",
   submodule: "a submodule, or the list of them",
@@ -92,7 +91,6 @@ const BY_PATH: readonly (readonly [FlagCategory, RegExp])[] = [
 /** What is known of a change beyond its {@linkcode FileChange}. */
 export interface ChangeDetails {
   size?: number;
-  /** Where the link leads, as text. */
   link_target?: string;
   /** Names of the file on disk. */
   links?: number;

@@ -18,7 +18,6 @@ import { type CheckRun, decodeRollup, RollupSchema } from "./pull_request_checks
 /** Where gh may be, most usual place first. */
 export const GH_PATHS: readonly string[] = ["/usr/bin/gh", "/usr/local/bin/gh", "/opt/homebrew/bin/gh"];
 
-/** What a {@linkcode Gh} is made of. */
 export interface GhOptions {
   /** Absolute path of gh. */
   path: string;
@@ -33,7 +32,6 @@ export interface PullRequestOptions {
   repo: RepoUrl;
   /** Branch with the change, in the same repository. */
   head: string;
-  /** Branch that it is for. */
   base: string;
   title: string;
   body: string;
@@ -46,7 +44,6 @@ export interface PullRequest {
   url: string;
 }
 
-/** A pull request as it stands. */
 export interface PullRequestView {
   state: "open" | "closed" | "merged";
   /** Commit that its branch has now. */
@@ -108,7 +105,7 @@ export class Gh {
       stdin: new TextEncoder().encode(clipped(options.body, MAX_BODY)),
       signal,
     });
-    // After a lost answer, or a crash of the broker: the one that exists is ours, the branch's name is.
+    // After a lost answer or a crash, the one that exists is this task's, as its branch is.
     const output = result.code === 0 ? decode(result.stdout) : result.stderr;
     if (result.code !== 0 && !/already exists/.test(output)) throw ghError(attempted, result);
     const found = pullRequestUrl(output, repo);

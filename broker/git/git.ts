@@ -50,7 +50,6 @@ export interface GitRunOptions {
   env?: Readonly<Record<string, string>>;
 }
 
-/** What a {@linkcode Git} is made of. */
 export interface GitOptions {
   /** Absolute path of git; by default the first of {@linkcode GIT_PATHS} that exists. */
   path?: string;
@@ -109,7 +108,6 @@ export class Git {
   readonly path: string;
   readonly home: string;
   readonly clock: Clock;
-
   #version: Promise<string> | undefined;
 
   /** @throws {TaskdError} `not_found` when there is no git. */
@@ -119,11 +117,7 @@ export class Git {
     this.clock = options.clock ?? systemClock;
   }
 
-  /**
-   * Its version, asked for once.
-   *
-   * @throws {TaskdError} `git_failed` when it is too old to be run safely.
-   */
+  /** @throws {TaskdError} `git_failed` when it is too old to be run safely. */
   version(): Promise<string> {
     return this.#version ??= this.#askVersion();
   }

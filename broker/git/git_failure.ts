@@ -4,10 +4,8 @@
 
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 
-/** Kinds of failure. */
 export type GitFailure = "auth" | "not_found" | "network" | "moved" | "ownership" | "corrupt" | "no_space" | "other";
 
-/** One kind: how it is known, and what a person gets to read. */
 interface Kind {
   failure: GitFailure;
   pattern: RegExp;
@@ -73,7 +71,6 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-/** What a failure of git that is in `stderr` comes to. */
 export function classifyGitFailure(stderr: string): GitFailure {
   return kindOf(stderr)?.failure ?? "other";
 }

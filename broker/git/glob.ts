@@ -25,8 +25,6 @@ const GLOB_OPTIONS = {
 const MAX_INNER_GLOBSTARS = 4;
 
 /**
- * Compiles a glob.
- *
  * @returns Whether a path, relative and with `/` between its segments, matches.
  * @throws {TaskdError} `invalid_request` when the pattern cannot be read.
  */
@@ -53,7 +51,7 @@ interface End {
   slash: boolean;
   /** Whether a choice is nothing. */
   empty: boolean;
-  /** What came after it: the end, or what parts choices. */
+  /** What came after it: the end, or what separates choices. */
   by: string | undefined;
 }
 

@@ -10,7 +10,6 @@ export interface HumanDiffOptions {
   /** Trees or commits. */
   before: string;
   after: string;
-  /** Bytes shown; by default {@linkcode MAX_DIFF_BYTES}. */
   max_bytes?: number;
   deadline_ms?: number | undefined;
   signal?: AbortSignal | undefined;
@@ -26,7 +25,7 @@ export interface HumanDiff {
 /** As much as a browser renders and a person might read. */
 export const MAX_DIFF_BYTES = 4 << 20;
 
-/** The unified diff between two trees, cut at a line after `max_bytes`. */
+/** The unified diff between two trees, cut after the last line that ends within `max_bytes`. */
 export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<HumanDiff> {
   const { git_dir, before, after, max_bytes = MAX_DIFF_BYTES, deadline_ms, signal } = options;
   const { stdout, truncated } = await git.run(

@@ -7,7 +7,6 @@
 
 import * as v from "valibot";
 
-/** How a check stands. */
 export type CheckOutcome = "passed" | "failed" | "pending" | "skipped";
 
 export interface CheckRun {
@@ -89,7 +88,6 @@ function replaces(later: RollupEntry, earlier: RollupEntry): boolean {
   return over > 0 && begun > over;
 }
 
-/** What all checks together come to. */
 export function concludeChecks(checks: readonly CheckRun[]): ChecksConclusion {
   const has = (outcome: CheckOutcome) => checks.some((check) => check.outcome === outcome);
   if (has("failed")) return "failed";

@@ -22,9 +22,7 @@ export interface PushOptions {
   url: RepoUrl;
   git_dir: string;
   commit: string;
-  /** The tree that was approved. */
   tree: string;
-  /** The only parent of the commit. */
   base_commit: string;
   task_id: string;
   credentials?: GitCredentials;
@@ -36,7 +34,6 @@ export interface PushOptions {
   fresh_branch_tries: number;
   /** Called before each call of `git push`, which begins when it has resolved; what it throws ends the push. */
   beforeTry?: (branch: string) => Promise<void>;
-  /** Called before each repetition. */
   onRetry?: (retry: PushRetry) => void;
   /** Milliseconds for each call of git. */
   deadline_ms?: number | undefined;
@@ -46,9 +43,7 @@ export interface PushOptions {
 export interface PushRetry {
   branch: string;
   reason: "transient" | "name_taken";
-  /** The message of the code host or git. */
   message: string;
-  /** Until the next try. */
   delay_ms: number;
 }
 
@@ -60,15 +55,12 @@ export interface PushResult {
   attempts: number;
 }
 
-/** What one call of `git push` came to. */
 type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient"; error: TaskdError };
 
 const NAME_TAKEN =
   /stale info|already exists|fetch first|non-fast-forward|exists; cannot (create|lock)|cannot lock ref/;
 
 /**
- * Pushes.
- *
  * @throws {TaskdError} `auth_failed`, `not_found`, `push_rejected` (a hook, a rule of the host), `already_exists` (every
  * name is taken), `unavailable` (transient failures outlasted the retries), `corrupt` (the commit is not the approved
  * change), `ambiguous` (the host has something else).
@@ -91,7 +83,9 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
       if (attempt.kind === "pushed") return { branch, commit, attempts };
       if (attempt.kind === "name_taken") {
         taken = attempt.error;
-        if (number <= options.fresh_branch_tries) reportRetry(options, branch, "name_taken", taken, 0);
+        if (number <= options.fresh_branch_tries) {
+          options.onRetry?.({ branch, reason: "name_taken", message: taken.message, delay_ms: 0 });
+        }
         break;
       }
       if (retries >= options.max_retries) {
@@ -99,7 +93,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         throw attempt.error;
       }
       const delay_ms = options.retry_backoff_ms * 2 ** retries++;
-      reportRetry(options, branch, "transient", attempt.error, delay_ms);
+      options.onRetry?.({ branch, reason: "transient", message: attempt.error.message, delay_ms });
       await git.clock.sleep(delay_ms, options.signal);
     }
   }
@@ -128,16 +122,6 @@ async function hasArrived(git: Git, branch: string, failure: TaskdError, options
       await git.clock.sleep(options.retry_backoff_ms, options.signal);
     }
   }
-}
-
-function reportRetry(
-  { onRetry }: PushOptions,
-  branch: string,
-  reason: PushRetry["reason"],
-  { message }: TaskdError,
-  delay_ms: number,
-): void {
-  onRetry?.({ branch, reason, message, delay_ms });
 }
 
 async function tryPush(git: Git, branch: string, options: PushOptions): Promise<Attempt> {
@@ -170,7 +154,7 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
       hint: "Look at the branch on the code host; a user or a program there changes new branches",
     });
   } catch (error) {
-    // After the push came a call to verify it; or git met its deadline. The push itself may have got through.
+    // Git met its deadline, or the check after the push failed: the push itself may have arrived.
     if (isTransient(error)) return { kind: "transient", error };
     throw error;
   }
@@ -186,7 +170,7 @@ function evaluatePush({ code, stdout, stderr }: ProcessResult, ref: string, atte
   const [flag, , summary = ""] = lines.find((fields) => fields[1]?.endsWith(`:${ref}`)) ?? [];
   if (code === 0 && (flag === "*" || flag === "=")) return undefined;
   const said = sanitizeLine(summary);
-  // What a lock's failure was about stands among the server's errors.
+  // The server's errors name the lock that failed.
   const why = said.includes("failed to update ref") ? `${said} ${stderr}` : said;
   if (flag === "!" && NAME_TAKEN.test(why)) {
     return { kind: "name_taken", error: new TaskdError("already_exists", `${attempted}: ${said}`) };

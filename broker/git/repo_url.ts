@@ -13,7 +13,7 @@ export type RepoTransport = "https" | "http" | "ssh" | "file";
 
 export interface RepoUrl {
   transport: RepoTransport;
-  /** Lower case, with the port where it is not https's own; empty for a local path. */
+  /** Lower case; over https and http with a port that is not the scheme's own; empty for a local path. */
   host: string;
   /** The path before the repository's name; with slashes where groups are nested. */
   owner: string;
@@ -38,11 +38,7 @@ const SEGMENT = /^(?!\.{1,2}$)[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const DEFAULT_PORT: Readonly<Record<RepoTransport, string>> = { https: "443", http: "80", ssh: "22", file: "" };
 
-/**
- * Reads a repository address.
- *
- * @throws {TaskdError} `invalid_request`, saying what is wrong; secrets in the address are not repeated.
- */
+/** @throws {TaskdError} `invalid_request` with what is wrong; secrets in the address are not repeated. */
 export function parseRepo(text: string): RepoUrl {
   if (text.length > MAX_LENGTH) refuse(text, "it is too long");
   // deno-lint-ignore no-control-regex

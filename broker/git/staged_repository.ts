@@ -99,7 +99,6 @@ async function writeAttributes(git_dir: string, text: string): Promise<void> {
   await writeFileAtomic(`${git_dir}/info/attributes`, new TextEncoder().encode(text), 0o600);
 }
 
-/** What every command that talks to the repository gets. */
 export function remoteOptions(
   { url, credentials, deadline_ms, signal }: Pick<StageOptions, "url" | "credentials" | "deadline_ms" | "signal">,
   attempted: string,

@@ -19,7 +19,6 @@ const OUT_OF_MEMORY = 122;
 const REMOVALS = 40;
 const REMOVAL_PAUSE_MS = 50;
 
-/** What a running container is started with. */
 export interface ContainerSandboxOptions {
   program: ContainerProgram;
   name: string;

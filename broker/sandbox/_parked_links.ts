@@ -18,7 +18,6 @@ const MAX_ENTRIES = 2_000_000;
 export interface ParkedLink {
   /** Absolute path of the link. */
   path: string;
-  /** Its text. */
   target: string;
 }
 
@@ -63,9 +62,8 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
 const LN_PATH = "/bin/ln";
 
 /**
- * Puts links back, but where something else is now or the folder is gone: that is a change the agent made.
- *
- * `ln` makes them: a process whose permissions are for some paths cannot.
+ * Puts links back, except where something else is now or the folder is gone: the agent made that change. `ln` makes
+ * them: a process whose permissions are for some paths cannot.
  */
 export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> {
   for (const { path, target } of links) {

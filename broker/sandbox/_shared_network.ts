@@ -1,6 +1,6 @@
 /**
- * What the sandboxes of a broker share: a network without outside access, and the anchor, a container that does nothing but
- * be attached to it. The host has the gateway's address only while a container is attached.
+ * What the sandboxes of a broker share: a network without outside access, and the anchor, a container that is attached
+ * to it and sleeps. The host has the gateway's address only while a container is attached.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -25,25 +25,23 @@ const OTHER_OCI_RUNTIMES = ["crun", "runc"];
 /** Limits that every host has room for. */
 const LOW_LIMITS: Limits = { open_files: 1_024, processes: 1_000 };
 
-/** With what containers start here. */
+/** What containers start with on this host. */
 export interface Working {
   oci_runtime: string;
   limits?: Limits;
 }
 
-/** What names the network and its anchor. */
 export interface SharedNetworkOptions {
   kind: ContainerKind;
   network: string;
   gateway_ip: string;
   anchor_image: string;
-  /** Distinguishes this broker's containers from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   clock: Clock;
 }
 
 export class SharedNetwork {
-  /** What was found to work on this host; undefined before. */
+  /** What was found to work; undefined before {@linkcode prepare}. */
   works: Working | undefined;
   readonly #program: ContainerProgram;
   readonly #options: SharedNetworkOptions;

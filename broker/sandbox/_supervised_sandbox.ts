@@ -7,7 +7,6 @@ import type { Clock } from "../../lib/clock.ts";
 import { type OutputBudget, readLines } from "./output_lines.ts";
 import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
 
-/** What a runtime knows of one of its sandboxes. */
 export interface SupervisedSandbox {
   spec: SandboxSpec;
   clock: Clock;
@@ -20,14 +19,12 @@ export interface SupervisedSandbox {
   onExit?(): void;
   /** How it ended, after its last line. */
   ended(status: Deno.CommandStatus): Ending | Promise<Ending>;
-  /** Takes away what is left of it. */
   release(): Promise<void>;
 }
 
 /** `out_of_memory` counts where nothing else has ended it. */
 type Ending = Pick<SandboxEnd, "code" | "signal"> & { out_of_memory?: boolean };
 
-/** Runs a sandbox to its end. */
 export function supervise(sandbox: SupervisedSandbox): Sandbox {
   const { spec, clock } = sandbox;
   const over = new AbortController();

@@ -1,22 +1,17 @@
 /**
- * The command lines of the container programs, as pure functions. What podman, docker
- * and Apple's container have in common is written once; each has its own list
- * of restrictions.
+ * The command lines of the container programs, as pure functions.
  *
- * Nothing secret is in an argument: the environment of a sandbox is read by the program
- * from its standard input.
+ * Nothing secret is in an argument: the program reads a sandbox's environment from its standard input.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
 import type { CommandWorkload } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
-/** Programs that keep containers. */
 export type ContainerKind = "podman" | "docker" | "container";
 
 /** Where the images have the program that sets up a sandbox's firewall and then drops its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
-/** Where the work tree is. */
 const WORK_TARGET = "/workspace";
 /** Labels by which a broker knows its own containers. */
 export const OWNER_LABEL = "taskd.owner";
@@ -30,7 +25,6 @@ const MAPPED_COUNT = 65_536;
 export const AGENT_ID = 1_000;
 
 export interface Identity {
-  /** Without the machine's administrator's privileges. */
   rootless: boolean;
   /** User and group of the broker. */
   uid: number;
@@ -78,7 +72,6 @@ function agentIds({ kind, identity }: ContainerHost): { uid: number; gid: number
   return own ? { uid: identity.uid, gid: identity.gid } : { uid: AGENT_ID, gid: AGENT_ID };
 }
 
-/** `create`: everything of a sandbox; its environment is read from standard input. */
 export function createArgs(host: ContainerHost, order: ContainerOrder): string[] {
   const { kind, gateway_ip } = host;
   const { name, labels, work_dir, workload, memory_bytes } = order;
@@ -134,7 +127,6 @@ export function networkArgs(
   network: { name: string; labels: Readonly<Record<string, string>> },
 ): string[] {
   const labels = Object.entries(network.labels).map(([key, value]) => `--label=${key}=${value}`);
-  const subnet = subnetOf(gateway_ip);
   const family = gateway_ip.includes(":") ? ["--ipv6"] : [];
   return [
     "network",
@@ -144,12 +136,12 @@ export function networkArgs(
     ...(kind === "podman" ? ["--disable-dns"] : []),
     // Apple's takes the first address of the subnet.
     ...(kind === "container" ? [] : [...family, `--gateway=${gateway_ip}`]),
-    `--subnet=${subnet}`,
+    `--subnet=${subnetOf(gateway_ip)}`,
     network.name,
   ];
 }
 
-/** The 256 addresses round a gateway, or the /64 of an IPv6 one. */
+/** The 256 addresses around a gateway, or the /64 of an IPv6 one. */
 export function subnetOf(gateway_ip: string): string {
   if (!gateway_ip.includes(":")) return gateway_ip.replace(/\.\d+$/, ".0/24");
   const [head = ""] = gateway_ip.split("::");
@@ -186,19 +178,17 @@ function memory(kind: ContainerKind, bytes: number): string {
   return `--memory=${kind === "container" ? `${Math.ceil(bytes / (1 << 20))}M` : bytes}`;
 }
 
-/** What a restriction depends on. */
 interface Bounds {
   memory_bytes: number;
   workload: { max_pids: number };
   backstop_s?: number;
-  /** By default {@linkcode ENTRY_CAPABILITIES}. */
   capabilities?: readonly string[];
 }
 
 /** What the entrypoint needs until it has put the firewall up and become the agent's user. */
 const ENTRY_CAPABILITIES = ["NET_ADMIN", "SETPCAP", "SETUID", "SETGID"];
 
-/** Of what podman and docker understand alike. */
+/** What podman and docker understand alike. */
 function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds): string[] {
   const { memory_bytes, workload, capabilities = ENTRY_CAPABILITIES } = bounds;
   return [

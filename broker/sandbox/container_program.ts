@@ -15,14 +15,12 @@ const MAX_BYTES = 4 << 20;
 export interface ContainerProgramOptions {
   /** Absolute path. */
   path: string;
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   clock: Clock;
 }
 
 export class ContainerProgram {
   readonly path: string;
-  /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly #clock: Clock;
 
@@ -36,7 +34,7 @@ export class ContainerProgram {
     };
   }
 
-  /** Asks; a failure is an answer too. */
+  /** Runs the program; a failure is an answer too. */
   async ask(
     args: readonly string[],
     options: { stdin?: string | undefined; attempted?: string } = {},
@@ -55,7 +53,7 @@ export class ContainerProgram {
     return { code, stdout: new TextDecoder().decode(stdout), stderr };
   }
 
-  /** Does; throws `sandbox_failed` with what it complained about. */
+  /** Runs the program and returns its output; throws `sandbox_failed` with its complaint. */
   async do(args: readonly string[], attempted: string, stdin?: string): Promise<string> {
     const answer = await this.ask(args, { attempted, stdin });
     if (answer.code !== 0) throw refused(attempted, answer);

@@ -26,10 +26,9 @@ import {
   ROLE_LABEL,
   TASK_LABEL,
 } from "./container_arguments.ts";
-import type { CommandWorkload, ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
+import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
-/** Most files that a sandbox may have open. */
 const MAX_OPEN_FILES = 65_536;
 /** Most processes of all sandboxes of a machine; each has its own bound below. */
 const MAX_PROCESSES = 16_384;
@@ -39,11 +38,9 @@ const BACKSTOP_S = 60;
 export interface ContainerRuntimeOptions extends SharedNetworkOptions {
   /** Its program, absolute. */
   program: string;
-  /** Whether it works without the administrator's privileges. */
   rootless: boolean;
   /** OCI runtime by name or path; empty takes the program's own, or another installed one where that does not work. */
   oci_runtime: string;
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   /** The broker's user and group; those of this process when absent. */
   ids?: { uid: number; gid: number };
@@ -57,7 +54,6 @@ export class ContainerRuntime implements SandboxRuntime {
   readonly #shared: SharedNetwork;
   #limits: Promise<Limits | undefined> | undefined;
 
-  /** Throws `usage` when `owner` is not hexadecimal. */
   constructor(options: ContainerRuntimeOptions) {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
     const { kind, program, env, clock, rootless } = options;
@@ -84,7 +80,6 @@ export class ContainerRuntime implements SandboxRuntime {
     return digits === undefined ? undefined : `sha256:${digits}`;
   }
 
-  /** Makes the network and starts the anchor, whose presence keeps the gateway's address on the host. */
   async prepare(): Promise<{ listen: ListenAddresses }> {
     await this.#shared.prepare(await this.#host());
     return {
@@ -121,7 +116,8 @@ export class ContainerRuntime implements SandboxRuntime {
       [spec.work_dir, ...workload.mounts.filter(({ writable }) => writable).map(({ source }) => source)],
       attempted,
     );
-    await this.#create(args, workload, attempted);
+    const answer = await this.#program.ask(args, { attempted, stdin: envFile(workload.env) });
+    if (answer.code !== 0) throw refusedImage(attempted, answer, workload.image);
     return containerSandbox({
       program: this.#program,
       name,
@@ -132,7 +128,6 @@ export class ContainerRuntime implements SandboxRuntime {
     });
   }
 
-  /** Ends this broker's containers, except those of the tasks in `keep`. */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept: string[] = [];
     for (const { name, task_id } of await LIST[this.name](this.#program, this.#options.owner)) {
@@ -175,11 +170,6 @@ export class ContainerRuntime implements SandboxRuntime {
     if (owner === undefined) return;
     const program = new ContainerProgram({ ...this.#options, path: "/bin/chown" });
     await program.do(["--recursive", "-P", "--no-dereference", `${owner}:${owner}`, "--", ...folders], attempted);
-  }
-
-  async #create(args: readonly string[], { image, env }: CommandWorkload, attempted: string): Promise<void> {
-    const answer = await this.#program.ask(args, { attempted, stdin: envFile(env) });
-    if (answer.code !== 0) throw refusedImage(attempted, answer, image);
   }
 }
 

@@ -3,9 +3,8 @@
  *
  * The process may read and write the task's work folder, and the folder of its databases where it has some, and connect
  * to the gateway's address and port. It has no environment, no subprocesses, no system information, no native code, no
- * imports except the agent's own modules, and a bounded heap. It reads its configuration from its standard input, and
- * ends with it. It leads a process group, which is ended by SIGTERM and then by SIGKILL. Symbolic links are put aside
- * while it runs, because permissions follow them.
+ * imports except the agent's own modules, and a bounded heap. Symbolic links are put aside while it runs, because
+ * permissions follow them.
  */
 
 import { basename } from "@std/path/basename";
@@ -45,7 +44,6 @@ export interface DenoRuntimeOptions {
   deno_path: string;
   /** Deno's cache (DENO_DIR), absolute; the agent cannot read it, the runtime below it does. */
   cache_dir: string;
-  /** Distinguishes this broker's sandboxes from those of other brokers on the machine: 8 to 64 hexadecimal digits. */
   owner: string;
   clock: Clock;
   /** What runs in the place of the built-in agent: for tests of the sandbox. */
@@ -56,7 +54,6 @@ export class DenoRuntime implements SandboxRuntime {
   readonly name: SandboxRuntimeName = "deno";
   readonly #options: DenoRuntimeOptions;
 
-  /** Throws `usage` when `owner` is not hexadecimal. */
   constructor(options: DenoRuntimeOptions) {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
     this.#options = options;
@@ -67,7 +64,6 @@ export class DenoRuntime implements SandboxRuntime {
     return Promise.resolve({ listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } });
   }
 
-  /** Does nothing, as {@linkcode prepare} does. */
   close(): Promise<void> {
     return Promise.resolve();
   }
@@ -94,7 +90,6 @@ export class DenoRuntime implements SandboxRuntime {
     return version;
   }
 
-  /** Starts the built-in agent; refuses every other workload. */
   async start(spec: SandboxSpec): Promise<Sandbox> {
     const attempted = `Cannot start the sandbox of task ${spec.task_id.slice(0, 64)}`;
     const { workload } = spec;

@@ -36,10 +36,7 @@ export const PROGRAM_PATHS: Readonly<Record<HostProgram, readonly string[]>> = {
   launchctl: ["/bin/launchctl"],
 };
 
-/**
- * Variables that the container runtimes and gh find their own state by, and none that holds a vendor's key. What is not
- * set is not passed.
- */
+/** Variables that the container runtimes and gh find their own state by, and none that holds a vendor's key. */
 export const TOOL_VARIABLES: readonly string[] = [
   "HOME",
   "USER",
@@ -59,7 +56,6 @@ export const TOOL_VARIABLES: readonly string[] = [
   "DOCKER_CONTEXT",
 ];
 
-/** How a program ended, and its output. */
 export interface ProgramOutput {
   code: number;
   stdout: string;
@@ -70,7 +66,6 @@ export interface ProgramOutput {
 export type AskProgram = (path: string, args: readonly string[]) => Promise<ProgramOutput>;
 
 export interface AskOptions {
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   /** More variables that are passed on, for one program. */
   variables?: readonly string[];
@@ -113,7 +108,7 @@ export function askProgram(options: AskOptions): AskProgram {
   };
 }
 
-/** Finds a program; undefined when it is at none of its places. A test may have places of its own. */
+/** Finds a program; undefined when it is at none of its places. */
 export function findProgram(name: HostProgram, places = PROGRAM_PATHS): string | undefined {
   return places[name].find((path) => {
     try {

@@ -16,11 +16,9 @@ export interface FoundRuntime {
   /** Whether it answered that it can start containers. */
   works: boolean;
   version?: string;
-  /** Without privileges of the machine's administrator. */
   rootless?: boolean;
   /** Version of the control groups, which bound memory and processes: `v1` or `v2`. */
   cgroups?: string;
-  /** Name of the OCI runtime below it. */
   oci_runtime?: string;
   /** Why it does not work, or what is worth knowing. */
   notes: string[];
@@ -33,7 +31,7 @@ export interface FindRuntimesOptions {
   ask: AskProgram;
   /** The deno program of the embedded runtime, absolute, and its version. */
   deno: { path: string; version: string };
-  /** Where programs may be; a test has places of its own. */
+  /** For tests. */
   places?: typeof PROGRAM_PATHS;
 }
 
@@ -95,7 +93,7 @@ const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: str
     const host = field(info, "host");
     const version = textOf(field(field(info, "version"), "Version"));
     if (version === undefined) return undefined;
-    return clean({
+    return withoutUndefined({
       version,
       rootless: flagOf(field(field(host, "security"), "rootless")),
       cgroups: textOf(field(host, "cgroupVersion")),
@@ -109,7 +107,7 @@ const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: str
     if (version === undefined || version === "") return undefined;
     const options = field(info, "SecurityOptions");
     const cgroups = textOf(field(info, "CgroupVersion"));
-    return clean({
+    return withoutUndefined({
       version,
       rootless: Array.isArray(options) && options.some((option) => String(option).includes("name=rootless")),
       cgroups: cgroups === undefined ? undefined : `v${cgroups}`,
@@ -134,8 +132,7 @@ function flagOf(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-/** Without what was not answered. */
-function clean(answer: { [K in keyof Answer]?: Answer[K] | undefined }): Answer {
+function withoutUndefined(answer: { [K in keyof Answer]?: Answer[K] | undefined }): Answer {
   return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== undefined));
 }
 

@@ -1,9 +1,6 @@
 /**
- * The runtime that the settings ask for. `auto` takes the first that works: podman,
- * docker, container, and the embedded one last.
- *
- * A runtime that was asked for by name and does not work is an error, never another
- * runtime: what restrains a task is the operator's choice.
+ * The runtime that the settings ask for. One that they name and that does not work is an error, never another runtime:
+ * what restrains a task is the operator's choice.
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
@@ -27,14 +24,13 @@ export interface OpenRuntimeOptions {
   /** Deno's cache, absolute. */
   deno_cache_dir: string;
   clock?: Clock;
-  /** Receives warnings, such as a version that was not tested. */
   onWarning?: (message: string) => void;
-  /** Where programs may be; a test has places of its own. */
+  /** For tests. */
   places?: typeof PROGRAM_PATHS;
   signal?: AbortSignal | undefined;
 }
 
-/** Opens the runtime of the settings; throws `invalid_config` or `sandbox_failed`. */
+/** @throws {TaskdError} `sandbox_failed`. */
 export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxRuntime> {
   const { settings, owner, env, deno_path, clock = systemClock, places, signal } = options;
   const ask = askProgram({ env, clock, ...(signal ? { signal } : {}) });

@@ -12,7 +12,6 @@ export interface OutputBudget {
   truncated: boolean;
 }
 
-/** Reads `stream` to its end and calls `onLine` with each line. */
 export async function readLines(
   stream: ReadableStream<Uint8Array>,
   budget: OutputBudget,

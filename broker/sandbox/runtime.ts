@@ -24,7 +24,6 @@ export interface BuiltInAgentWorkload {
   databases?: { directory: string; files: readonly { name: string; file: string }[] };
 }
 
-/** The container that a program runs in. */
 export interface Container {
   image: string;
   /** Name of the network that has the gateway and the proxy and nothing else. */
@@ -33,10 +32,8 @@ export interface Container {
   platform?: string;
 }
 
-/** A program in a container image. */
 export interface CommandWorkload extends Container {
   kind: "command";
-  /** Program and arguments. */
   command: readonly string[];
   /** Its whole environment. */
   env: Readonly<Record<string, string>>;
@@ -44,7 +41,7 @@ export interface CommandWorkload extends Container {
   mounts: readonly { source: string; target: string; writable: boolean }[];
   /** Processes and threads it may have. */
   max_pids: number;
-  /** What of the network it reaches; both when absent. Setup commands have no business with a model. */
+  /** What of the network it reaches; both when absent. Setup commands need no model. */
   reach?: "gateway_and_proxy" | "proxy";
 }
 
@@ -68,13 +65,10 @@ export interface SandboxSpec {
   /** The only folder of the host that it can change, absolute. */
   work_dir: string;
   workload: Workload;
-  /** Memory it may use. */
   memory_bytes: number;
-  /** Milliseconds after which it is ended. */
   timeout_ms: number;
   /** Bytes of output that are passed on; what follows is discarded. */
   max_output_bytes: number;
-  /** Called with each line as it comes. */
   onOutput(line: OutputLine): void;
 }
 
@@ -87,7 +81,6 @@ export interface SandboxEnd {
   /** Exit code; 128 + n after signal n. */
   code: number;
   signal?: string;
-  /** Some of the output was discarded. */
   output_truncated: boolean;
 }
 
@@ -101,9 +94,8 @@ export interface Sandbox {
 /** Where the gateway and the proxy have to listen so that sandboxes reach them. */
 export interface ListenAddresses {
   hostname: string;
-  /** 0: any free one, since no image has to agree. */
+  /** Either port is 0 for any free one, where no image has to agree. */
   gateway_port: number;
-  /** 0: as above. */
   proxy_port: number;
 }
 

@@ -7,9 +7,7 @@
 
 import { InvalidConfig } from "./invalid_config.ts";
 
-/** One line that sets a variable. */
 interface Assignment {
-  /** Its index among the lines. */
   index: number;
   name: string;
   value: string;

@@ -8,7 +8,6 @@ import type { ShownValue } from "./value_schemas.ts";
 import { canonicalJson, isCompared, type ResolvedSettings } from "./load.ts";
 import type { PolicyField, PolicyView } from "./policy_view.ts";
 
-/** A row of the table. */
 export interface ExplainRow {
   setting: string;
   value: string;
@@ -36,7 +35,6 @@ function showValue(value: ShownValue): string {
   return sanitizeLine(isPlain ? value : JSON.stringify(value));
 }
 
-/** A resolution as JSON. */
 export function policyView(resolved: ResolvedSettings): PolicyView {
   return { fields: resolved.fields(), hash: resolved.hash };
 }
@@ -46,7 +44,6 @@ export function compareWithLive(local: ResolvedSettings, live: PolicyView | null
   return { local: policyView(local), live, in_sync: live === null ? null : live.hash === local.hash };
 }
 
-/** The last line of the table. */
 export function verdictLine({ local, live, in_sync }: Comparison): string {
   if (live === null || in_sync === null) return "daemon: not reachable";
   if (in_sync) return "daemon: in sync";

@@ -5,35 +5,27 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
 
-/** Where a value comes from. */
 export type ConfigPlace =
   /** A file; both numbers count from 1. */
   | { file: string; line: number; column: number }
-  /** A variable of the environment. */
   | { env: string }
   /** The table of settings itself. */
   | { built_in: true };
 
-/** Optional parts of the message. */
 export interface InvalidConfigOptions {
-  /** What to do about it. */
   hint?: string | undefined;
   /** What is shown of the value; absent when the value may be a secret. */
   shown?: string | undefined;
 }
 
-/** Configuration that cannot be used: code `invalid_config`. */
 export class InvalidConfig extends TaskdError {
-  /** Its name in stack traces. */
   override name = "InvalidConfig";
   /** Dotted path of the setting, with the keys and indices below it. */
   readonly setting: string;
-  /** Where it stands. */
   readonly place: ConfigPlace;
   /** The rule, beginning with "must". */
   readonly rule: string;
 
-  /** Reports that the value of `setting` at `place` breaks `rule`. */
   constructor(setting: string, place: ConfigPlace, rule: string, options: InvalidConfigOptions = {}) {
     const name = cut(sanitizeLine(setting), 200);
     const what = options.shown === undefined ? name : `${name} is ${options.shown}, and`;

@@ -19,9 +19,7 @@ export const KEY_VARIABLES: Readonly<Record<Exclude<Lane, "compat">, readonly st
   vendor_c: ["VENDORC_API_KEY", "GEMINI_API_KEY"],
 };
 
-/** The places of keys. */
 export interface KeySources {
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   /** What api-keys.env has. */
   file: ReadonlyMap<string, string>;
@@ -29,15 +27,13 @@ export interface KeySources {
   compat_variable?: string;
 }
 
-/** A key and where it was found. */
 export interface ApiKey {
-  /** The key. Never to be logged. */
+  /** Never to be logged. */
   secret: string;
   /** `env:VENDORA_API_KEY`, or `api-keys.env:VENDORA_API_KEY`. */
   source: string;
 }
 
-/** Path of the file of keys. */
 export function keysPath(home: string): string {
   return `${taskdHome(home)}/api-keys.env`;
 }

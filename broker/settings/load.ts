@@ -4,9 +4,9 @@
  * breaks a rule is refused with its place.
  */
 
-import { createHash } from "node:crypto";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 import type { EgressList } from "../egress/egress_rules.ts";
 import { parseEgress } from "./egress_file.ts";
 import { type ConfigPlace, describeValue, InvalidConfig } from "./invalid_config.ts";
@@ -17,7 +17,6 @@ import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS, type Settings } from
 import { fields, type ShownValue, traitsOf } from "./value_schemas.ts";
 import { YamlFile } from "./yaml_file.ts";
 
-/** Where a setting's value comes from. */
 export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 
 /** The row of `policy explain` for the egress list: its path, and what it allows. */
@@ -26,7 +25,6 @@ const EGRESS_FIELD = "egress_config";
 /** The variable that names another egress list. */
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
 
-/** A setting with its value and where that comes from. */
 export interface ResolvedSetting {
   setting: SettingPath | typeof EGRESS_FIELD;
   /** As it would be written: durations as text. Never a secret. */
@@ -34,7 +32,6 @@ export interface ResolvedSetting {
   source: SettingSource;
 }
 
-/** What loading needs. */
 export interface LoadOptions {
   /** The user's home directory, absolute. */
   home: string;
@@ -46,7 +43,6 @@ export interface LoadOptions {
   read?: ReadFile;
 }
 
-/** The configuration in effect. */
 export interface ResolvedSettings {
   settings: Settings;
   egress: EgressList;
@@ -57,14 +53,11 @@ export interface ResolvedSettings {
   hash: string;
 }
 
-/** The user's directory of the product. */
 export function taskdHome(home: string): string {
   return `${home}/.taskd`;
 }
 
 /**
- * Resolves everything.
- *
  * @throws {InvalidConfig} with file, line and column, or the variable; {@linkcode TaskdError} `denied` or `unavailable`
  * when a file cannot be read.
  */
@@ -209,12 +202,9 @@ export function isCompared(setting: string): boolean {
   return !Object.hasOwn(SETTINGS, setting) || SETTINGS[setting as SettingPath].compared !== false;
 }
 
-/** SHA-256 in hex over the compared settings, independent of their order and sources. */
 function hashRows(rows: readonly ResolvedSetting[]): string {
   const compared = rows.filter(({ setting }) => isCompared(setting));
-  return createHash("sha256").update(
-    canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))),
-  ).digest("hex");
+  return sha256Hex(canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))));
 }
 
 /** JSON with the keys of every object sorted: equal values have equal texts. */

@@ -21,14 +21,11 @@ import { readText } from "../../lib/http/response_text.ts";
 /** Lanes whose vendor can be paid by subscription; vendor_c has none. */
 export type SubscriptionLane = "vendor_a" | "vendor_b";
 
-/** How a vendor's tokens are renewed and sent. */
 interface VendorOAuth {
   token_url: string;
   /** Id of the vendor's own command-line client, which the subscription was given to. */
   client_id: string;
-  /** Headers that go with a token. */
   headers: (account_id: string | undefined) => Record<string, string>;
-  /** Name of the vendor's program that signs in. */
   program: string;
 }
 
@@ -69,22 +66,18 @@ const ANSWER = v.looseObject({
   expires_in: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(10 * 365 * 86_400))),
 });
 
-/** The credential file's content. */
 export type OAuthCredential = v.InferOutput<typeof FILE>;
 
 /** What is sent to the vendor, in the shape of the gateway's credential. */
 export interface Bearer {
-  /** The access token. Never to be logged. */
+  /** Never to be logged. */
   secret: string;
   headers: Readonly<Record<string, string>>;
 }
 
-/** The part of fetch that renewal uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** Options of {@linkcode VendorSubscription}. */
 export interface SubscriptionOptions {
-  /** The user's home directory. */
   home: string;
   fetch?: Fetch;
   clock?: Clock;
@@ -114,7 +107,6 @@ export class VendorSubscription {
   #saving: Promise<OAuthCredential> | undefined;
   #renewal: Promise<OAuthCredential> | undefined;
 
-  /** Reads nothing yet. */
   constructor(lane: SubscriptionLane, options: SubscriptionOptions) {
     this.#vendor = VENDORS[lane];
     this.#path = oauthPath(options.home, lane);
@@ -249,7 +241,6 @@ export class VendorSubscription {
   }
 }
 
-/** Path of a lane's credential file. */
 export function oauthPath(home: string, lane: SubscriptionLane): string {
   return `${taskdHome(home)}/${lane}-oauth.json`;
 }

@@ -23,9 +23,7 @@ function path(type: string, max_bytes: number) {
   );
 }
 
-/** A directory or file. */
 export const PATH = path("path", MAX_PATH_BYTES);
-/** A unix socket. */
 export const SOCKET_PATH = path(
   `path, at most ${MAX_SOCKET_PATH_BYTES_OF.linux} bytes (macOS: ${MAX_SOCKET_PATH_BYTES_OF.darwin})`,
   MAX_SOCKET_PATH_BYTES,
@@ -49,7 +47,6 @@ export const BIND_ADDRESS = v.pipe(
 
 const LISTEN_RULE = "must be host:port, such as 127.0.0.1:7070";
 
-/** `host:port` of a listener, or empty. */
 export const LISTEN_ADDRESS = v.pipe(
   text(LISTEN_RULE),
   v.check((value) => value === "" || isListenAddress(value), LISTEN_RULE),
@@ -64,19 +61,16 @@ function isListenAddress(value: string): boolean {
   return isHost && host.startsWith("[") === address.includes(":");
 }
 
-/** An image of the container runtime. */
 export const IMAGE = textLike(/^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,254}$/, {
   type: "image name",
   rule: "must be the name of an image, such as name:tag",
 });
 
-/** A network of the container runtime. */
 export const NETWORK = textLike(/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$/, {
   type: "name",
   rule: "must be a network's name: at most 64 of A-Z a-z 0-9 . _ -, the first a letter or digit",
 });
 
-/** An OCI runtime by name or path, or empty. */
 export const OCI_RUNTIME = textLike(/^(?:\/?[a-zA-Z0-9][a-zA-Z0-9_.+/-]{0,254})?$/, {
   type: "name or absolute path, or empty",
   rule: "must be an OCI runtime's name or absolute path, such as runsc",
@@ -99,7 +93,6 @@ function urlFault(value: string): string | undefined {
   return isSecureUrl(url) ? undefined : URL_RULE;
 }
 
-/** Where a vendor's API is. */
 export const UPSTREAM_URL = v.pipe(
   text(URL_RULE),
   check(urlFault),
@@ -107,7 +100,6 @@ export const UPSTREAM_URL = v.pipe(
   v.metadata({ type: "URL" }),
 );
 
-/** Where the endpoint of `compat` is; empty where there is none. */
 export const ENDPOINT_URL = v.pipe(
   text(URL_RULE),
   check((value) => value === "" ? undefined : urlFault(value) ?? pathFault(new URL(value))),
@@ -127,7 +119,6 @@ export const ENDPOINT_PATH = textLike(/^(?:\/|(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9
   rule: "must be a path of plain segments that begins with /, such as /v1, or / alone",
 });
 
-/** The name of a variable of the environment, or empty. */
 export const VARIABLE_NAME = textLike(/^(?:[A-Z_][A-Z0-9_]{0,63})?$/, {
   type: "name of a variable, or empty",
   rule: "must be the name of an environment variable, in capitals, and not the key itself",

@@ -25,7 +25,6 @@ import {
 const GLOB_RULE = "must be a glob of paths in the repository";
 const MAX_GLOB_LENGTH = 1_024;
 
-/** Patterns of paths in a repository. */
 export const GLOBS = v.pipe(
   list(v.pipe(text(GLOB_RULE), check(globFault)), 'must be a list of globs, such as ["dir/**"]', 1_000),
   v.metadata({ type: "list of globs" }),
@@ -98,7 +97,6 @@ const PROFILE = fields({
 /** How tasks of one repository are prepared. */
 export type Profile = v.InferOutput<typeof PROFILE>;
 
-/** Repositories and how their tasks are prepared. */
 export const PROFILES = v.pipe(
   mapOf(v.pipe(text(REPO_RULE), check(repoFault)), PROFILE, "must be a map from host/owner/repo to a profile"),
   v.metadata({
@@ -122,7 +120,6 @@ export const PRICES = v.pipe(
   v.metadata({ type: "map of model ids to `{input, output}`, USD per 1M tokens" }),
 );
 
-/** Tools that vendors may run for the agent, by the names that the gateway's refusals give. */
 export const TOOL_NAMES = v.pipe(
   list(
     textLike(/^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$/, {

@@ -15,7 +15,6 @@ export type Privacy =
   /** Not change it: configuration. */
   | "own";
 
-/** The most bytes that are read. */
 const MAX_BYTES = 4_194_304;
 
 const FORBIDDEN: Readonly<Record<Privacy, { bits: number; what: string }>> = {
@@ -27,8 +26,6 @@ const FORBIDDEN: Readonly<Record<Privacy, { bits: number; what: string }>> = {
 export type ReadFile = (path: string, privacy: Privacy) => Promise<string | undefined>;
 
 /**
- * Reads a whole UTF-8 file.
- *
  * @returns undefined when there is none.
  * @throws {TaskdError} `denied` when others may do what `privacy` rules out, with the chmod to run; `invalid_config`
  * when it is not a regular file, too large or not UTF-8; an error of the system otherwise.

@@ -9,13 +9,9 @@ import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
 import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "./settings.ts";
 
-/** The result of {@linkcode seedHome}. */
 export interface Seeded {
-  /** The directory. */
   directory: string;
-  /** Files that were written. */
   created: string[];
-  /** Files that were there. */
   kept: string[];
 }
 
@@ -27,23 +23,18 @@ export interface Seeded {
  */
 export async function seedHome(home: string): Promise<Seeded> {
   const directory = taskdHome(home);
-  makePrivateDirectory(directory);
+  try {
+    Deno.mkdirSync(directory, { mode: 0o700, recursive: true });
+  } catch (error) {
+    throw fileError(error, `Cannot make the directory ${directory}`);
+  }
+  closeDirectory(directory);
   const seeded: Seeded = { directory, created: [], kept: [] };
   for (const [name, text] of [["config.yaml", configText()], ["egress.yaml", EGRESS_TEXT]] as const) {
     const path = `${directory}/${name}`;
     (await createPrivateFile(path, text) ? seeded.created : seeded.kept).push(path);
   }
   return seeded;
-}
-
-function makePrivateDirectory(path: string): void {
-  const attempted = `Cannot make the directory ${path}`;
-  try {
-    Deno.mkdirSync(path, { mode: 0o700, recursive: true });
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
-  closeDirectory(path);
 }
 
 /**
@@ -59,7 +50,6 @@ export function closeDirectory(path: string): void {
   }
 }
 
-/** The widest comment line. */
 const WIDTH = 100;
 
 /** config.yaml as `init` writes it: prose after `# `, settings after `#` without a space. */

@@ -35,7 +35,6 @@ import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
 export type { Profile } from "./policy_schemas.ts";
 
-/** What the table holds of a setting. */
 export interface SettingRow {
   /** What a value of config.yaml must be, and what it becomes; its metadata are `ValueTraits`. */
   value: v.GenericSchema;
@@ -403,16 +402,12 @@ export type Settings = {
     : ValueAt<K>;
 };
 
-/** How a vendor is paid. */
 export type VendorAuth = Settings["vendor_a_auth"];
-/** What runs sandboxes; `auto` takes the first that is installed. */
+/** What runs sandboxes; `auto` takes the first that works. */
 export type RuntimeName = Settings["runtime"];
 
-/** The table by path. */
 export const SETTINGS: { readonly [P in SettingPath]: SettingRow } = TABLE;
-/** The paths of the table, in its order. */
 export const SETTING_PATHS = Object.keys(TABLE) as readonly SettingPath[];
-/** Settings that hold others. */
 export const GROUPS: readonly Group[] = [
   ...new Set(SETTING_PATHS.filter((path) => path.includes(".")).map((path) => path.split(".")[0] as Group)),
 ];

@@ -23,7 +23,6 @@ export interface ValueTraits {
   is_path?: true;
 }
 
-/** The traits of a setting's schema. */
 export function traitsOf(schema: v.GenericSchema): ValueTraits {
   return v.getMetadata(schema) as unknown as ValueTraits;
 }
@@ -64,12 +63,10 @@ export function text(rule: string, hint?: string) {
   );
 }
 
-/** Text of a certain form. */
 export function textLike(pattern: RegExp, { type, rule, hint }: { type: string; rule: string; hint?: string }) {
   return v.pipe(text(rule, hint), v.regex(pattern, withHint(rule, hint)), v.metadata({ type }));
 }
 
-/** A name for a model, or empty. */
 export const MODEL = textLike(/^(?:[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199})?$/, {
   type: "text",
   rule: "must be a model's id: at most 200 of A-Z a-z 0-9 . _ : / @ + -",
@@ -89,7 +86,6 @@ export function choice<T extends string>(words: readonly T[], aliases: ReadonlyM
   );
 }
 
-/** A whole number. */
 export function integer(
   minimum: number,
   maximum: number,
@@ -116,7 +112,6 @@ export function cappedInteger(maximum: number) {
   );
 }
 
-/** A number that may have decimals. */
 export function decimal(unit: string, maximum: number, rule = `must be a number from 0 to ${maximum}`) {
   return v.pipe(
     v.number(rule),
@@ -126,7 +121,6 @@ export function decimal(unit: string, maximum: number, rule = `must be a number 
   );
 }
 
-/** True or false. */
 export const SWITCH = v.pipe(v.boolean("must be true or false"), v.metadata({ type: "`true`, `false`" }));
 
 /** The longest wait: timers of the runtime count milliseconds in 31 bits and would fire at once beyond 24.8 days. */
@@ -134,7 +128,6 @@ export const MAX_WAIT = "24d";
 /** The longest window, and the longest wait that is made in pieces: ten years. */
 export const MAX_WINDOW = "3650d";
 
-/** Options of {@linkcode duration}. */
 interface DurationOptions {
   maximum: string;
   /** Smallest value other than zero. */
@@ -183,7 +176,6 @@ export function formatExact(ms: number): string {
   return shown === "" ? "0s" : shown;
 }
 
-/** A list of at most `limit` values. */
 export function list<T>(item: v.GenericSchema<unknown, T>, rule: string, limit: number) {
   return v.pipe(v.array(item, rule), v.maxLength(limit, `must have at most ${limit} entries`));
 }

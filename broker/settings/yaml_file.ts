@@ -13,13 +13,11 @@ import { type ConfigPlace, describeValue, InvalidConfig, quoteText } from "./inv
 const MAX_FILE_LENGTH = 1_048_576;
 /** The deepest nesting; the deepest setting needs seven levels. */
 const MAX_DEPTH = 16;
-/** The most values in one file. */
 const MAX_NODES = 20_000;
 
 /** A key or index on the way from the root to a value. */
 type Step = string | number;
 
-/** A YAML file that has been parsed. */
 export class YamlFile {
   /** The content as plain values: objects, arrays, text, numbers, booleans, null. An empty file is an empty object. */
   readonly value: unknown;
@@ -29,8 +27,6 @@ export class YamlFile {
   readonly #document: Document;
 
   /**
-   * Parses `text`.
-   *
    * @param file Its path, for messages.
    * @throws {InvalidConfig} when it is not YAML of the accepted kind, or too large.
    */
@@ -53,8 +49,6 @@ export class YamlFile {
   }
 
   /**
-   * The value as `schema` makes it.
-   *
    * @param secret Settings whose value no message shows.
    * @throws {InvalidConfig} for the first rule that is broken.
    */
@@ -64,7 +58,6 @@ export class YamlFile {
     throw this.#refusal(result.issues[0], secret);
   }
 
-  /** Where the value at a path stands. */
   placeOf(path: readonly Step[]): ConfigPlace {
     return this.#placeOfNode(this.#document.getIn(path, true));
   }

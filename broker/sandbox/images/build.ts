@@ -19,17 +19,14 @@ import { ROOT_FILE_SYSTEM_SCRIPT } from "./root_file_system.ts";
 export interface BuildImagesOptions {
   runtime: { name: ContainerKind; path: string };
   images: { sandbox: string; anchor: string };
-  /** Where they come from: a base of a registry, or Debian's and npm's packages alone. */
   from: "registry" | "debootstrap";
   /** Base of the sandbox's image in a registry, by tag or digest; with `debootstrap`, the mirror of Debian's packages. */
   base?: string;
   /** Labels of the agents to put in; all when absent. */
   agents?: readonly string[];
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   clock?: Clock;
   signal?: AbortSignal | undefined;
-  /** Called with each step, and each line of output. */
   onProgress?: (progress: { step: string } | { line: string }) => void;
 }
 
@@ -128,8 +125,6 @@ fi
 `;
 
 /**
- * Makes an image of a root file system.
- *
  * @param made `folder` is for notes, and empty.
  * @throws {TaskdError} `sandbox_failed` with the last lines of what failed; an image of that name is then the one before.
  */

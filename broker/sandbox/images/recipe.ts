@@ -11,7 +11,6 @@ export const NODE_VERSION = "24.21.0";
 
 /** The default base of the containers; a digest can be named instead. */
 export const SANDBOX_BASE = `docker.io/library/node:${NODE_VERSION}-${SUITE}-slim`;
-/** For the anchor, which only sleeps. */
 export const ANCHOR_BASE = "docker.io/library/busybox:1.37";
 
 /** Debian packages: what the entrypoint needs, and what agents expect. */
@@ -27,7 +26,6 @@ export const DEBIAN_PACKAGES: readonly string[] = [
   "ripgrep",
 ];
 
-/** Version of each agent's npm package. */
 const AGENT_VERSIONS: Readonly<Record<string, string>> = {
   "@anthropic-ai/claude-code": "2.1.329",
   "@openai/codex": "0.169.0",
