@@ -9,7 +9,7 @@ import { parseJson } from "../../lib/text/json.ts";
 
 /** A longer line is no row of an agent's for a person to read. */
 const MAX_ROW_CHARS = 65_536;
-/** The fields of a tool's input that are shown. */
+/** Characters of a tool's input that are shown. */
 const MAX_INPUT_CHARS = 120;
 
 type Row = Readonly<Record<string, unknown>>;

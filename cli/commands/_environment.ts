@@ -44,19 +44,17 @@ export function asking(args: Args, signal: AbortSignal, options: { credentials?:
   return askProgram({ env: environment(args), variables, signal });
 }
 
-/** Options for finding the broker. */
 export function findOptions(args: Args): FindBrokerOptions {
   return { home: args.broker.home, clock: systemClock, askHealth: healthOverSocket(systemClock) };
 }
 
-/** Sends SIGTERM. */
 export function terminating(args: Args, signal: AbortSignal): (pid: number) => Promise<void> {
   const [path] = args.host.programs.kill;
   if (path === undefined) throw new TaskdError("unavailable", "Cannot end a broker: there is no program that does");
   return terminateBy(asking(args, signal), path);
 }
 
-/** A broker says its settings out of its memory: one that takes longer is stopped, and nobody waits for it. */
+/** A broker answers this from memory: one that takes longer hangs, and counts as one that does not answer. */
 const POLICY_DEADLINE_MS = 10_000;
 
 /** The settings of the broker at a socket; null when it does not say them. */

@@ -17,7 +17,6 @@ import { readableLines } from "./_agent_output.ts";
 import { spendWord } from "./_task_text.ts";
 import type { Io } from "../text/io.ts";
 
-/** How far a task has come, as its events tell. */
 export interface TaskProgress {
   stage: Stage;
   outcome?: Outcome;
@@ -27,7 +26,6 @@ export interface TaskProgress {
   spend?: SpendFigures;
 }
 
-/** How to follow. */
 export interface FollowOptions {
   io: Io;
   /** Until a person has to decide or a code host has, or until the task has ended. */
@@ -100,7 +98,6 @@ function gone(id: string): TaskdError {
   });
 }
 
-/** Takes an event into `progress`. */
 function take(progress: TaskProgress, { event, data }: TaskEventView): void {
   switch (event) {
     case "stage":

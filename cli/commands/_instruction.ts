@@ -13,15 +13,10 @@ export interface InstructionSource {
   /** Absolute path. */
   file: string | undefined;
   stdin(): ReadableStream<Uint8Array>;
-  /** Ends the reading. */
   signal: AbortSignal;
 }
 
-/**
- * Reads the instruction.
- *
- * @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; the system's error for the file.
- */
+/** @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; the system's error for the file. */
 export async function readInstruction({ word, file, stdin, signal }: InstructionSource): Promise<string> {
   const hint = "Write it as the second argument, name a file with --file, or write - to read stdin";
   if (word !== undefined && file !== undefined) {

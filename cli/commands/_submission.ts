@@ -12,7 +12,6 @@ import { SUBMISSION } from "../table/broker_shared.ts";
 /** The port when none is written, as in egress.yaml. */
 const DEFAULT_PORT = 443;
 
-/** Reads the whole order. */
 export async function readSubmission(args: Args, io: Io): Promise<SubmitRequest> {
   const egress_extra = parseEgressFlags(args.texts("egress"));
   const instruction = await readInstruction({

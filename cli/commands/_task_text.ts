@@ -14,12 +14,10 @@ const ID_DIGITS = 12;
 /** Digits of a diff's SHA-256 that stand for it in a command: too many to be forged by search. */
 export const DIFF_DIGITS = 16;
 
-/** As much of an id as names a task. */
 export function shortId(id: string): string {
   return id.slice(0, ID_DIGITS);
 }
 
-/** A task's spend. */
 export interface TaskSpend {
   spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
   live?: TaskSpend["spend"];
@@ -34,7 +32,6 @@ export function spendWord({ spend, live, claimed_usd }: TaskSpend): string {
   return metered.usd === 0 ? "unmetered" : `$${metered.usd.toFixed(4)}+`;
 }
 
-/** The amount spent, and in how many requests. */
 export function spendWords(spent: TaskSpend): string {
   const metered = spent.live ?? spent.spend;
   const amount = spendWord(spent);

@@ -12,7 +12,6 @@ import type { Args } from "../plan/args.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import { branchName, lifetimeText } from "./_result_text.ts";
 
-/** Creates a database. */
 export const create = storeCommand({
   async run(args, io, ops) {
     const db = args.positional("db");
@@ -25,7 +24,6 @@ export const create = storeCommand({
   },
 });
 
-/** Makes a branch. */
 export const fork = storeCommand({
   async run(args, io, ops) {
     const { checkpoint, ...branch } = startOf(args);
@@ -64,7 +62,6 @@ export const promote = storeCommand({
     repointText(`Promoted ${args.positional("branch")} onto ${branchName(result)}`, result),
 });
 
-/** Takes a branch back to a checkpoint. */
 export const rollback = storeCommand({
   async run(args, io, ops) {
     const to = parseName(args.text("to") ?? "", "checkpoint");
@@ -74,7 +71,6 @@ export const rollback = storeCommand({
   render: (result, _io, args) => repointText(`Rolled ${branchName(result)} back to ${args.text("to")}`, result),
 });
 
-/** The flags of promote and rollback as fields of a request. */
 function repointFlags(args: Args): Omit<RepointArgs, "db" | "branch"> {
   const safety_ttl_ms = args.number("safety-ttl");
   return {
@@ -85,7 +81,6 @@ function repointFlags(args: Args): Omit<RepointArgs, "db" | "branch"> {
   };
 }
 
-/** What was done, and what to do next. */
 function repointText(done: string, result: RepointResult): string {
   const lines = [`${done} (${result.mode}, txid ${result.txid})`];
   if (result.safety_branch !== undefined) {
@@ -97,7 +92,6 @@ function repointText(done: string, result: RepointResult): string {
   return lines.join("\n");
 }
 
-/** Removes a branch. */
 export const destroy = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("destroy", { ...args.address("branch"), force: args.on("force") });
@@ -120,7 +114,6 @@ export const touch = storeCommand({
   },
 });
 
-/** Protects a branch, or ends its protection. */
 export const protect = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("protect", { ...args.address("branch"), on: args.plan.command === "protect" });

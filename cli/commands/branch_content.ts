@@ -21,7 +21,6 @@ export const checkout = storeCommand<CheckoutResult>({
   render: ({ path }) => path,
 });
 
-/** Prints where a checkout is. */
 export const path = storeCommand({
   async run(args, _io, ops) {
     return { path: await (await ops.store()).path(args.address("address")) };
@@ -29,7 +28,6 @@ export const path = storeCommand({
   render: ({ path }) => path,
 });
 
-/** Stores and names the current content. */
 export const checkpoint = storeCommand({
   async run(args, io, ops) {
     const note = args.text("note");
@@ -51,7 +49,6 @@ export const checkpoint = storeCommand({
   },
 });
 
-/** Rewrites what is stored of a branch as one object. */
 export const compact = storeCommand({
   async run(args, io, ops) {
     return await ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`));

@@ -7,13 +7,11 @@ import type { Args } from "../plan/args.ts";
 import { completionScript, SHELLS } from "./completion_script.ts";
 import type { Io } from "../text/io.ts";
 
-/** The script. */
 export interface CompletionResult {
   shell: string;
   script: string;
 }
 
-/** Writes the script for the named shell. */
 export function run(args: Args, _io: Io): Promise<CompletionResult> {
   const word = args.positional("shell");
   const shell = SHELLS.find((each) => each === word);
@@ -24,7 +22,6 @@ export function run(args: Args, _io: Io): Promise<CompletionResult> {
   return Promise.resolve({ shell, script: completionScript(shell) });
 }
 
-/** The script alone. */
 export function render(result: CompletionResult): string {
   return result.script;
 }

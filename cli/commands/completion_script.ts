@@ -1,17 +1,13 @@
 /**
- * Completion scripts for shells, written from the command table. They are static:
- * pressing Tab starts no program.
+ * Completion scripts for shells, written from the command table. They are static: pressing Tab starts no program.
  */
 
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
 
-/** The shells that are known. */
 export const SHELLS = ["bash", "zsh", "fish"] as const;
-/** A shell that is known. */
 export type Shell = typeof SHELLS[number];
 
-/** The script for a shell. */
 export function completionScript(shell: Shell): string {
   switch (shell) {
     case "bash":

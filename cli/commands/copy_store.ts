@@ -13,7 +13,6 @@ import { plural } from "../../lib/text/plural.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 
-/** What was copied, from where to where. */
 export type CopyStoreReport = { source: string; target: string } & CopyStoreResult;
 
 /** Copies, or goes on with a copy. */
@@ -45,7 +44,6 @@ async function checkSource(directory: string, io: Io): Promise<void> {
   }
 }
 
-/** One line. */
 export function render(result: CopyStoreReport): string {
   const skipped = result.skipped === 0 ? "" : `; ${result.skipped} of them were there already`;
   const what = `${plural(result.branches, "branch")} and ${plural(result.objects, "object")}`;

@@ -9,7 +9,6 @@ import { DEMO_RUNTIMES, DEMO_SIZES_MB, DEMO_VARIABLES } from "../table/demo.ts";
 import type { Io } from "../text/io.ts";
 import { environment } from "./_environment.ts";
 
-/** Runs the demo, and prints it as it goes. */
 export async function run(args: Args, io: Io): Promise<DemoResult> {
   const runtime = DEMO_RUNTIMES.find((name) => name === args.text("runtime"));
   const size_mb = args.number("size") ?? (args.on("quick") ? DEMO_SIZES_MB.smallest : DEMO_SIZES_MB.usual);

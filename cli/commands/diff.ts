@@ -12,7 +12,6 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { cutLine, textTable } from "../text/text_table.ts";
 
-/** Compares the two sides. */
 export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResult> {
   const tables = args.texts("table");
   const rows = args.numberOf("rows");
@@ -24,7 +23,6 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
   }, io.progress("diff"));
 }
 
-/** Counts of each table, then the rows that were asked for. */
 export async function render(result: DiffResult, io: Io): Promise<string> {
   if (result.identical) return `${result.a} and ${result.b} are identical`;
   if (result.tables.length === 0) {

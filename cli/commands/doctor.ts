@@ -14,13 +14,11 @@ import type { Io } from "../text/io.ts";
 import { cutLine } from "../text/text_table.ts";
 import { asking, environment, findOptions, livePolicy } from "./_environment.ts";
 
-/** Every check, and the worst of them. */
 export interface DoctorResult {
   status: CheckStatus;
   checks: HostCheck[];
 }
 
-/** Runs every check. */
 export async function run(args: Args, io: Io): Promise<DoctorResult> {
   const checks = await examineHost(args, io);
   return { status: worst(checks), checks };
@@ -45,12 +43,10 @@ export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
 
 const MARKS: Readonly<Record<CheckStatus, string>> = { ok: "ok  ", warn: "warn", fail: "FAIL" };
 
-/** A line for each check, what to do below it, and a verdict. */
 export async function render({ status, checks }: DoctorResult, io: Io): Promise<string> {
   return [...await checkLines(checks, io), verdict(status, checks)].join("\n");
 }
 
-/** The lines of checks. */
 export async function checkLines(named: readonly HostCheck[], io: Io): Promise<string[]> {
   const checks = named.map((check) => ({ ...check, name: withCompany(check.name) }));
   const width = Math.max(0, ...checks.map(({ name }) => name.length));
@@ -75,7 +71,6 @@ function verdict(status: CheckStatus, checks: readonly HostCheck[]): string {
   return words.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`).join(", ");
 }
 
-/** Failure when a check fails. */
 export function exitCode({ status }: DoctorResult): number {
   return status === "fail" ? EXIT_FAILURE : EXIT_OK;
 }

@@ -42,7 +42,6 @@ export const review = brokerCommand({
   },
 });
 
-/** The decision. */
 interface ApproveResult {
   id: string;
   /** False when the person who was asked did not say yes. */
@@ -144,7 +143,6 @@ function categoryWords(category: string): string {
   return sanitizeLine(known === undefined ? category : `${category} (${known})`);
 }
 
-/** A change. */
 interface GateChange {
   task: TaskView;
   brief: TrustBrief | null;
@@ -153,10 +151,8 @@ interface GateChange {
 }
 
 /**
- * Asks for a task's change.
- *
- * @throws {TaskdError} `not_found` before there is one; `corrupt` when the diff is not the one that the task's record names:
- * nobody should decide by it.
+ * @throws {TaskdError} `not_found` before there is a change; `corrupt` when the diff is not the one that the task's
+ * record names: nobody should decide by it.
  */
 async function readChange(broker: BrokerClient, task: TaskView): Promise<GateChange> {
   const { bytes } = await broker.diff(task.id);

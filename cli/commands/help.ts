@@ -8,12 +8,10 @@ import { COMMANDS, findCommand } from "../table/commands.ts";
 import { commandHelp, errorsHelp, findGroup, groupHelp, type Heading, helpWidth, overview } from "./help_text.ts";
 import type { Io } from "../text/io.ts";
 
-/** The text. */
 export interface HelpResult {
   help: string;
 }
 
-/** Explains the program, a command, a group of commands, or an error code. */
 export async function run(args: Args, io: Io): Promise<undefined | HelpResult> {
   const words = ["command", "subcommand"].flatMap((name) => args.optional(name) ?? []);
   if (io.json) return { help: await explain(words, (text) => text, helpWidth(undefined)) };
@@ -35,7 +33,6 @@ async function explain(words: readonly string[], heading: Heading, width: number
   });
 }
 
-/** The text as it is. */
 export function render(result: HelpResult): string {
   return result.help;
 }

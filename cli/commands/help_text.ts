@@ -16,7 +16,6 @@ export function helpWidth(terminal_columns: number | undefined): number {
   return Math.max(MIN_WIDTH, Math.min(WIDTH, terminal_columns ?? WIDTH));
 }
 
-/** Makes a heading stand out. */
 export type Heading = (text: string) => string;
 
 /** `taskd <usage>` of a command: its name, arguments and that it has flags. */
@@ -31,7 +30,6 @@ function positionalWord(positional: PositionalSpec): string {
   return positional.optional ? `[${positional.name}]` : `<${positional.name}>`;
 }
 
-/** The overview: commands by group, and the flags that every command accepts. */
 export function overview(heading: Heading, width: number = WIDTH): string {
   const names = COMMANDS.map((command) => command.name);
   const sections = GROUPS.map((group) =>
@@ -60,7 +58,6 @@ export function overview(heading: Heading, width: number = WIDTH): string {
   ].join("\n\n");
 }
 
-/** One command. */
 export function commandHelp(command: CommandSpec, heading: Heading, width: number = WIDTH): string {
   const sections = [`${command.summary}.`, `${heading("Usage")}\n  ${usageLine(command)}`];
   if (command.details !== undefined) sections.splice(1, 0, wrap(command.details, width).join("\n"));
@@ -83,7 +80,6 @@ export function findGroup(name: string): CommandSpec[] | undefined {
   return found.length === 0 ? undefined : found;
 }
 
-/** A group of commands. */
 export function groupHelp(commands: readonly CommandSpec[], heading: Heading, width: number = WIDTH): string {
   return `${heading("Usage")}\n${columns(commands.map((command) => [usageLine(command), command.summary]), width)}`;
 }
@@ -110,7 +106,6 @@ export function flagWord(flag: FlagSpec): string {
   return flag.kind === "boolean" ? name : `${name} ${flag.value ?? "VALUE"}`;
 }
 
-/** What help says of a flag: its line, its default, its environment variable. */
 export function flagHelp(flag: FlagSpec): string {
   const notes = [];
   if (flag.required) notes.push("required");

@@ -5,12 +5,10 @@
 import { type Seeded, seedHome } from "../../broker/settings/seed.ts";
 import type { Args } from "../plan/args.ts";
 
-/** Makes what is missing. */
 export async function run(args: Args): Promise<Seeded> {
   return await seedHome(args.broker.home);
 }
 
-/** Each file, and what to do next. */
 export function render({ directory, created, kept }: Seeded): string {
   return [
     ...created.map((path) => `Wrote ${path}`),

@@ -16,20 +16,17 @@ import { textList } from "../text/text_table.ts";
 import { age, nextSteps, spendWords, standing } from "./_task_text.ts";
 import { stamp } from "./_result_text.ts";
 
-/** Everything that is known of a task. */
 export interface InspectResult {
   task: TaskView;
   /** Null before anything was established. */
   brief: TrustBrief | null;
 }
 
-/** Asks for both. */
 export async function run(args: Args, _io: Io, broker: BrokerClient): Promise<InspectResult> {
   const task = await broker.task(args.positional("id"));
   return { task, brief: await briefOf(broker, task.id) };
 }
 
-/** The brief of a task; null before there is one. */
 export async function briefOf(broker: BrokerClient, id: string): Promise<TrustBrief | null> {
   try {
     return await broker.brief(id);
@@ -39,7 +36,6 @@ export async function briefOf(broker: BrokerClient, id: string): Promise<TrustBr
   }
 }
 
-/** The record, then the brief, then what the proxy refused. */
 export async function render({ task, brief }: InspectResult): Promise<string> {
   // This is the command that the others name.
   const next = nextSteps(task.id, task).filter((step) => !step.startsWith("taskd inspect "));

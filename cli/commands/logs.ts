@@ -8,12 +8,10 @@ import { followTask } from "./_follow_task.ts";
 import type { Io } from "../text/io.ts";
 import { eventLines } from "./_task_events.ts";
 
-/** The whole log. */
 export interface LogsResult {
   log: string;
 }
 
-/** Prints the output so far, or follows the task to its end. */
 export async function run(args: Args, io: Io, broker: BrokerClient): Promise<LogsResult | undefined> {
   const named = args.positional("id");
   if (!args.on("follow")) return await whole(broker.log(named), io);

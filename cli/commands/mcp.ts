@@ -13,7 +13,6 @@ import { loadMcpSdk } from "../mcp/sdk.ts";
 import { TOOLS } from "../mcp/tools.ts";
 import type { Operations } from "../plan/operations.ts";
 
-/** The part of a call's parameters that is used. */
 interface CallParams {
   name: string;
   arguments?: Record<string, unknown>;

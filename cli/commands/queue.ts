@@ -16,7 +16,6 @@ export const add = brokerCommand({
   render: ({ item }) => item.id,
 });
 
-/** Lists the queue. */
 export const list = brokerCommand({
   async run(_args, _io, broker) {
     return { items: await broker.queue() };
@@ -39,7 +38,6 @@ export const list = brokerCommand({
   },
 });
 
-/** Takes an item off the queue. */
 export const cancel = brokerCommand({
   async run(args, _io, broker) {
     const id = args.positional("id");

@@ -21,13 +21,11 @@ import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { asking, environment, findOptions, runtimeNamed } from "./_environment.ts";
 
-/** The results of the attacks, and where they ran. */
 export interface RedteamResult extends RedteamReport {
   /** Whose containers were attacked; absent where none were. */
   runtime?: string;
 }
 
-/** Attacks, and prints each promise as it is tried. */
 export async function run(args: Args, io: Io): Promise<RedteamResult> {
   const promises = chosen(args.texts("only"));
   const settings = settingsOf(args);
@@ -59,7 +57,6 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
   return { ...report, ...(found.runtime === undefined ? {} : { runtime: found.runtime }) };
 }
 
-/** The promises that the flags name; all without any. */
 function chosen(names: readonly string[]): SecurityPromise[] {
   for (const name of names) {
     if (PROMISES.some((promise) => promise.id === name || groupOf(promise) === name)) continue;
@@ -131,7 +128,6 @@ async function installed(args: Args, settings: Settings): Promise<{ installed?: 
 
 const MARKS = { held: "held   ", hole: "HOLE   ", skipped: "skipped" } as const;
 
-/** A promise, and what went through below it. */
 function lines({ id, promise, verdict, holes, why }: TriedPromise): string[] {
   const reason = why === undefined ? "" : `: ${sanitizeLine(why)}`;
   return [
@@ -147,7 +143,6 @@ export function render({ held, holes, skipped, attempts, duration_ms, runtime }:
   return `${counts}: ${attempts} attacks in ${formatDuration(duration_ms)}${where}`;
 }
 
-/** The exit status, too, tells of an attack that succeeded. */
 export function exitCode({ holes }: RedteamResult): number {
   return holes > 0 ? EXIT_FAILURE : EXIT_OK;
 }

@@ -20,7 +20,6 @@ const STOP_TIMEOUT_S = 90;
 /** Variables of paths that a manager does not pass on by itself. */
 const PLACE_VARIABLES = ["TMPDIR", "BROKER_SOCKET", "DENO_DIR", "XDG_RUNTIME_DIR"] as const;
 
-/** The file of a service, not yet written. */
 interface ServiceFile {
   manager: ServiceManager;
   path: string;
@@ -33,7 +32,6 @@ export const print = localCommand({
   render: ({ text }) => text.trimEnd(),
 });
 
-/** Writes the file and starts the service. */
 export const install = localCommand({
   async run(args, io) {
     const { manager, path, text } = serviceFile(args);
@@ -49,7 +47,6 @@ export const install = localCommand({
   },
 });
 
-/** Stops the service and removes the file. */
 export const uninstall = localCommand({
   async run(args, io) {
     const manager = managerOf(args);
@@ -64,7 +61,6 @@ function serviceOptions(args: Args, io: Io): ServiceOptions {
   return { ask: asking(args, io.signal), programs: args.host.programs, uid: Deno.uid() ?? 0 };
 }
 
-/** The manager that was chosen, or that this system has. */
 function managerOf(args: Args): ServiceManager {
   const [systemd, launchd] = [args.on("systemd"), args.on("launchd")];
   if (systemd && launchd) throw new TaskdError("usage", "Cannot write for two managers: choose systemd or launchd");
@@ -72,7 +68,6 @@ function managerOf(args: Args): ServiceManager {
   return launchd || Deno.build.os === "darwin" ? "launchd" : "systemd";
 }
 
-/** Makes the file's text. */
 function serviceFile(args: Args): ServiceFile {
   const { home, settings } = args.broker;
   const manager = managerOf(args);

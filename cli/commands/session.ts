@@ -18,7 +18,6 @@ export const open = storeCommand({
   render: ({ checkout }) => checkout,
 });
 
-/** Makes every commit durable. */
 export const flush = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("flush", args.address("branch"));
@@ -31,7 +30,6 @@ export const flush = storeCommand({
   },
 });
 
-/** Lists the open sessions. */
 export const status = storeCommand({
   async run(args, _io, ops) {
     const { sessions } = await ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch"));

@@ -6,7 +6,6 @@ import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/image
 import { agentOf, type Lane, LANES, laneText } from "../../broker/agents.ts";
 import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
-import type { Settings } from "../../broker/settings/settings.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
@@ -18,12 +17,10 @@ import type { Io } from "../text/io.ts";
 import { asking, environment, runtimeNamed } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
-/** What was done, and the state of the host. */
 export interface SetupReport extends WizardResult {
   checks: HostCheck[];
   /** Whether nothing fails any more. */
   ready: boolean;
-  /** The command to go on with. */
   next: string;
 }
 
@@ -43,12 +40,8 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     hasImage: (runtime, image) => hasImage(runtime, image, ask),
     buildImages: ({ name, path }, settings) => {
       if (name === "deno") return Promise.resolve();
-      return buildImages({
-        ...source,
-        runtime: { name, path },
-        images: imagesOf(settings),
-        ...building(args, io),
-      });
+      const images = { sandbox: settings.sandbox_image, anchor: settings.anchor_image };
+      return buildImages({ ...source, runtime: { name, path }, images, ...building(args, io) });
     },
     say: (text) => io.note(text),
   });
@@ -59,7 +52,6 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
   return { ...done, checks, ready, next };
 }
 
-/** What images are built from. */
 function sourceOf(args: Args): Pick<BuildImagesOptions, "from" | "base"> {
   const [from, base] = [args.text("from"), args.text("base")];
   if (from !== "registry" && from !== "debootstrap") {
@@ -68,10 +60,6 @@ function sourceOf(args: Args): Pick<BuildImagesOptions, "from" | "base"> {
     });
   }
   return { from, ...(base === undefined ? {} : { base }) };
-}
-
-function imagesOf({ sandbox_image, anchor_image }: Settings): BuildImagesOptions["images"] {
-  return { sandbox: sandbox_image, anchor: anchor_image };
 }
 
 /** Prints each step; on a terminal also the last line of a program's output, until the next one. */
@@ -142,7 +130,6 @@ function laneOf(text: string): Lane {
 /** More than four keys need. */
 const MAX_STDIN_BYTES = 65_536;
 
-/** What is ready, what is missing, and the next command. */
 export async function render({ checks, ready, next }: SetupReport, io: Io): Promise<string> {
   const shown = checks.filter(({ name }) => name !== "broker" && name !== "in sync");
   return [

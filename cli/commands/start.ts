@@ -73,7 +73,6 @@ function report(
   else if (!io.quiet) io.out(render(result));
 }
 
-/** Where it is, and what to do next. */
 export function render({ pid, socket, addr, replaced_pid, log }: StartResult): string {
   return [
     `The broker serves (pid ${pid}) on ${socket}${addr === undefined ? "" : ` and ${addr}`}`,

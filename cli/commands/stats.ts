@@ -27,7 +27,6 @@ export interface StatsResult extends TaskStats {
   global_ceiling: CeilingView | null;
 }
 
-/** Reads and adds up. */
 export async function run(args: Args, io: Io): Promise<StatsResult> {
   const { settings, socket, host } = args.broker;
   // The broker that runs may have been started with another socket than is configured now.
@@ -58,11 +57,7 @@ async function ceiling(socket: string, signal: AbortSignal): Promise<CeilingView
   }
 }
 
-/**
- * A point in time: a date, a date with a time, or so long ago.
- *
- * @throws {TaskdError} `usage`.
- */
+/** A point in time: a date, a date with a time, or so long ago; throws `usage`. */
 export function parseSince(text: string, now_ms: number): number {
   if (/^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?Z)?$/.test(text)) {
     const ms = Date.parse(text);
@@ -85,7 +80,6 @@ function groupingOf(text: string): Grouping {
   });
 }
 
-/** Totals, groups and the ceiling; with charts on a terminal. */
 export async function render(result: StatsResult, io: Io): Promise<string> {
   const charts = io.columns !== undefined;
   const sections = [await totals(result, charts)];
@@ -166,7 +160,6 @@ function dayLines({ days }: StatsResult, columns: number): string {
   ].join("\n");
 }
 
-/** The section of the global ceiling. */
 export function ceilingLines(view: CeilingView): string[] {
   const { window, window_ms, budget_usd, spent_usd, headroom_usd, max_tasks, starts, headroom_starts } = view;
   const limit = headroom_usd === null ? "no limit" : `of $${budget_usd.toFixed(2)}, $${headroom_usd.toFixed(2)} left`;

@@ -8,12 +8,10 @@ import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { findOptions, terminating } from "./_environment.ts";
 
-/** The broker that has ended. */
 export interface StopResult {
   pid: number;
 }
 
-/** Asks it to end, and waits until it has. */
 export async function run(args: Args, io: Io): Promise<StopResult> {
   const pid = await stopBroker({
     ...findOptions(args),
@@ -27,7 +25,6 @@ export async function run(args: Args, io: Io): Promise<StopResult> {
   });
 }
 
-/** The line for people. */
 export function render({ pid }: StopResult): string {
   return `Stopped the broker (pid ${pid})`;
 }

@@ -11,7 +11,6 @@ import { textList, textTable } from "../text/text_table.ts";
 import { cacheBytes } from "./_cache_bytes.ts";
 import { branchName, lifetimeText, stamp } from "./_result_text.ts";
 
-/** Lists the databases. */
 export const databases = storeCommand({
   async run(_args, _io, ops) {
     return await ops.call("databases", {});
@@ -23,7 +22,6 @@ export const databases = storeCommand({
   },
 });
 
-/** Lists the branches. */
 export const branches = storeCommand({
   async run(args, _io, ops) {
     const db = args.optional("db");
@@ -53,7 +51,6 @@ async function branchTable(branches: readonly BranchInfo[], { columns }: Io): Pr
   return [table, ...problems].join("\n");
 }
 
-/** Use of the read-only cache. */
 interface CacheDiskUse {
   bytes: number;
   budget_bytes: number;
@@ -67,7 +64,6 @@ interface StatusResult {
   ro_cache?: CacheDiskUse;
 }
 
-/** Shows a branch in depth, or all in short. */
 export const status = storeCommand<StatusResult>({
   async run(args, _io, ops) {
     const budget_bytes = args.number("ro-cache-budget");
@@ -118,7 +114,6 @@ async function depth(branch: BranchStatus): Promise<string> {
   ]);
 }
 
-/** Shows who may write to a branch. */
 export const lease = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("lease", args.address("branch"));

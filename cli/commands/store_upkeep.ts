@@ -14,7 +14,6 @@ import type { Operations } from "../plan/operations.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import { branchName } from "./_result_text.ts";
 
-/** Deletes what no branch reaches, in one pass. */
 export const gc = storeCommand({
   async run(args, _io, ops) {
     const dry_run = args.on("dry-run");
@@ -32,7 +31,6 @@ export const gc = storeCommand({
   },
 });
 
-/** Reads every stored byte of a branch, or of all. */
 export const verify = storeCommand({
   async run(args, io, ops) {
     const branches: VerifyAnswer[] = [];

@@ -21,10 +21,8 @@ interface FollowedTask extends TaskProgress, Pick<Submitted, "id" | "links"> {
   followed: boolean;
 }
 
-/** Submits a task and follows it. */
 export const submit = followed(async (args, io, broker) => await broker.submit(await readSubmission(args, io)));
 
-/** Submits a task again and follows the new one. */
 export const retry = followed(async (args, _io, broker) => await broker.retry(args.positional("id")));
 
 function followed(start: (args: Args, io: Io, broker: BrokerClient) => Promise<Submitted>): BrokerModule {
@@ -48,7 +46,6 @@ function checkFollowing(args: Args, io: Io): void {
   }
 }
 
-/** Prints the id, then follows the task as far as the flags say. */
 async function follow(args: Args, io: Io, broker: BrokerClient, task: Submitted): Promise<FollowedTask> {
   const { id, links } = task;
   // At once: with the id a person can come back to the task even if this call fails.

@@ -6,7 +6,6 @@ import { systemClock } from "../../lib/clock.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 
-/** Refuses the change of a task at the gate. */
 export const deny = brokerCommand({
   async run(args, _io, broker) {
     const { id } = await broker.task(args.positional("id"));
@@ -16,7 +15,7 @@ export const deny = brokerCommand({
   render: ({ id }) => `Denied ${id}: nothing is pushed`,
 });
 
-/** Ends a task, without waiting for what its agent may be owed: `ended` tells whether it already has. */
+/** Ends a task, without waiting until what its agent has asked for is metered; `ended`: whether it already has. */
 export const kill = brokerCommand({
   async run(args, _io, broker) {
     const { id } = await broker.task(args.positional("id"));
@@ -30,7 +29,6 @@ export const kill = brokerCommand({
   },
 });
 
-/** Removes old records, or lists those it would remove. */
 export const prune = brokerCommand({
   async run(args, _io, broker) {
     // Older than the epoch is older than everything: a date can be no earlier.

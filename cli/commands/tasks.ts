@@ -14,7 +14,6 @@ import { age, shortId, spendWord, standing } from "./_task_text.ts";
 /** Tasks asked for at a time. */
 const PAGE = 500;
 
-/** Lists tasks, the newest first. */
 export const tasks = brokerCommand({
   async run(args, _io, broker) {
     const stage = args.text("stage");
@@ -55,7 +54,6 @@ export const tasks = brokerCommand({
   },
 });
 
-/** Lists the tasks at the gate. */
 export const pending = brokerCommand({
   async run(_args, _io, broker) {
     return { tasks: await broker.pending() };

@@ -7,12 +7,10 @@ import type { UiAddress } from "../../broker/api/wire.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 
-/** Asks where the pages are. */
 export async function run(_args: Args, _io: Io, broker: BrokerClient): Promise<UiAddress> {
   return { url: await broker.uiUrl() };
 }
 
-/** The address alone. */
 export function render({ url }: UiAddress): string {
   return url;
 }

@@ -6,19 +6,16 @@ import { VERSION } from "../../lib/version.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 
-/** The running build. */
 export interface VersionResult {
   version: string;
   deno: string;
   target: string;
 }
 
-/** Reads it off. */
 export function run(_args: Args, _io: Io): Promise<VersionResult> {
   return Promise.resolve({ version: VERSION, deno: Deno.version.deno, target: Deno.build.target });
 }
 
-/** One line. */
 export function render(result: VersionResult): string {
   return `taskd ${result.version} (deno ${result.deno}, ${result.target})`;
 }

@@ -10,7 +10,6 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { stamp } from "./_result_text.ts";
 
-/** Prints events until it is interrupted. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
   for await (const event of ops.events(() => io.note("Watching; Ctrl-C ends it"))) {
     if (io.json) io.outJson(event);
@@ -22,7 +21,6 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   });
 }
 
-/** An event for people: when, what, where, details. */
 export function eventLine(event: DaemonEvent): string {
   const where = event.db === "" ? "" : ` ${event.db}@${event.branch}`;
   const details = Object.entries(event.detail).map(([name, value]) => ` ${name}=${word(value)}`).join("");

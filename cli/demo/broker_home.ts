@@ -12,28 +12,23 @@ import { denoCache } from "../../lib/helper_process.ts";
 import { DEMO_VARIABLES } from "../table/demo.ts";
 import { DaemonProcess, type OwnProcessOptions, runOwn } from "./own_process.ts";
 
-/** What runs sandboxes in the demo. */
 export type DemoRuntime = "deno" | "podman";
 
 /** The operator's environment, of which the demo's daemons get a part. */
 export interface DemoHost {
   /** The operator's home directory. */
   home: string;
-  /** A variable of the environment; undefined when it is not set. */
   env: (name: string) => string | undefined;
 }
 
-/** How the broker of the demo is set up. */
 export interface BrokerHomeOptions {
   /** An empty directory of this user alone. */
   dir: string;
   host: DemoHost;
   runtime: DemoRuntime;
-  /** Address of the model. */
   model_url: string;
   /** The model's key, which only the broker may have. */
   api_key: string;
-  /** Socket of the branch store. */
   store_socket: string;
   signal: AbortSignal;
 }
@@ -52,13 +47,11 @@ const SECOND_LOOK_PATHS = "billing/**";
 export const NETWORK = "taskd-demo";
 const GATEWAY_IP = "192.168.67.1";
 
-/** The home directory, made. */
 export class BrokerHome {
   /** The directory that `HOME` names. */
   readonly path: string;
   /** `~/.taskd`. */
   readonly taskd: string;
-  /** The broker's socket. */
   readonly socket: string;
   readonly #process: OwnProcessOptions;
 

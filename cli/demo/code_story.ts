@@ -1,8 +1,6 @@
 /**
  * The broker's half of the demo: a real repository with a failing test and a database that the same program has filled,
  * an agent at work on both in a sandbox, a gate that survives a crash, and a person who approves what they have read.
- *
- * Every claim it prints is checked; one that does not hold ends it with an error.
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
@@ -35,7 +33,6 @@ import { EXTEND, FIX, scriptsFor } from "./scripts.ts";
 /** Digits of an id that stand for it. */
 const SHORT = 12;
 
-/** What the story turned out to be. */
 export interface CodeFacts {
   runtime: DemoRuntime;
   task_id: string;
@@ -61,7 +58,6 @@ export interface CodeFacts {
   overstepped: string;
 }
 
-/** How the story is told. */
 export interface CodeStoryOptions {
   /** An empty directory that nobody else may enter. */
   dir: string;
@@ -115,7 +111,6 @@ interface Parts {
   repository: Repository;
   invoices: Invoices;
   model: ScriptedModel;
-  /** The model's key, which only the broker may have. */
   api_key: string;
   /** The process of a task's agent, as it was when it asked the model first. */
   agentOf: (task_id: string) => RunningProcess | undefined;
@@ -296,7 +291,6 @@ class CodeStory implements AsyncDisposable {
     return { refused_approvals, branch: pushed.pushed.branch };
   }
 
-  /** Looks at what the approval did to the database. */
   async #promoted(before: number): Promise<CodeFacts["cents"]> {
     const { invoices } = this.#parts;
     const after = await invoices.cents("main");
@@ -373,7 +367,6 @@ class CodeStory implements AsyncDisposable {
     }, () => `process ${this.#broker!.pid}`);
   }
 
-  /** How a task ends. */
   async #end(id: string) {
     for await (const event of this.#client.events(id)) if (event.event === "result") return event.data;
     return undefined;

@@ -2,8 +2,6 @@
  * The branch store's half of the demo, on a real shop, a real daemon and a stock SQLite client:
  * an application writes, three migrations are tried on branches, the right one is
  * promoted, taken back and promoted again, and a crash loses nothing.
- *
- * Every claim it prints is checked; one that does not hold ends it with an error.
  */
 
 import { join } from "@std/path/join";
@@ -17,7 +15,6 @@ import { countOrders, placeOrders } from "./orders.ts";
 import { buildShop, type Shop } from "./shop.ts";
 import { runSql, type SqlProgram } from "./sql_client.ts";
 
-/** What the story turned out to be. */
 export interface DataFacts {
   size_bytes: number;
   stored_bytes: number;
@@ -36,11 +33,9 @@ export interface DataFacts {
   durable: number;
 }
 
-/** How the story is told. */
 export interface DataStoryOptions {
   /** An empty directory. */
   dir: string;
-  /** Size of the shop. */
   size_mb: number;
   /** What the application uses. */
   program: SqlProgram;

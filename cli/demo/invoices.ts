@@ -8,22 +8,18 @@ import { join } from "@std/path/join";
 import type { Client } from "../../lib/client/client.ts";
 import { type DaemonProcess, runOwn, startStore } from "./own_process.ts";
 
-/** Name of the database. */
 export const INVOICES = "invoices";
-/** What corrects the sums. */
 export const CORRECTION = "UPDATE invoices SET cents = CAST(round(price * 100) AS INTEGER) * quantity " +
   "WHERE cents <> CAST(round(price * 100) AS INTEGER) * quantity";
 
 /** Prices and quantities; as binary fractions, most of the prices are a little less than they look. */
 const ROWS = [[19.99, 3], [4.35, 2], [8.2, 5], [12.5, 2], [1.15, 10]] as const;
 
-/** The store with its daemon. */
 export class Invoices implements AsyncDisposable {
   /** Of all invoices, in cents, as the wrong program stored it. */
   static readonly wrong_cents = sum(Math.trunc);
   /** As it should be. */
   static readonly right_cents = sum(Math.round);
-  /** The daemon's socket. */
   readonly socket: string;
   readonly #dir: string;
   readonly #store: string;
@@ -64,13 +60,11 @@ export class Invoices implements AsyncDisposable {
     }
   }
 
-  /** The branches that there are. */
   async branches(): Promise<string[]> {
     const { branches } = await this.#daemon!.client.call("branches", { db: INVOICES });
     return branches.map(({ branch }) => branch).sort();
   }
 
-  /** Ends the daemon. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#daemon?.[Symbol.asyncDispose]();
   }

@@ -3,16 +3,13 @@
  * cents. All three run without an error; only the checks tell which one is right.
  */
 
-/** A way to do the job. */
 export interface Migration {
   /** Also the name of its branch. */
   name: string;
-  /** What it does, in a few words. */
   idea: string;
   statements: readonly string[];
 }
 
-/** The three. */
 export const MIGRATIONS: readonly Migration[] = [
   {
     name: "truncate",
@@ -64,7 +61,6 @@ export interface Check {
   fault: string;
 }
 
-/** What must hold afterwards. */
 export const CHECKS: readonly Check[] = [
   {
     before: "SELECT count(*) FROM products",

@@ -5,17 +5,13 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 
-/** A step that was done. */
 export interface Step {
   title: string;
   duration_ms: number;
-  /** The result. */
   outcome: string;
 }
 
-/** How to print. */
 export interface NarratorOptions {
-  /** Takes one line. */
   print: (line: string) => void;
   /** Whether lines may carry colour. */
   colour: boolean;
@@ -32,31 +28,24 @@ const INDENT = " ".repeat(6);
 /** How a line of detail looks: the codes of a terminal. */
 const TONES = { faint: 2, good: 32, bad: 31, plain: 0 } as const;
 
-/** A name in the table. */
 export type Tone = keyof typeof TONES;
 
-/** Prints steps and keeps them. */
 export class Narrator {
-  /** The steps so far. */
   readonly steps: Step[] = [];
   readonly #options: NarratorOptions;
 
-  /** Starts with no step done. */
   constructor(options: NarratorOptions) {
     this.#options = options;
   }
 
-  /** Prints a line as it is. */
   say(text: string): void {
     this.#options.print(text);
   }
 
-  /** Begins a part of the story. */
   chapter(title: string): void {
     this.#options.print(`\n${this.#paint(title, 1)}\n`);
   }
 
-  /** Prints a line of detail under the steps. */
   detail(text: string, tone: Tone = "faint"): void {
     this.#options.print(INDENT + this.#paint(text, TONES[tone]));
   }

@@ -1,6 +1,5 @@
 /**
- * The application of the demo: it places orders, one transaction each, and counts the
- * ones whose commit was acknowledged to it.
+ * The demo's application: it places orders, one transaction each, and counts those whose commit was acknowledged.
  */
 
 import type { Shop } from "./shop.ts";
@@ -10,9 +9,7 @@ import { systemClock } from "../../lib/clock.ts";
 // Between one order and the next: a shop's customers are quick, but not a loop.
 const PAUSE_MS = 1;
 
-/** Where and what to order. */
 export interface OrderOptions {
-  /** The SQLite file. */
   path: string;
   /** For the numbers of customers and products. */
   shop: Shop;
@@ -20,14 +17,7 @@ export interface OrderOptions {
   status: string;
 }
 
-/**
- * Places orders until `enough` says so.
- *
- * @param program The client that does it
- * @param options Where and what
- * @param enough Asked after each acknowledgement, with their number
- * @returns How many were acknowledged: all that were placed
- */
+/** Places orders until `enough`, called with their number after each acknowledgement, is true; returns that number. */
 export async function placeOrders(
   program: SqlProgram,
   options: OrderOptions,
@@ -47,7 +37,6 @@ export async function placeOrders(
   return acknowledged;
 }
 
-/** How many orders of `status` there are, as a query. */
 export function countOrders(status: string): string {
   return `SELECT count(*) FROM orders WHERE status = '${status}'`;
 }

@@ -9,7 +9,6 @@ import { ownCommand } from "../table/own_command.ts";
 /** What a daemon that was told to end may take: a broker ends its sandboxes. */
 const STOP_LIMIT_MS = 15_000;
 
-/** What a process gets. */
 export interface OwnProcessOptions {
   /** Ends it at once. */
   signal: AbortSignal;
@@ -57,12 +56,10 @@ export class DaemonProcess<T> implements AsyncDisposable {
     }
   }
 
-  /** Process id. */
   get pid(): number {
     return this.#child.pid;
   }
 
-  /** Speaks to it. */
   get client(): T {
     return this.#client!;
   }

@@ -17,7 +17,6 @@ export async function needPodman(): Promise<void> {
   }
 }
 
-/** Removes a network, and the containers on it. */
 export async function removeNetwork(name: string): Promise<void> {
   await podman("network", "rm", "--force", name);
 }

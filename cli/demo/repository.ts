@@ -35,7 +35,6 @@ rsync -a --delete billing/ prod:/srv/billing/
 `,
 };
 
-/** What a test said. */
 export interface TestRun {
   passed: boolean;
   /** Its last line. */
@@ -78,7 +77,6 @@ export class Repository {
     return new Map(listed.split("\n").filter((line) => line !== "").map((line) => line.split(" ") as [string, string]));
   }
 
-  /** The files that `branch` has changed. */
   async changed(branch: string): Promise<string[]> {
     const listed = await this.#git(this.path, "diff", "--name-only", `main..${branch}`);
     return listed.split("\n").filter((line) => line !== "");
@@ -113,8 +111,7 @@ export class Repository {
     const git = new Deno.Command("git", options);
     const { success, stdout, stderr } = await Promise.try(() => git.output()).catch((cause) => {
       if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      const message = "Cannot make a repository: git is not installed";
-      throw new TaskdError("not_found", message, { cause, hint: INSTALL_GIT });
+      throw new TaskdError("not_found", "Cannot make a repository: git is not installed", { cause, hint: INSTALL_GIT });
     });
     if (success) return new TextDecoder().decode(stdout);
     throw new TaskdError("internal", `git ${args[0]} failed: ${new TextDecoder().decode(stderr).trim()}`);

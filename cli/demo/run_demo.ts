@@ -16,21 +16,17 @@ import type { DemoHost, DemoRuntime } from "./broker_home.ts";
 import { type CodeFacts, tellCodeStory } from "./code_story.ts";
 import { type DataFacts, tellDataStory } from "./data_story.ts";
 
-/** How the demo is run. */
 export interface DemoOptions {
   /** Directory to work below. */
   temporary: string;
-  /** What surrounds the daemons that it starts. */
   host: DemoHost;
-  /** What the agent runs in. */
   runtime: DemoRuntime;
-  /** Size of the shop, MB of 1,000,000 bytes. */
+  /** Size of the shop in MiB. */
   size_mb: number;
   /** Leave the directory, to look around. */
   keep: boolean;
 }
 
-/** What `--json` prints. */
 export interface DemoResult {
   duration_ms: number;
   /** The directory, when it was kept. */
@@ -68,12 +64,11 @@ export async function runDemo(
     const code = await tellCodeStory({ ...common, host, dir: await folder(dir, "code"), runtime, colour });
     narrator.chapter("Three migrations on branches of one database, while an application writes");
     const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb, program });
-    const facts = { code, data };
     const duration_ms = performance.now() - start;
     narrator.say(
       `\nDone in ${formatMs(duration_ms)}.${keep ? ` Look around in ${dir}` : " Nothing is left behind."}`,
     );
-    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: narrator.steps, facts };
+    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: narrator.steps, facts: { code, data } };
   } catch (error) {
     if (!io.signal.aborted) throw error;
     throw new TaskdError("interrupted", "The demo was interrupted; nothing is left behind");

@@ -6,20 +6,17 @@
 import { ServerSentEventStream } from "@std/http/server-sent-event-stream";
 import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
 
-/** What the model says and wants done in one turn. */
 export interface ScriptedTurn {
   says?: string;
   calls?: readonly { tool: string; args: Readonly<Record<string, JsonValue>> }[];
 }
 
-/** A script, by the instruction that it is for. */
 export interface Script {
   /** Exactly what the task is told to do. */
   instruction: string;
   turns: readonly ScriptedTurn[];
 }
 
-/** A request that reached the model. */
 export interface AskedModel {
   authorization: string;
   body: string;
@@ -35,7 +32,6 @@ interface ChatRequest {
 /** About so many characters are a token. */
 const CHARS_PER_TOKEN = 4;
 
-/** The endpoint. */
 export class ScriptedModel implements AsyncDisposable {
   /** What it was asked, in order. */
   readonly asked: AskedModel[] = [];
@@ -68,7 +64,6 @@ export class ScriptedModel implements AsyncDisposable {
     }, 0);
   }
 
-  /** Listens no longer. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#server.shutdown();
   }

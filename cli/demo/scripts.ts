@@ -83,7 +83,6 @@ function finishing(summary: string): ScriptedTurn {
   return { calls: [{ tool: "finish", args: { summary } }] };
 }
 
-/** The scripts for the agent that `runtime` runs. */
 export function scriptsFor(runtime: DemoRuntime): readonly Script[] {
   return runtime === "deno" ? BUILT_IN : IN_CONTAINER;
 }

@@ -9,7 +9,6 @@
 
 import { DatabaseSync } from "node:sqlite";
 
-/** How a shop is made. */
 export interface ShopOptions {
   /** Size of the file in MiB, 12 to 8192; met within 2 percent. Default 50. */
   size_mb?: number;
@@ -17,11 +16,8 @@ export interface ShopOptions {
   seed?: number;
 }
 
-/** What {@linkcode buildShop} made. */
 export interface Shop {
-  /** Size of the file. */
   size_bytes: number;
-  /** Rows by table. */
   rows: Record<string, number>;
 }
 
@@ -95,12 +91,8 @@ const WORDS: readonly string[] = (() => {
 })();
 
 /**
- * Builds a shop as the SQLite file `path`, in WAL mode and folded into one file.
- * Synchronous: about a second for 50 MB.
- *
- * @param path Where; the file must not exist
- * @param options Size and seed
- * @returns Its size and rows
+ * Builds a shop as the SQLite file `path`, which must not exist, in WAL mode and folded into one file. Synchronous:
+ * about a second for 50 MB.
  */
 export function buildShop(path: string, options: ShopOptions = {}): Shop {
   const db = new DatabaseSync(path);

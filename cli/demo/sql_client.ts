@@ -7,9 +7,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 
-/** How to start a client on a file. */
 export interface SqlProgram {
-  /** What people call it. */
   name: string;
   /** The command line that opens `path`. */
   command(path: string): string[];
@@ -39,13 +37,8 @@ export async function findSqlProgram(signal?: AbortSignal): Promise<SqlProgram> 
     const [first, second] = await runSql(program, ":memory:", ["SELECT sqlite_version()"]).catch(() => []);
     if (first !== undefined && second === undefined) return program;
   }
-  throw new TaskdError(
-    "not_found",
-    "Cannot write to a database as an application would: no SQLite client is installed",
-    {
-      hint: "Install the sqlite3 shell or Python 3",
-    },
-  );
+  const message = "Cannot write to a database as an application would: no SQLite client is installed";
+  throw new TaskdError("not_found", message, { hint: "Install the sqlite3 shell or Python 3" });
 }
 
 /** Runs statements to their end; answers the rows. An error in any of them is thrown. */
@@ -74,13 +67,11 @@ export class SqlClient implements AsyncDisposable {
     this.#complaints = new Response(child.stderr).text();
   }
 
-  /** Starts `program` on the file `path`. */
   static start(program: SqlProgram, path: string): SqlClient {
     const [name, ...args] = program.command(path);
     const signal = program.signal === undefined ? {} : { signal: program.signal };
     const options = { args, stdin: "piped", stdout: "piped", stderr: "piped", ...signal } as const;
-    const child = new Deno.Command(name!, options).spawn();
-    return new SqlClient(program, child);
+    return new SqlClient(program, new Deno.Command(name!, options).spawn());
   }
 
   /** Sends statements; they run in order. A client that has failed says so when its rows are read. */

@@ -12,7 +12,6 @@ import type { Operations } from "../plan/operations.ts";
 /** What a tool does to the store; clients see it. */
 export type Effect = "reads" | "adds" | "destroys";
 
-/** One tool. */
 export interface Tool {
   /** Its name; that of the operation. */
   name: string;
@@ -47,7 +46,6 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   close: "adds",
 };
 
-/** Every tool. */
 export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf);
 
 function toolOf([op, effect]: [CallableOp, Effect]): Tool {

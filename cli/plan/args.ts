@@ -1,6 +1,5 @@
 /**
- * A command's view of its parsed words. Every getter asks for something the
- * table declares; anything else is a defect and throws.
+ * A command's view of its parsed words. To ask for what the table does not declare is a defect, and throws.
  */
 
 import type { HostPlace } from "./broker_host.ts";
@@ -8,22 +7,17 @@ import type { BrokerPlace, FlagValue, Plan } from "./plan.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
 import { brokerOf, hostOf } from "./plan.ts";
 
-/** Parsed positionals and flags of one call. */
 export class Args {
-  /** The plan of the call. */
   readonly plan: Plan;
 
-  /** Wraps a plan. */
   constructor(plan: Plan) {
     this.plan = plan;
   }
 
-  /** Where the task broker is. */
   get broker(): BrokerPlace {
     return brokerOf(this.plan);
   }
 
-  /** The host's files and programs. */
   get host(): HostPlace {
     return hostOf(this.plan);
   }
@@ -40,7 +34,6 @@ export class Args {
     return this.plan.positionals[name];
   }
 
-  /** A positional as an address. */
   address(name: string): Address {
     return parseAddress(this.positional(name));
   }
@@ -50,7 +43,6 @@ export class Args {
     return this.#flag(name) === true;
   }
 
-  /** A text flag. */
   text(name: string): string | undefined {
     const value = this.#flag(name);
     return typeof value === "string" ? value : undefined;

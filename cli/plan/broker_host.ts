@@ -27,7 +27,6 @@ const PLACE_VARIABLES = [
   "npm_config_registry",
 ];
 
-/** The host's files, variables and programs. */
 export interface HostPlace {
   /** `~/.taskd`. */
   directory: string;
@@ -57,7 +56,6 @@ export interface HostPlace {
   unit_folders: string[];
 }
 
-/** What {@linkcode hostPlace} reads. */
 export interface HostContext {
   home: string;
   env: (name: string) => string | undefined;

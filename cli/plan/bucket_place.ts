@@ -11,15 +11,12 @@ import { defaultWorkspace, parseS3Location } from "../../lib/store/s3_location.t
 import type { FlagValue, S3Plan } from "./plan.ts";
 import type { LaunchContext } from "./locations.ts";
 
-/** A store in a bucket. */
 export interface BucketPlace {
   /** `s3://bucket/prefix` */
   store: string;
-  /** How it is reached. */
   s3: S3Plan;
 }
 
-/** Reads a location in S3 with the flags that belong to it. */
 export function bucketPlace(location: string, flags: Record<string, FlagValue>, context: LaunchContext): BucketPlace {
   const { bucket, url } = parseS3Location(location);
   const options: S3StoreOptions = {

@@ -1,6 +1,5 @@
 /**
- * What the module of a command exports: how it does its work, and how people see the
- * result.
+ * What the module of a command exports: its work, and how people see the result.
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
@@ -18,19 +17,16 @@ interface Presentation<Result extends object> {
 
 /** A command that works with the operations of one store. Long-running commands print as they go and return nothing. */
 export interface CommandModule<Result extends object = object> extends Presentation<Result> {
-  /** Does the work. */
   run(args: Args, io: Io, ops: Operations): Promise<Result | undefined>;
 }
 
 /** A command that works without one store's operations: help, version, the daemon itself, a copy of a whole store. */
 export interface LocalModule<Result extends object = object> extends Presentation<Result> {
-  /** Does the work. */
   run(args: Args, io: Io): Promise<Result | undefined>;
 }
 
 /** A command that asks the task broker. Long-running commands print as they go. */
 export interface BrokerModule<Result extends object = object> extends Presentation<Result> {
-  /** Does the work. */
   run(args: Args, io: Io, broker: BrokerClient): Promise<Result | undefined>;
 }
 
@@ -39,12 +35,10 @@ export function storeCommand<Result extends object>(command: CommandModule<Resul
   return command;
 }
 
-/** The same for a command that asks the broker. */
 export function brokerCommand<Result extends object>(command: BrokerModule<Result>): BrokerModule {
   return command;
 }
 
-/** The same for a command that asks neither. */
 export function localCommand<Result extends object>(command: LocalModule<Result>): LocalModule {
   return command;
 }

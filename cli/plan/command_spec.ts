@@ -15,9 +15,7 @@ export interface FlagSpec {
   name: string;
   /** A letter that means the same: `f` for `-f`. */
   letter?: string;
-  /** How its value is read. */
   kind: FlagKind;
-  /** One line of help. */
   help: string;
   /** What the value stands for in help, for example `FILE`. Booleans have none. */
   value?: string;
@@ -31,9 +29,7 @@ export interface FlagSpec {
   negatable?: true;
   /** A boolean of which it counts whether it was given at all: null when not. */
   undecided?: true;
-  /** May be given more than once. */
   repeatable?: true;
-  /** The command does not run without it. */
   required?: true;
   /** The only valid values, for completion; the command itself checks them. */
   choices?: readonly string[];
@@ -48,7 +44,6 @@ export interface FlagSpec {
  */
 export type PositionalKind = "database" | "address" | "branch" | "name" | "file" | "store" | "repo" | "word";
 
-/** A positional argument. */
 export interface PositionalSpec {
   name: string;
   kind: PositionalKind;
@@ -58,17 +53,14 @@ export interface PositionalSpec {
   named?: true;
 }
 
-/** One example of help. */
 export interface Example {
   /** The words after the program's name. */
   words: string;
-  /** What it does. */
   why: string;
 }
 
 /** The groups of the overview, in its order. */
 export const GROUPS = ["Branches", "History", "Inspect", "Daemon", "Tasks", "Broker", "Program"] as const;
-/** A group of the overview. */
 export type Group = typeof GROUPS[number];
 
 interface CommandBase {
@@ -82,18 +74,16 @@ interface CommandBase {
   positionals: readonly PositionalSpec[];
   flags: readonly FlagSpec[];
   examples: readonly Example[];
-  /**
-   * `data`: its output is the purpose and shows under -quiet; `note`: it reports what was done.
-   */
+  /** `data`: its output is the purpose and shows under -quiet; `note`: it reports what was done. */
   output: "data" | "note";
-  /** What the command may do, exactly. */
   needs(plan: Plan): PermissionSet;
 }
 
 /**
  * A row of the table. `uses` names who does the work: `nothing` runs inline with every permission revoked; `store`
  * always works on the store; `stores` on those that its arguments name; `branches` goes through the daemon when one is
- * alive; `daemon` needs one; `serve` is one. `broker` asks the task broker behind its socket; `home` works with what is in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
+ * alive; `daemon` needs one; `serve` is one. `broker` asks the task broker behind its socket; `home` works with what is
+ * in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
  * loaded: people repair them with it.
  */
 export type CommandSpec =

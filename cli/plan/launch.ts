@@ -8,13 +8,12 @@ import { checkSocketPath, isBucket, type LaunchContext, storeDirectory } from ".
 import type { CommandSpec } from "./command_spec.ts";
 import type { FlagValue, Plan, Route, S3Plan } from "./plan.ts";
 
-/** Makes the plan of a call. */
 export async function planCall(
   call: { spec: CommandSpec; positionals: Record<string, string>; flags: Record<string, FlagValue> },
   context: LaunchContext,
 ): Promise<Plan> {
   const { spec, positionals, flags } = call;
-  const dumb = isDumbTerminal(context.env);
+  const dumb = context.env("TERM") === "dumb";
   const plan = { command: spec.name, positionals, flags, ...(dumb ? { dumb } : {}) };
   if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
   if (spec.uses === "broker" || spec.uses === "home") {
@@ -31,14 +30,8 @@ export async function planCall(
   return { ...plan, ...place, socket, route };
 }
 
-/** Whether the environment says that the terminal knows no control sequences. */
-export function isDumbTerminal(env: LaunchContext["env"]): boolean {
-  return env("TERM") === "dumb";
-}
-
 const NO_STORE = { store: "", workspace: "", socket: "", route: "none" } as const;
 
-/** Where a store is, and its files on this host. */
 async function storePlace(
   location: string,
   flags: Record<string, FlagValue>,

@@ -5,13 +5,10 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { MAX_SOCKET_PATH_BYTES } from "../../lib/socket_path.ts";
 
-/** What planning needs of its environment. */
 export interface LaunchContext {
   /** The home directory, if the system names one. */
   home: string | undefined;
-  /** A path as absolute. */
   absolute(path: string): string;
-  /** The value of an environment variable. */
   env(name: string): string | undefined;
   /** The socket of the live daemon that works in a workspace; undefined when none does. */
   daemonSocket(workspace: string): Promise<string | undefined>;
@@ -52,7 +49,6 @@ function cannotUse(location: string, why: string): TaskdError {
   });
 }
 
-/** Refuses a path that the system would not take for a socket. */
 export function checkSocketPath(path: string): void {
   const bytes = new TextEncoder().encode(path).length;
   if (bytes <= MAX_SOCKET_PATH_BYTES) return;

@@ -1,6 +1,5 @@
 /**
- * What a call needs to touch, read off its plan: the command table makes each command's
- * permissions of these.
+ * What a call needs to touch, read off its plan: the command table makes permissions of it.
  */
 
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "./permissions.ts";
@@ -25,23 +24,19 @@ export function directoryNeeds(directory: string): PermissionSet {
   return { ...NO_PERMISSIONS, read: [directory], write: [directory], run: [CLONE_PROGRAM], sys: ["statfs"] };
 }
 
-/** What reaching the buckets of a call takes; nothing where there are none. */
 export function bucketNeeds({ s3 }: Plan): PermissionSet {
   return s3 === undefined ? NO_PERMISSIONS : { ...NO_PERMISSIONS, ...s3.access };
 }
 
-/** What a client of the daemon needs: its socket. Unix sockets need read, write and net on the very path. */
-export function socketNeeds(plan: Plan): PermissionSet {
-  return { ...NO_PERMISSIONS, read: [plan.socket], write: [plan.socket], net: [`unix:${plan.socket}`] };
-}
-
-/** What a client of the task broker needs: its socket, as {@linkcode socketNeeds}. */
-export function brokerNeeds(plan: Plan): PermissionSet {
-  const { socket } = brokerOf(plan);
+/** What a client of a daemon needs: its socket. Unix sockets need read, write and net on the very path. */
+export function socketNeeds({ socket }: Pick<Plan, "socket">): PermissionSet {
   return { ...NO_PERMISSIONS, read: [socket], write: [socket], net: [`unix:${socket}`] };
 }
 
-/** What a command of branches needs, by who does the work. */
+export function brokerNeeds(plan: Plan): PermissionSet {
+  return socketNeeds(brokerOf(plan));
+}
+
 export function branchNeeds(plan: Plan): PermissionSet {
   return plan.route === "socket" ? socketNeeds(plan) : storeNeeds(plan);
 }

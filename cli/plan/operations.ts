@@ -36,7 +36,6 @@ export class Operations {
     return new Operations(plan, signal, await connect(plan.socket, { signal }));
   }
 
-  /** Whether a daemon does the work. */
   get hasDaemon(): boolean {
     return this.#client !== undefined;
   }
@@ -66,7 +65,6 @@ export class Operations {
     });
   }
 
-  /** Closes the store and the connection. */
   async close(): Promise<void> {
     this.#client?.close();
     (await this.#store)?.close();

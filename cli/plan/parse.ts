@@ -1,9 +1,8 @@
 /**
  * Parses the words of a call against the command table.
  *
- * `-flag` and `--flag` mean the same; a value follows after a space or `=`; `--`
- * ends the flags. A word that the table does not know is a `usage` error that
- * names it and the nearest known one. Nothing is guessed.
+ * `-flag` and `--flag` mean the same; a value follows after a space or `=`; `--` ends the flags. A word that the table
+ * does not know is a `usage` error that names it and the nearest known one. Nothing is guessed.
  */
 
 import { parseArgs } from "@std/cli/parse-args";
@@ -14,24 +13,20 @@ import { parseDuration } from "../../lib/text/duration.ts";
 import type { CommandSpec, FlagSpec, PositionalSpec } from "./command_spec.ts";
 import type { FlagValue } from "./plan.ts";
 
-/** What parsing needs of its environment. */
 export interface ParseContext {
   commands: readonly CommandSpec[];
   /** Flags that every command accepts, before or after its name. */
   globals: readonly FlagSpec[];
   /** The value of an environment variable that a flag declares. */
   env(name: string): string | undefined;
-  /** A path as absolute. */
   absolute(path: string): string;
 }
 
-/** A valid call. */
 export type ParsedCall =
   | { kind: "command"; spec: CommandSpec; positionals: Record<string, string>; flags: Record<string, FlagValue> }
   /** A call for help: on a command, on a group of commands, or on everything. */
   | { kind: "help"; topic: string[] };
 
-/** A word of a call: a flag with its value, or an argument. */
 type Token =
   | { kind: "flag"; word: string; name: string; value: string | undefined }
   | { kind: "argument"; word: string };
@@ -113,7 +108,6 @@ function tokenize(argv: readonly string[], { commands, globals }: ParseContext):
   return [...tokens, ...argv.slice(end + 1).map((word) => ({ kind: "argument", word }) as const)];
 }
 
-/** What surrounds a flag. */
 interface FlagContext {
   known: readonly FlagSpec[];
   spec: CommandSpec | undefined;
@@ -294,7 +288,7 @@ async function unknownFlag(
   const names = known.flatMap((flag) => flag.negatable ? [flag.name, `no-${flag.name}`] : [flag.name]);
   const guess = await nearest(name, names);
   const where = spec === undefined ? "" : ` for ${spec.name}`;
-  return usage(`Unknown flag ${quote(word.slice(0, 200))}${where}`, spec, guess === undefined ? guess : `--${guess}`);
+  return usage(`Unknown flag ${quote(word)}${where}`, spec, guess === undefined ? guess : `--${guess}`);
 }
 
 async function unknownCommand(name: readonly string[], context: ParseContext): Promise<TaskdError> {

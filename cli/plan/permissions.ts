@@ -5,16 +5,13 @@
 
 /** The kinds of Deno's permissions, in the order they are shown. */
 export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
-/** A kind of permission. */
 export type PermissionKind = typeof PERMISSION_KINDS[number];
 
-/** What may be touched, per kind. */
 export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
 
 /** In a list: everything of the kind. For what cannot be listed, such as the hosts that sandboxes may reach. */
 export const ANYWHERE = "*";
 
-/** Nothing at all. */
 export const NO_PERMISSIONS: PermissionSet = {
   read: [],
   write: [],
@@ -26,7 +23,6 @@ export const NO_PERMISSIONS: PermissionSet = {
   import: [],
 };
 
-/** The union of two sets, without repetition. */
 export function unionOf(a: PermissionSet, b: PermissionSet): PermissionSet {
   const union = { ...a };
   for (const kind of PERMISSION_KINDS) union[kind] = [...new Set([...a[kind], ...b[kind]])];

@@ -1,6 +1,5 @@
 /**
- * The plan of a call: everything about it that is known before the command's module is
- * loaded.
+ * Everything about a call that is known before the command's module is loaded.
  */
 
 import type { Settings } from "../../broker/settings/settings.ts";
@@ -8,7 +7,7 @@ import type { S3Access } from "../../lib/backend/s3_permissions.ts";
 import type { S3StoreOptions } from "../../lib/store/open.ts";
 import type { HostPlace } from "./broker_host.ts";
 
-/** Everything about a call that is known before the command's module is loaded. Plain data: it crosses to a Worker. */
+/** Plain data: it crosses to a Worker. */
 export interface Plan {
   /** The command's name in the table. */
   command: string;
@@ -30,7 +29,6 @@ export interface Plan {
   broker?: BrokerPlace;
 }
 
-/** Where the task broker is. */
 export interface BrokerPlace {
   /** The user's home directory, absolute; the broker's files are in `.taskd` below it. */
   home: string;
@@ -42,27 +40,22 @@ export interface BrokerPlace {
   host?: HostPlace;
 }
 
-/** How a call reaches buckets. */
 export interface S3Plan {
-  /** As the engine takes it. */
   options: S3StoreOptions;
   /** What it may touch for that. */
   access: S3Access;
 }
 
-/** Who does the work of a command. */
 export type Route = "none" | "store" | "socket";
 
 /** A flag's value; null when it was not given and has no default. */
 export type FlagValue = string | number | boolean | string[] | null;
 
-/** Where the broker is, for a command that works with it. */
 export function brokerOf({ command, broker }: Plan): BrokerPlace {
   if (broker === undefined) throw new Error(`Command ${command} has nothing to do with the broker`);
   return broker;
 }
 
-/** The host's files and programs, for a command that works with them. */
 export function hostOf(plan: Plan): HostPlace {
   const { host } = brokerOf(plan);
   if (host === undefined) throw new Error(`Command ${plan.command} has nothing to do with the host`);

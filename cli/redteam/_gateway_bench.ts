@@ -92,7 +92,6 @@ export class GatewayBench implements AsyncDisposable {
     return { status: response.status, code, text: seen, retry_after: response.headers.get("retry-after") };
   }
 
-  /** Status of the answer to {@linkcode post}. */
   async status(...request: Parameters<GatewayBench["post"]>): Promise<number> {
     return (await this.post(...request)).status;
   }

@@ -31,7 +31,7 @@ const TIMEOUT_MS = 10_000;
 /** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
 const END_MS = 60_000;
 
-/** Those that are functions and are attacked as they are. */
+/** Parts that are functions, attacked as they are. */
 const FUNCTIONS = {
   classifyAddress,
   collectFacts,
@@ -43,7 +43,6 @@ const FUNCTIONS = {
   webResponse,
 };
 
-/** The parts that are attacked. */
 export interface Surfaces extends Readonly<typeof FUNCTIONS> {
   proxy(
     address: { hostname: string; port: number },

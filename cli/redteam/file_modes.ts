@@ -8,7 +8,6 @@ import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
-/** Files of a broker that hold keys. */
 const KEY_FILES = ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"];
 /** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
 const MAX_ENTRIES = 2_000;
@@ -35,7 +34,6 @@ async function holdAll(trial: Trial, directory: string): Promise<void> {
   }
 }
 
-/** The folders and files of one broker. */
 async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
   trial.control(directory, hold(trial, directory, 0o700), "it is not there");

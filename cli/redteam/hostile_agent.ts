@@ -21,9 +21,8 @@ interface Targets {
 /** Tries everything, and returns the exit status. */
 export async function runHostileAgent(): Promise<number> {
   const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
-  const { work, outside, other_port, socket, redirecting, broker_pid }: Targets = JSON.parse(
-    JSON.parse(first.value!).instruction,
-  );
+  const { gateway_url, instruction } = JSON.parse(first.value!);
+  const { work, outside, other_port, socket, redirecting, broker_pid }: Targets = JSON.parse(instruction);
   const host = "127.0.0.1";
   const file = `${outside}/secret.txt`;
 
@@ -98,7 +97,7 @@ export async function runHostileAgent(): Promise<number> {
     }
   }
   // What it may do, so that the refusals above are not those of a broken process.
-  await Deno.writeTextFile(`${work}/allowed.txt`, await (await fetch(JSON.parse(first.value!).gateway_url)).text());
+  await Deno.writeTextFile(`${work}/allowed.txt`, await (await fetch(gateway_url)).text());
   return 0;
 }
 

@@ -17,7 +17,6 @@ export function text(bytes: Uint8Array): string {
   return found;
 }
 
-/** A response that was read whole. */
 export interface RawResponse {
   status: number;
   head: string;

@@ -1,6 +1,6 @@
 /**
- * Tries promises one after the other and reports the result of each. Each has a deadline; one that does not end, throws, or
- * tries nothing is reported as a hole, because then it is unknown whether it holds.
+ * Tries promises one after the other and reports the result of each. Each has a deadline; one that does not end, throws,
+ * or tries nothing is reported as a hole, because then it is unknown whether it holds.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -22,7 +22,7 @@ export interface TriedPromise {
   promise: string;
   verdict: PromiseVerdict;
   attempts: number;
-  /** What went through; at most 20. */
+  /** What went through; the first {@linkcode MAX_HOLES}. */
   holes: string[];
   why?: string;
 }
@@ -41,9 +41,7 @@ export interface RunOptions {
   context: RedteamContext;
   clock: Clock;
   signal?: AbortSignal | undefined;
-  /** Called before each one. */
   onBegin?: (promise: SecurityPromise) => void;
-  /** Called with the result of each one. */
   onResult?: (tried: TriedPromise) => void;
   /** Other than {@linkcode PROMISE_DEADLINE_MS}. */
   deadline_ms?: number;

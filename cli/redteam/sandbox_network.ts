@@ -15,17 +15,14 @@ const NETWORK_TRIES = 5;
 /** Longest run of a script of attempts. */
 const RUN_MS = 45_000;
 
-/** Container sandboxes of this host. */
 export interface SandboxNetworks {
   /** Makes the network; nothing of it stays after {@linkcode SandboxNetwork.close}. */
   open(): Promise<SandboxNetwork>;
 }
 
-/** What a program in a sandbox is started with. */
 export interface ContainerRun
   extends Pick<CommandWorkload, "command">, Partial<Pick<CommandWorkload, "env" | "mounts" | "reach" | "max_pids">> {
   work_dir: string;
-  /** Called with each line of standard output. */
   onLine?: (line: string) => void;
 }
 
@@ -38,21 +35,17 @@ export interface SandboxNetwork {
   close(): Promise<void>;
 }
 
-/** A program that runs in a sandbox. */
 export interface StartedRun {
-  /** Ends it, and returns how it ended. */
   stop(): Promise<ContainerEnd>;
   wait(): Promise<ContainerEnd>;
   address(): Promise<string>;
 }
 
-/** How a program ended, and its output. */
 export interface ContainerEnd extends SandboxEnd {
   out: string[];
   err: string[];
 }
 
-/** What {@linkcode sandboxNetworks} needs. */
 export interface SandboxNetworksOptions {
   /** A runtime that works and is not the embedded one. */
   runtime: FoundRuntime;
@@ -64,7 +57,6 @@ export interface SandboxNetworksOptions {
   random: RandomBytes;
 }
 
-/** Containers of the installed runtime and images. */
 export function sandboxNetworks(options: SandboxNetworksOptions): SandboxNetworks {
   return { open: () => openNetwork(options) };
 }

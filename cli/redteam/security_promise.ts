@@ -37,7 +37,6 @@ export class Skipped extends Error {}
 /** What is allowed did not work, so that the refusals prove nothing. */
 export class ControlFailed extends Error {}
 
-/** Records the result of each attempt at one promise. */
 export class Trial {
   /** Attacks that went through: what was tried, and the result. */
   readonly holes: string[] = [];

@@ -88,7 +88,6 @@ export class StagedBroker {
     return `${this.home}/.taskd/audit`;
   }
 
-  /** Ports of the listeners on TCP. */
   get ports(): { addr: number; ui: number } {
     const { addr, ui_url } = this.broker;
     return { addr: Number(addr?.split(":").at(-1)), ui: Number(new URL(ui_url).port) };
@@ -159,7 +158,6 @@ export class StagedBroker {
     }
   }
 
-  /** Status of the answer to {@linkcode ask}. */
   async status(...request: Parameters<StagedBroker["ask"]>): Promise<number> {
     return (await this.ask(...request)).status;
   }

@@ -1,10 +1,8 @@
 /**
- * Every call goes through here: parse, plan, narrow the permissions to the
- * command's own set, run it, return the exit status.
+ * Runs a call: parse, plan, narrow the permissions to the command's own set, run it, return the exit status.
  *
- * A command that needs nothing runs inline after every permission is revoked.
- * Any other runs in a Worker that is made with exactly its set; once it is ready
- * this thread, too, drops every permission.
+ * A command that needs nothing runs inline after every permission is revoked. Any other runs in a Worker that is made
+ * with exactly its set; once it is ready this thread drops every permission too.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -62,14 +60,13 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
 }
 
 async function understand(argv: readonly string[]): Promise<{ plan: Plan; spec: CommandSpec }> {
-  const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env: (name: string) => Deno.env.get(name) };
-  let call = await parseCall(argv, { ...context, absolute: absolutePath });
-  if (call.kind === "help") {
-    call = await parseCall(["help", ...call.topic], { ...context, absolute: absolutePath });
-  }
+  const env = (name: string) => Deno.env.get(name);
+  const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env, absolute: absolutePath };
+  let call = await parseCall(argv, context);
+  if (call.kind === "help") call = await parseCall(["help", ...call.topic], context);
   if (call.kind === "help") throw new Error("Help has no plan");
-  const env = (name: string) => Deno.env.get(name) || undefined;
-  const launch: LaunchContext = { home: env("HOME"), env, absolute: absolutePath, daemonSocket };
+  const nonEmpty = (name: string) => env(name) || undefined;
+  const launch: LaunchContext = { home: nonEmpty("HOME"), env: nonEmpty, absolute: absolutePath, daemonSocket };
   return { plan: await planCall(call, launch), spec: call.spec };
 }
 
@@ -143,7 +140,6 @@ function onSignals(callback: (code: number) => void): () => void {
   };
 }
 
-/** Asks the workspace who works in it. */
 async function daemonSocket(workspace: string): Promise<string | undefined> {
   const { readDaemonInfo } = await import("../../lib/store/daemon_lock.ts");
   return (await readDaemonInfo(workspace))?.socket;

@@ -1,7 +1,6 @@
 /**
- * Runs one planned command: loads its module, does the work, prints the result,
- * and turns whatever happens into an exit status. The same inside a Worker and
- * inline.
+ * Runs one planned command, inside a Worker or inline: loads its module, does the work, prints the result, and turns
+ * whatever happens into an exit status.
  */
 
 import { Args } from "../plan/args.ts";
@@ -27,10 +26,8 @@ export function backendOf({ uses }: CommandSpec): LoadedCommand["backend"] {
   return uses === "store" || uses === "branches" || uses === "daemon" ? "store" : "none";
 }
 
-/** Loads the module of a command; a test may answer with another. */
 export type Load = (spec: CommandSpec) => Promise<LoadedCommand>;
 
-/** The process's streams for a plan. */
 export function processIo(plan: Pick<Plan, "flags" | "dumb">, signal: AbortSignal): Io {
   return new Io({
     stdout: Deno.stdout,

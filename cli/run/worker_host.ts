@@ -1,7 +1,6 @@
 /**
- * The inside of the Worker that runs a command under exactly its permissions.
- * It says `ready` once its modules are loaded, runs the plan it is sent, and
- * answers with the exit status: exiting here would not reach the process.
+ * The inside of the Worker that runs a command under exactly its permissions. It says `ready` once its modules are
+ * loaded, runs the plan it is sent, and answers with the exit status: exiting here would not reach the process.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -10,10 +9,7 @@ import { findCommand } from "../table/commands.ts";
 import { reportFailure } from "../text/failure.ts";
 import { type Load, processIo, runCommand } from "./run.ts";
 
-/** What the main thread sends. */
 export type ToWorker = { type: "run"; plan: Plan } | { type: "interrupt" };
-
-/** What the Worker sends. */
 export type FromWorker = { type: "ready" } | { type: "exit"; code: number };
 
 interface WorkerScope {
@@ -21,7 +17,6 @@ interface WorkerScope {
   postMessage(message: FromWorker): void;
 }
 
-/** Serves one command in this Worker; `load` finds its module. */
 export function hostCommand(load: Load): void {
   const scope = globalThis as unknown as WorkerScope;
   const interrupted = new AbortController();

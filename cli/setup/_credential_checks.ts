@@ -9,7 +9,6 @@ import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/s
 import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
-/** What the checks use. */
 export interface CredentialOptions {
   home: string;
   env: (name: string) => string | undefined;

@@ -8,7 +8,6 @@ import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/set
 import { startWarnings } from "../../broker/settings/warnings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
-/** What the checks use. */
 export interface HomeOptions {
   home: string;
   uid: number;

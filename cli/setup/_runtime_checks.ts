@@ -17,7 +17,6 @@ import {
 import { messageOf } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
-/** What the checks use. */
 export interface RuntimeCheckOptions {
   settings: Settings;
   found: readonly FoundRuntime[];
@@ -27,7 +26,6 @@ export interface RuntimeCheckOptions {
   untested: (runtime: FoundRuntime) => string | undefined;
 }
 
-/** The runtime of the settings, and the others in a line. */
 export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostCheck[], FoundRuntime | undefined]> {
   const { settings, found } = options;
   const chosen = chooseRuntime(settings.runtime, found);
@@ -76,7 +74,6 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
   return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
 }
 
-/** Both images and the network. */
 export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<HostCheck[]> {
   if (runtime.name === "deno") return [];
   const checks: HostCheck[] = [];

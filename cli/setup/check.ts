@@ -12,7 +12,6 @@ export type CheckStatus = "ok" | "warn" | "fail";
 
 /** A line of `doctor`. */
 export interface HostCheck {
-  /** What was checked. */
   name: string;
   status: CheckStatus;
   /** What was found. Never a secret. */
@@ -21,29 +20,24 @@ export interface HostCheck {
   remedy?: string;
 }
 
-/** All is well. */
 export function ok(name: string, detail: string): HostCheck {
   return { name, status: "ok", detail };
 }
 
-/** Some tasks will miss it. */
 export function warn(name: string, detail: string, remedy: string): HostCheck {
   return { name, status: "warn", detail, remedy };
 }
 
-/** Nothing works without it. */
 export function fail(name: string, detail: string, remedy: string): HostCheck {
   return { name, status: "fail", detail, remedy };
 }
 
-/** The result of a check that threw `error`. */
 export function failedCheck(name: string, error: unknown, status: "warn" | "fail" = "fail"): HostCheck {
   const detail = sanitizeLine(messageOf(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
   return { name, status, detail, remedy: hint ?? "Repair it and run taskd doctor again" };
 }
 
-/** Runs a check; an error becomes its result, with `status`. */
 export async function checked(
   name: string,
   check: () => HostCheck | HostCheck[] | Promise<HostCheck | HostCheck[]>,
@@ -56,7 +50,6 @@ export async function checked(
   }
 }
 
-/** The worst of several. */
 export function worst(checks: readonly HostCheck[]): CheckStatus {
   if (checks.some(({ status }) => status === "fail")) return "fail";
   return checks.some(({ status }) => status === "warn") ? "warn" : "ok";

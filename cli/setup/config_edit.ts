@@ -11,10 +11,8 @@ import { type Document, isMap, isScalar, parseDocument, stringify } from "yaml";
 import { TaskdError } from "../../lib/errors.ts";
 import type { SettingPath } from "../../broker/settings/settings.ts";
 
-/** A value that the wizard may set. */
 export type PlainValue = string | number | boolean;
 
-/** Changes of one file. */
 export type ConfigChanges = ReadonlyMap<SettingPath, PlainValue>;
 
 /**
@@ -33,8 +31,7 @@ function changeOne(file: string, text: string, path: readonly string[], value: P
   const before = parse(file, text);
   if (before.getIn(path) === value) return text;
   const requested = withValue(before.toJS() ?? {}, path, value);
-  const ways = [replaceValue, uncommentDefault, insertLine, rewrite];
-  for (const way of ways) {
+  for (const way of [replaceValue, uncommentDefault, insertLine, rewrite]) {
     const changed = way(text, { document: parse(file, text), path, value });
     if (changed !== undefined && means(file, changed, requested)) return changed;
   }

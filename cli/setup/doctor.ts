@@ -17,7 +17,6 @@ import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_progra
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
-/** Everything outside of the process that the checks use. */
 export interface DoctorOptions {
   home: string;
   uid: number;
@@ -37,7 +36,6 @@ export interface DoctorOptions {
   clock?: Clock;
 }
 
-/** Runs every check. */
 export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
   const { home, uid, env, ask, askGh, places, clock = systemClock } = options;
   const now = clock.now();

@@ -6,7 +6,6 @@ import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import type { AskProgram } from "../../broker/sandbox/host_programs.ts";
 import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
-/** A runtime and its program. */
 export type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;
 
 /** Arguments whose exit code is 0 when the runtime has an image or a network of a name. */

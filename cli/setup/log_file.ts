@@ -1,6 +1,5 @@
 /**
- * The log of a broker that runs in the background: a file of bounded size, and the one
- * before it.
+ * The log of a broker in the background: a file of bounded size, and the one before it.
  */
 
 import { fileError, fileErrorCode, writeAllSync } from "../../lib/fs.ts";
@@ -35,7 +34,6 @@ export class LogFile implements Disposable {
     }
   }
 
-  /** Closes it. */
   [Symbol.dispose](): void {
     this.#file.close();
   }

@@ -19,7 +19,6 @@ import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
 import { hasImage } from "./images.ts";
 
-/** Options of {@linkcode preflight}. */
 export interface PreflightOptions {
   home: string;
   env: (name: string) => string | undefined;
@@ -60,21 +59,19 @@ function requireHome(directory: string): void {
   }
 }
 
-/** That each key that there is can be one. */
 async function tryKeys({ compat }: Settings, { home, env }: PreflightOptions): Promise<void> {
   const file = await readKeys(home);
   for (const lane of LANES) apiKey(lane, { env, file, compat_variable: compat.api_key_env });
 }
 
 function tryDirectory(path: string): void {
-  const attempted = `Cannot use the directory ${path}`;
   const probe = `${path}/.probe-${randomHex(systemRandom, 8)}`;
   try {
     Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
     createEmptyFile(probe);
     removeIfPresent(probe);
   } catch (error) {
-    throw fileError(error, attempted);
+    throw fileError(error, `Cannot use the directory ${path}`);
   }
 }
 
@@ -86,8 +83,7 @@ function tryAddress({ broker }: Settings, live: PolicyView | null): void {
   try {
     Deno.listen({ hostname, port }).close();
   } catch (cause) {
-    const why = messageOf(cause);
-    throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${why}`, {
+    throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${messageOf(cause)}`, {
       cause,
       hint: "Choose another broker.addr, or end the program that has it",
     });

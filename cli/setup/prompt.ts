@@ -6,17 +6,14 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
-/** A terminal's two ends. */
 export interface Terminal {
   /** Reads what was typed; null at its end. */
   read(buffer: Uint8Array): Promise<number | null>;
   /** Whether lines are passed on key by key, and not shown; Ctrl-C works in both modes. */
   setQuiet(quiet: boolean): void;
-  /** Shows text. */
   write(text: string): void;
 }
 
-/** A choice of a question. */
 export interface Choice<T extends string> {
   value: T;
   /** What it means, beside it. */
@@ -40,7 +37,6 @@ const TRIES = 5;
 
 const [BACKSPACE, DELETE, LINE_FEED, CARRIAGE_RETURN, END_OF_INPUT, ERASE_LINE] = [8, 127, 10, 13, 4, 21];
 
-/** Asks questions, one after the other. */
 export class Prompt {
   readonly #terminal: Terminal;
   readonly #signal: AbortSignal;
@@ -53,7 +49,6 @@ export class Prompt {
     this.#signal = signal;
   }
 
-  /** Writes a line between questions. */
   say(text: string): void {
     this.#terminal.write(`${text}\n`);
   }
@@ -77,7 +72,6 @@ export class Prompt {
     }
   }
 
-  /** Yes or no. */
   async confirm(question: string, fallback: boolean): Promise<boolean> {
     for (let tries = 0; tries < TRIES; tries++) {
       const answer = (await this.line(`${question} [${fallback ? "Y/n" : "y/N"}]`)).toLowerCase();

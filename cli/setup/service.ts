@@ -11,11 +11,9 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { managerCalls, MARKER, type ServiceManager } from "./units.ts";
 
-/** What the calls of a manager need. */
 export interface ServiceOptions {
   ask: AskProgram;
   uid: number;
-  /** Where programs may be. */
   programs?: typeof PROGRAM_PATHS;
 }
 

@@ -11,30 +11,24 @@
 import { TaskdError } from "../../lib/errors.ts";
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 
-/** A program that starts services. */
 export type ServiceManager = "systemd" | "launchd";
 
-/** Name of the systemd unit. */
 export const SYSTEMD_UNIT = "taskd-broker.service";
-/** Label of the launchd agent. */
 const LAUNCHD_LABEL = "dev.taskd.broker";
 
 /** The first words of each file, by which the program knows its own. */
 export const MARKER = "Written by taskd service install";
 
-/** What a unit is made of. */
 export interface UnitOptions {
   /** Program and arguments that start the broker in the foreground; the program absolute. */
   command: readonly string[];
   /** Variables that decide where things are, such as TMPDIR. Never a key. */
   env: Readonly<Record<string, string>>;
-  /** What runs sandboxes. */
   runtime: SandboxRuntimeName;
   /** Seconds that the broker is given to end by itself. */
   stop_timeout_s: number;
 }
 
-/** The path at which a manager expects the file. */
 export function unitPath(manager: ServiceManager, home: string): string {
   return manager === "systemd"
     ? `${home}/.config/systemd/user/${SYSTEMD_UNIT}`
@@ -127,7 +121,6 @@ function launchdText({ command, env, stop_timeout_s }: UnitOptions): string {
   ].join("\n");
 }
 
-/** A value of a property list. */
 type Plist = string | number | boolean | readonly string[] | { readonly [key: string]: Plist };
 
 function plistLines(value: Plist, indent: string): string[] {

@@ -28,13 +28,11 @@ export interface Answers {
   compat_model?: string;
   /** Keys by lane. Never shown. */
   keys: ReadonlyMap<Lane, string>;
-  /** Which images are built. */
   build_images: "missing" | "all" | "none";
   /** Take the suggestion where there is no answer. */
   yes: boolean;
 }
 
-/** Options of {@linkcode runWizard}. */
 export interface WizardOptions {
   home: string;
   uid: number;
@@ -46,11 +44,9 @@ export interface WizardOptions {
   hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
   /** Builds the images of a container runtime. */
   buildImages: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
-  /** Reports a step. */
   say: (text: string) => void;
 }
 
-/** What was done. */
 export interface WizardResult {
   /** Settings that were changed, with their new values. */
   changed: Record<string, PlainValue>;
@@ -61,7 +57,6 @@ export interface WizardResult {
   agent: AgentName;
 }
 
-/** What the steps share. */
 interface StepOptions extends WizardOptions {
   /** The settings before any change. */
   before: Settings;
@@ -75,8 +70,7 @@ const COMPAT_VARIABLE = "COMPAT_API_KEY";
 /** Runs the steps; throws like `loadSettings`, and `interrupted`. */
 export async function runWizard(options: WizardOptions): Promise<WizardResult> {
   const { home, say } = options;
-  const seeded = await seedHome(home);
-  for (const path of seeded.created) say(`Wrote ${path}`);
+  for (const path of (await seedHome(home)).created) say(`Wrote ${path}`);
   const changes: StepOptions["changes"] = new Map();
   const shared = { ...options, before: await loadWith(options), changes };
   const runtime = await chooseRuntimeStep(shared);

@@ -9,6 +9,7 @@ import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/p
 import { brokerNeeds } from "../plan/needs.ts";
 import { brokerOf, hostOf } from "../plan/plan.ts";
 import { programFiles } from "./_shared.ts";
+import { hostPort } from "../../lib/http/address.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
 /** The broker, and the file that holds the instruction. */
@@ -17,7 +18,6 @@ export function submitNeeds(plan: Plan): PermissionSet {
   return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
 }
 
-/** `~/.taskd`, to look and to write. */
 export function homeNeeds(plan: Plan): PermissionSet {
   const { directory } = hostOf(plan);
   return { ...NO_PERMISSIONS, read: [directory], write: [directory] };
@@ -39,25 +39,21 @@ export function askNeeds(plan: Plan): PermissionSet {
   return { ...NO_PERMISSIONS, read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) };
 }
 
-/** Programs that are asked what they are. */
 function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
   const { programs, tool_variables } = hostOf(plan);
   const paths = names.flatMap((name) => programs[name]);
   return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
 }
 
-/** Modules and images of the program itself. */
 const BROKER_FILES = programFiles("broker", "lib", "std");
-/** The programs that tasks are run with. */
 const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "prlimit"] as const;
-/** What a broker asks of the system. */
 const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"] as const;
 
 /** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
 export function doctorNeeds(plan: Plan): PermissionSet {
   const { roots, deno, store } = hostOf(plan);
   const ip = brokerOf(plan).settings?.gateway_ip;
-  const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => `${bracketed(ip)}:${port}`);
+  const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => hostPort({ hostname: ip, port }));
   const own = {
     ...NO_PERMISSIONS,
     read: [...roots, deno, ...(store === undefined ? [] : [store])],
@@ -65,15 +61,6 @@ export function doctorNeeds(plan: Plan): PermissionSet {
     sys: ["uid", "statfs"],
   };
   return [settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own].reduce(unionOf);
-}
-
-function bracketed(ip: string): string {
-  return ip.includes(":") ? `[${ip}]` : ip;
-}
-
-/** The folder of a file's absolute path. */
-function folderOf(path: string): string {
-  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
 }
 
 /**
@@ -84,10 +71,10 @@ export function brokerServes(plan: Plan): PermissionSet {
   const { notifiers, roots, tool_variables } = hostOf(plan);
   const { socket, settings } = brokerOf(plan);
   const { "log-file": log_file } = plan.flags;
-  const logs = typeof log_file === "string" ? [folderOf(log_file)] : [];
-  const sockets = [folderOf(socket), folderOf(settings?.broker.socket ?? socket)];
+  const logs = typeof log_file === "string" ? [parentOf(log_file)] : [];
+  const sockets = [parentOf(socket), parentOf(settings?.broker.socket ?? socket)];
   // The branch store's socket lies in its directory, where the checkouts of tasks' branches are.
-  const store = settings === undefined ? [] : [folderOf(settings.branch_store.socket)];
+  const store = settings === undefined ? [] : [parentOf(settings.branch_store.socket)];
   const places = [...roots, ...sockets, ...store, ...logs];
   const { read } = programNeeds(plan, TASK_PROGRAMS);
   const own: PermissionSet = {

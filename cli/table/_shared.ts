@@ -26,14 +26,12 @@ export const BRANCH: PositionalSpec = {
   help: "The branch, <db>[@<branch>]; main by default",
 };
 
-/** Fork, promote and rollback: how the result is stored. */
 export const MATERIALIZE: FlagSpec = {
   name: "materialize",
   kind: "boolean",
   help: "Copy the whole database instead of pointing into its parent's chain",
 };
 
-/** Promote and rollback: whether the previous content is kept. */
 export const SAFETY: FlagSpec = {
   name: "safety",
   kind: "boolean",
@@ -42,7 +40,6 @@ export const SAFETY: FlagSpec = {
   help: "Do not keep the previous content as a branch",
 };
 
-/** Promote and rollback: how long it is kept. */
 export const SAFETY_TTL: FlagSpec = {
   name: "safety-ttl",
   kind: "duration",
@@ -51,7 +48,6 @@ export const SAFETY_TTL: FlagSpec = {
   help: "How long the safety branch lives",
 };
 
-/** Promote and rollback: what happens to a live session. */
 export const REOPEN: FlagSpec = {
   name: "reopen",
   kind: "boolean",

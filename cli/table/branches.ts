@@ -7,7 +7,6 @@ import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
 import { storeNeeds } from "../plan/needs.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
-/** Commands of the group Branches. */
 export const BRANCH_COMMANDS: readonly CommandSpec[] = [
   {
     name: "create",

@@ -26,7 +26,6 @@ const MANAGERS: readonly FlagSpec[] = [
   { name: "launchd", kind: "boolean", help: "For launchd; the default on macOS" },
 ];
 
-/** Commands of the group Broker. */
 export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = [
   {
     name: "init",

@@ -1,7 +1,6 @@
 /**
- * What several commands of the task broker share. The names of stages and agents are
- * repeated here, because the broker's modules would be loaded by every call of the
- * program; a test compares.
+ * What several commands of the task broker share. Names of stages and agents are repeated here, because every call of the
+ * program would load the broker's modules for them; a test compares.
  */
 
 import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
@@ -10,7 +9,6 @@ import { brokerNeeds } from "../plan/needs.ts";
 /** A command that only asks the broker. */
 export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;
 
-/** The stages of a task. */
 export const STAGE_NAMES: readonly string[] = [
   "admission",
   "staging",
@@ -35,7 +33,6 @@ export const AGENT_NAMES: readonly string[] = [
   "opencode",
 ];
 
-/** A task. */
 export const TASK: PositionalSpec = {
   name: "id",
   kind: "word",

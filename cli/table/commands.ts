@@ -13,7 +13,6 @@ import { REDTEAM_COMMANDS } from "./redteam.ts";
 import { STATS_COMMANDS } from "./stats.ts";
 import { TASK_COMMANDS } from "./tasks.ts";
 
-/** The program's name, as people type it. */
 export const PROGRAM = "taskd";
 
 /** Every command, in the order of the overview. */
@@ -29,7 +28,6 @@ export const COMMANDS: readonly CommandSpec[] = [
   ...DEMO_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 
-/** Flags that every command accepts. */
 export const GLOBAL_FLAGS: readonly FlagSpec[] = [
   {
     name: "store",
@@ -80,7 +78,6 @@ export const GLOBAL_FLAGS: readonly FlagSpec[] = [
   { name: "print-permissions", kind: "boolean", help: "Print what this very call may touch, and do nothing" },
 ];
 
-/** The command of a name; undefined when there is none. */
 export function findCommand(name: string): CommandSpec | undefined {
   return COMMANDS.find((command) => command.name === name);
 }

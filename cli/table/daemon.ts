@@ -17,7 +17,6 @@ function httpNeeds(plan: Plan): PermissionSet {
   return { ...NO_PERMISSIONS, net: [hostPort(parseHttpAddress(http)), "127.0.0.1"], sys: ["inspector"] };
 }
 
-/** Commands of the groups Daemon and Program. */
 export const DAEMON_COMMANDS: readonly CommandSpec[] = [
   {
     name: "serve",
@@ -93,12 +92,13 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
     output: "data",
     uses: "serve",
     needs(plan) {
-      const socket = socketNeeds({ ...plan, route: "socket" });
       const files = Array.isArray(plan.flags.files) ? plan.flags.files : [];
       const staging = socketStagingOf(plan.socket);
       const paths = [staging.directory, ...files];
       const own = { ...NO_PERMISSIONS, read: paths, write: paths, net: [`unix:${staging.socket}`] };
-      return [storeNeeds(plan), socket, programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(unionOf);
+      return [storeNeeds(plan), socketNeeds(plan), programFiles("daemon", "lib", "std"), own, httpNeeds(plan)].reduce(
+        unionOf,
+      );
     },
   },
   {

@@ -7,10 +7,9 @@ import { ANYWHERE, NO_PERMISSIONS, type PermissionSet } from "../plan/permission
 import type { Plan } from "../plan/plan.ts";
 import { hostOf } from "../plan/plan.ts";
 
-/** What the demo's agent may run in. */
 export const DEMO_RUNTIMES = ["deno", "podman"] as const;
 
-/** Sizes of the demo's database, MB of 1,000,000 bytes. */
+/** Sizes of the demo's database, in MiB. */
 export const DEMO_SIZES_MB = { smallest: 12, usual: 30, largest: 9_999 } as const;
 
 /** Where programs and packages are, and other images than the usual ones. */
@@ -33,7 +32,6 @@ function demoNeeds(plan: Plan): PermissionSet {
   };
 }
 
-/** The row of the demo. */
 export const DEMO_COMMANDS: readonly CommandSpec[] = [
   {
     name: "demo",

@@ -7,7 +7,6 @@ import { NO_PERMISSIONS, unionOf } from "../plan/permissions.ts";
 import { branchNeeds, bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { BRANCH, MATERIALIZE, ON_BRANCHES, REOPEN, SAFETY, SAFETY_TTL } from "./_shared.ts";
 
-/** Commands of the groups History and Inspect. */
 export const HISTORY_COMMANDS: readonly CommandSpec[] = [
   {
     name: "checkpoint",

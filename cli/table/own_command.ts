@@ -1,6 +1,5 @@
 /**
- * How this very program is run with other words, under the permissions it is installed
- * with.
+ * How this program runs itself with other words, under the permissions it is installed with.
  */
 
 import { launchFlags } from "./launch_flags.ts";
@@ -11,14 +10,13 @@ import { launchFlags } from "./launch_flags.ts";
  */
 export const YOUNG_GENERATION = "--v8-flags=--max-semi-space-size=4";
 
-/** The program and its arguments. */
 export function ownCommand(words: readonly string[]): [program: string, args: string[]] {
   if (Deno.build.standalone) return [Deno.execPath(), [...words]];
   const main = new URL("../main.ts", import.meta.url).href;
   return [Deno.execPath(), ["run", "--quiet", ...launchFlags(), main, ...words]];
 }
 
-/** The same for a daemon that runs for long. */
+/** As {@linkcode ownCommand}, for a daemon that runs for long. */
 export function ownDaemonCommand(words: readonly string[]): [program: string, args: string[]] {
   const [program, args] = ownCommand(words);
   // V8 takes no flags in a compiled program.

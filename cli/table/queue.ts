@@ -6,7 +6,6 @@ import type { CommandSpec } from "../plan/command_spec.ts";
 import { submitNeeds } from "./_broker_needs.ts";
 import { ASKS_BROKER, SUBMISSION, SUBMISSION_ARGUMENTS } from "./broker_shared.ts";
 
-/** Clients of the broker in the groups Tasks and Broker. */
 export const QUEUE_COMMANDS: readonly CommandSpec[] = [
   {
     name: "queue add",

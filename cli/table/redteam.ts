@@ -6,7 +6,6 @@ import type { CommandSpec } from "../plan/command_spec.ts";
 import { redteamNeeds } from "./_broker_needs.ts";
 import { RUNTIME_NAMES } from "./broker_admin.ts";
 
-/** Commands of the group Broker that try the product itself. */
 export const REDTEAM_COMMANDS: readonly CommandSpec[] = [
   {
     name: "redteam",

@@ -17,7 +17,6 @@ function statsNeeds(plan: Plan) {
   return unionOf(askNeeds(plan), { ...NO_PERMISSIONS, read: audit_root === undefined ? [] : [audit_root] });
 }
 
-/** Commands about figures. */
 export const STATS_COMMANDS: readonly CommandSpec[] = [
   {
     name: "stats",

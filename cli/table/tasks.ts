@@ -1,6 +1,5 @@
 /**
- * The commands that give the task broker work, watch it and decide about it: clients of
- * its socket.
+ * The commands that give the task broker work, watch it and decide about it: clients of its socket.
  */
 
 import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
@@ -21,7 +20,6 @@ const REASON: PositionalSpec = {
   help: "Why, for the task's record",
 };
 
-/** Commands of the group Tasks. */
 export const TASK_COMMANDS: readonly CommandSpec[] = [
   {
     name: "submit",

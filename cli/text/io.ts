@@ -1,6 +1,5 @@
 /**
- * The streams of a command: results on stdout, everything about the work on
- * stderr, colour and progress only on a terminal.
+ * The streams of a command: results on stdout, notes about the work on stderr, colour and progress on terminals only.
  */
 
 import { fileError } from "../../lib/fs.ts";
@@ -15,7 +14,6 @@ export interface Sink {
   isTerminal(): boolean;
 }
 
-/** The environment of a command. */
 export interface IoOptions {
   stdout: Sink;
   stderr: Sink;
@@ -31,19 +29,16 @@ export interface IoOptions {
   now(): number;
 }
 
-/** What one command writes to and listens to. */
 export class Io {
   /** Whether results are for programs. */
   readonly json: boolean;
   /** Whether only results and errors are written. */
   readonly quiet: boolean;
-  /** Aborted by Ctrl-C. */
   readonly signal: AbortSignal;
   readonly #options: IoOptions;
   #progress: Progress | undefined;
   #live: LiveLine | undefined;
 
-  /** Writes to the given streams. */
   constructor(options: IoOptions) {
     this.json = options.json;
     this.quiet = options.quiet;
@@ -63,13 +58,11 @@ export class Io {
     this.#result(sanitizeText(text));
   }
 
-  /** Writes one JSON value as a line. */
   outJson(value: object): void {
     this.clearProgress();
     this.#result(`${escapeJson(JSON.stringify(value))}\n`);
   }
 
-  /** Writes a line of errors. */
   error(text: string): void {
     this.clearProgress();
     write(this.#options.stderr, `${sanitizeText(text)}\n`);
@@ -85,7 +78,6 @@ export class Io {
     return this.colours ? `\x1b[1m${text}\x1b[22m` : text;
   }
 
-  /** Whether stderr is a terminal. */
   get errorIsTerminal(): boolean {
     return this.#options.stderr.isTerminal();
   }

@@ -1,25 +1,20 @@
 /**
- * One line at the bottom of a terminal that changes in place, while lines that stay are
- * written above it.
+ * A terminal's last line, which changes in place while lines that stay are written above it.
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { cutLine } from "./text_table.ts";
 
-/** What a live line needs. */
 export interface LiveLineOptions {
   /** Width of the terminal. */
   columns: number;
-  /** Writes to the terminal. */
   write(text: string): void;
 }
 
-/** A line that is drawn again with each change. */
 export class LiveLine {
   readonly #options: LiveLineOptions;
   #drawn = false;
 
-  /** Draws nothing yet. */
   constructor(options: LiveLineOptions) {
     this.#options = options;
   }

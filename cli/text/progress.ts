@@ -11,10 +11,8 @@ const REDRAW_MS = 100;
 /** Nothing is drawn before this, in milliseconds: short work should not flash. */
 const SHOW_AFTER_MS = 300;
 
-/** Cells of the bar itself. */
 const BAR_CELLS = 24;
 
-/** What a progress bar needs. */
 export interface ProgressOptions {
   /** What is being done, for example `create shop`. */
   label: string;
@@ -22,11 +20,9 @@ export interface ProgressOptions {
   columns: number;
   /** Monotonic milliseconds. */
   now(): number;
-  /** Writes to the terminal. */
   write(text: string): void;
 }
 
-/** A progress bar on one line of a terminal. */
 export class Progress {
   readonly #options: ProgressOptions;
   readonly #started_ms: number;
@@ -49,7 +45,6 @@ export class Progress {
     this.#options.write(`\r\x1b[K${line.slice(0, Math.max(0, this.#options.columns - 1))}`);
   }
 
-  /** Takes the line away. */
   clear(): void {
     if (this.#drawn_ms !== undefined) this.#options.write("\r\x1b[K");
     this.#drawn_ms = undefined;

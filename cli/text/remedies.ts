@@ -13,7 +13,6 @@ const RESTORE =
   "or destroy the branch. If its checkout is current, copy that file away first.";
 const UPGRADE = "Upgrade every program that uses the store; there is no way back to an older layout except a backup.";
 
-/** What to do, in whole sentences. */
 export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   usage: "Compare the call with taskd help <command>.",
   invalid_name: "Use 1 to 128 characters of a-z 0-9 _ . - that do not begin with - or . and contain no ..",

@@ -6,9 +6,7 @@
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
-/** How a table is laid out. */
 export interface TextTableOptions {
-  /** Names over the columns. */
   head?: readonly string[];
   /** Columns, counted from 0, that are aligned to the right: numbers. */
   right?: readonly number[];
@@ -31,7 +29,6 @@ const MIN_HEAD = 5;
 /** Columns that a text takes on a terminal. */
 type Width = (text: string) => number;
 
-/** A column of a table. */
 interface Column {
   index: number;
   /** Its width on the screen. */

@@ -63,7 +63,6 @@ export interface NetworkPlaces {
   /** The host by its own address, and a port where something listens on it. */
   host: string;
   host_port: number;
-  /** Address of a neighbour. */
   sibling: string;
 }
 

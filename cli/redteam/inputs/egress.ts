@@ -123,7 +123,6 @@ export const SMUGGLING_FIELDS: readonly (readonly string[])[] = [
   ["Connection: Content-Length", "Content-Length: 5"],
 ];
 
-/** A task's name and password. */
 interface Credentials {
   username: string;
   password: string;

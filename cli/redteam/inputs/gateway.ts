@@ -4,7 +4,7 @@
 
 import type { Lane } from "../../../broker/agents.ts";
 
-/** A body that every lane of the name accepts. */
+/** A good body for each API. */
 export const BODIES = {
   messages: { model: "claude-sonnet-4-5", max_tokens: 100, messages: [{ role: "user", content: "hi" }] },
   chat: { model: "gpt-5.1", messages: [{ role: "user", content: "hi" }] },

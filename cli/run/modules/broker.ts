@@ -24,7 +24,6 @@ const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {
   "queue cancel": async () => (await import("../../commands/queue.ts")).cancel,
 };
 
-/** Loads such a command. */
 export const loadForBroker: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} does not ask the broker`);

@@ -14,7 +14,6 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
   completion: () => import("../../commands/completion.ts"),
 };
 
-/** Loads such a command. */
 export const loadInline: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} does not run inline`);

@@ -22,7 +22,6 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
   redteam: () => import("../../commands/redteam.ts"),
 };
 
-/** Loads such a command. */
 export const loadLocal: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} needs a backend`);

@@ -35,7 +35,6 @@ const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
   mcp: () => import("../../commands/mcp.ts"),
 };
 
-/** Loads such a command. */
 export const loadForStore: Load = async ({ name }) => {
   const load = MODULES[name];
   if (load === undefined) throw new Error(`Command ${name} uses no store`);

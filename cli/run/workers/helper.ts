@@ -8,10 +8,7 @@ import { runInspector } from "../../../broker/databases/inspector_main.ts";
 import type { HelperName } from "../../../lib/helper_process.ts";
 import { runHostileAgent } from "../../redteam/hostile_agent.ts";
 
-/** What the main thread sends once it has dropped its permissions. */
 export type ToHelper = { type: "run"; name: string };
-
-/** What the helper sends. */
 export type FromHelper = { type: "ready" } | { type: "exit"; code: number };
 
 interface WorkerScope {
