@@ -13,13 +13,11 @@ export function corrupt(problem: string, cause?: unknown): TaskdError {
   });
 }
 
-/** Collects bytes. */
 export class ByteWriter {
   #bytes: Uint8Array<ArrayBuffer>;
   #view: DataView;
   #at = 0;
 
-  /** Makes room for `capacity` bytes; it grows when needed. */
   constructor(capacity = 64) {
     this.#bytes = new Uint8Array(capacity);
     this.#view = new DataView(this.#bytes.buffer);
@@ -79,11 +77,6 @@ export class ByteReader {
     this.#bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#what = what;
-  }
-
-  /** Bytes taken so far. */
-  get at(): number {
-    return this.#at;
   }
 
   /** Bytes not taken yet. */

@@ -6,14 +6,12 @@
 import { corrupt } from "./_bytes.ts";
 import { concat } from "../concat.ts";
 
-/** Reads one stream. */
 export class ChunkReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
   #chunk: Uint8Array = new Uint8Array(0);
   /** Bytes taken so far. */
   offset = 0;
 
-  /** Reads `chunks` from its beginning. */
   constructor(chunks: AsyncIterable<Uint8Array>) {
     this.#chunks = chunks[Symbol.asyncIterator]();
   }
@@ -44,12 +42,10 @@ export class ChunkReader {
     return parts.length === 1 ? parts[0]! : concat(parts);
   }
 
-  /** Whether nothing is left. */
   async ended(): Promise<boolean> {
     return this.#chunk.length === 0 && await this.#more() === undefined;
   }
 
-  /** Releases the source. */
   async close(): Promise<void> {
     await this.#chunks.return?.();
   }

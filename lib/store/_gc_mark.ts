@@ -19,7 +19,6 @@ export const PARALLEL_READS = 16;
 /** Listed objects between two turns of the event loop. */
 const OBJECTS_PER_TURN = 1000;
 
-/** A branch's ref as the pass found it. */
 export interface FoundRef extends VersionedRef {
   db: string;
   branch: string;
@@ -63,7 +62,6 @@ export async function readRefs(backend: Backend, refs: Refs, signal?: AbortSigna
   return found;
 }
 
-/** Lists all objects. */
 export async function takeInventory(
   backend: Backend,
   options: { signal?: AbortSignal | undefined; onProgress?: (objects: number) => void } = {},
@@ -113,10 +111,9 @@ export function rootsOf(ref: Ref): Base[] {
   ];
 }
 
-/** A walk came upon an object whose deletion is decided. */
+/** A walk reached an object whose deletion is decided. */
 class Doomed extends Error {}
 
-/** Finds what refs reach. */
 export class Marker {
   /** Keys of all objects reached. */
   readonly marked = new Set<string>();
@@ -131,7 +128,6 @@ export class Marker {
   /** Where each branch may be writing. */
   readonly #heads = new Map<string, { epoch: number; txid: number }>();
 
-  /** Walks through `inventory`; `index` holds what is doomed. */
   constructor(backend: Backend, inventory: Inventory, index: TombstoneIndex) {
     this.#backend = backend;
     this.#inventory = inventory;
@@ -139,8 +135,8 @@ export class Marker {
   }
 
   /**
-   * Marks what one ref keeps. False when the ref was never finished: its maker had to withdraw it, because it builds
-   * upon something doomed.
+   * Marks what one ref keeps. False when the ref was never finished: it builds upon something doomed, so its maker
+   * had to withdraw it.
    */
   async add({ db, branch, ref }: FoundRef): Promise<boolean> {
     try {
@@ -227,10 +223,7 @@ export class Marker {
     return this.#index.hasLineage(lineage) && this.#index.find(lineage, shortName(key))?.doomed !== undefined;
   }
 
-  /**
-   * Keeps a lineage that is being made, and of the history below it everything: whether that resolves is for the
-   * maker to find out, which has yet to read the tombstones.
-   */
+  /** Keeps a lineage that is being made and all history below it; its maker checks later whether that resolves. */
   async #pin({ lineage, base }: NonNullable<Ref["pending"]>): Promise<void> {
     this.pinned.add(lineage);
     const seen = new Set<string>();
@@ -260,7 +253,6 @@ export class Marker {
   }
 }
 
-/** Whether the branch was never used. */
 function isUnused({ epoch, checkpoints, lease, pending }: Ref): boolean {
   return epoch === 1 && checkpoints.length === 0 && !lease && !pending;
 }

@@ -12,11 +12,9 @@ import {
   type TombstoneIndex,
 } from "./tombstones.ts";
 
-/** The decision. */
 export interface GcPlan {
   /** The list as it should be. */
   tombstones: Tombstone[];
-  /** What is to be deleted. */
   victims: StoredKey[];
   /** Objects that get a tombstone now. */
   tombstoned: number;
@@ -26,7 +24,7 @@ export interface GcPlan {
   kept: number;
 }
 
-/** Decides. `now_ms` is the wall clock's. */
+/** Makes the plan; `now_ms` is the wall clock's. */
 export function makePlan(
   { inventory, marker, index }: { inventory: Inventory; marker: Marker; index: TombstoneIndex },
   options: { now_ms: number; grace_ms: number },
@@ -67,7 +65,7 @@ class Planner {
     }
   }
 
-  /** Decides about one lineage, of which `stored` is there. */
+  /** Plans one lineage, whose present objects are `stored`. */
   addLineage(lineage: string, stored: StoredKey[]): void {
     const garbage: Garbage[] = [];
     for (const entry of stored) {
@@ -133,7 +131,7 @@ class Planner {
     this.#names_left -= names;
   }
 
-  /** A time that a clock gone wrong left in the future would never pass. */
+  /** A time in the future, left by a wrong clock, would postpone deletion until then. */
   #notLater(instant: string): string {
     return Date.parse(instant) > this.#now_ms ? this.#now : instant;
   }

@@ -1,7 +1,6 @@
 /**
- * The bytes of stored objects: header, block heads, index and footer, each turned
- * into values and back, with every check that needs nothing but the bytes. The
- * format is described in docs/reference/format.md; readers and writers share this one statement of it.
+ * The bytes of stored objects, for readers and writers: header, runs, index and footer, each turned into values and
+ * back, with every check that needs nothing but the bytes. docs/reference/format.md describes the format.
  */
 
 import { createHash } from "node:crypto";
@@ -15,7 +14,6 @@ import type { Txid } from "./names.ts";
 /** Bytes of the header; those up to the checksum's end keep their meaning in every format version. */
 export const HEADER_BYTES = 44;
 export const FOOTER_BYTES = 24;
-/** The format version that is written and read. */
 const FORMAT_VERSION = 1;
 /** Most raw bytes in a block: what a reader allocates for one, even if the object declares more. */
 export const MAX_BLOCK_BYTES = 4 << 20;
@@ -38,10 +36,8 @@ export const NO_PREV = "0000000000000000";
 /** What an object is: pages changed, a whole database, or the checksums of a plain image beside it. */
 export type ObjectFileKind = "segment" | "snapshot" | "image-index";
 
-/** What an object's header states. */
 export interface ObjectHeader {
   kind: ObjectFileKind;
-  /** Bytes of a page. */
   page_size: number;
   /** Pages of the database after `last_txid`. */
   page_count: number;
@@ -84,7 +80,6 @@ export function requiredPages(header: ObjectHeader): number | undefined {
   return header.page_count - (lockPage(header.page_size) <= header.page_count ? 1 : 0);
 }
 
-/** The header's bytes. */
 export function encodeHeader(header: ObjectHeader): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(HEADER_BYTES);
   const view = new DataView(bytes.buffer);
@@ -161,7 +156,6 @@ export function objectDigest(header: ObjectHeader, pages: PageTable): string {
   return hash.digest("hex").slice(0, 16);
 }
 
-/** The footer's bytes. */
 export function encodeFooter(footer: Footer): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(FOOTER_BYTES);
   const view = new DataView(bytes.buffer);
@@ -218,7 +212,6 @@ export class BlockTable {
   }
 }
 
-/** The index's bytes. */
 export function encodeIndex(pages: PageTable, blocks: BlockTable): Uint8Array<ArrayBuffer> {
   const out = new ByteWriter(16 + blocks.length * 8 + pages.runs.length * 6 + pages.length * 4);
   out.byte(TAG.index);
@@ -256,10 +249,7 @@ export function decodeIndex(bytes: Uint8Array, header: ObjectHeader): { pages: P
   return { pages, blocks };
 }
 
-/**
- * Puts the difference of a page and the page before it, bit by bit, in the page's place; or, given the difference, the
- * page: to do it twice is to do nothing.
- */
+/** Turns a page into its bitwise difference from the page before it, or the difference back into the page. */
 export function exclusiveOr(page: Uint8Array, before: Uint8Array): void {
   for (let i = 0; i < page.length; i++) page[i]! ^= before[i]!;
 }

@@ -30,15 +30,12 @@ import { PageTable, type Run } from "./_page_table.ts";
 /** Bytes read from the end at first: the whole of most segments, the whole index of a snapshot up to about 100 MB. */
 const TAIL_BYTES = 128 << 10;
 
-/** Bytes that can be read by range. */
 export interface RangeSource {
-  /** Bytes in all. */
   size: number;
   /** Reads `length` bytes from `offset`, fewer only at the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
 }
 
-/** Consecutive pages. */
 export interface PageRun {
   /** Number of the first. */
   pgno: number;
@@ -46,7 +43,6 @@ export interface PageRun {
   bytes: Uint8Array;
 }
 
-/** The entry of one page in an object's index. */
 export interface IndexedPage {
   /** CRC-32 of the page's bytes. */
   crc: number;
@@ -56,11 +52,9 @@ export interface IndexedPage {
 
 /** An object's header and index, read and checked. */
 export interface ObjectIndex {
-  /** What the object's header states. */
   readonly header: Readonly<ObjectHeader>;
   /** The object's digest, 16 hex digits. */
   readonly digest: string;
-  /** Pages that the object holds. */
   readonly pages: number;
   /** Where a page is; undefined when the object does not hold it. */
   page(pgno: number): IndexedPage | undefined;
@@ -112,7 +106,6 @@ class Index implements ObjectIndex {
   }
 }
 
-/** Reads exactly `length` bytes. */
 async function readExactly(source: RangeSource, offset: number, length: number): Promise<Uint8Array> {
   const bytes = await source.read(offset, length);
   if (bytes.length !== length) throw corrupt(`it ends before byte ${offset + length}`);
@@ -157,12 +150,12 @@ function maxIndexBytes(header: ObjectHeader): number {
 }
 
 /**
- * Fills `into` with a page as it was before the segment that is read: the page of the chain that the segment is the end
- * of. A page that was not there is `corrupt`.
+ * Fills `into` with a page as the chain has it before the segment that is read; a page that was not there is `corrupt`.
+ * Without it a segment that holds differences cannot be read.
  */
 export type ReadBefore = (pgno: number, into: Uint8Array) => void;
 
-/** Takes a block apart; the bytes are the whole block, and every check of it is made. */
+/** Decodes a whole block and makes every check of it. */
 function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number, readBefore?: ReadBefore): PageRun[] {
   const what = `the block at byte ${offset}`;
   const checksum = new ByteReader(block.subarray(-4), what).uint32();
@@ -194,7 +187,7 @@ function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number, re
   return pages;
 }
 
-/** Makes pages of differences. */
+/** Turns the differences among `pages` back into pages. */
 function addBefore(
   pages: PageRun[],
   differences: Run[],
@@ -229,7 +222,6 @@ function unpack(payload: Uint8Array, raw_bytes: number, what: string): Uint8Arra
 /**
  * Reads one page through an object's index.
  *
- * @param readBefore What was before a segment; without it, one that holds differences cannot be read.
  * @returns Undefined when the object does not hold the page; zeros for the lock page of a snapshot.
  * @throws {TaskdError} `corrupt`; the source's own errors pass through.
  */
@@ -248,8 +240,7 @@ export async function readPage(
   if (entry.block === undefined) throw new TaskdError("internal", "Cannot read a page from an image index");
   const { offset, length } = entry.block;
   if (length > MAX_STORED_BLOCK_BYTES) throw corrupt(`the block at byte ${offset} is longer than it can be`);
-  const runs = decodeBlock(await readExactly(source, offset, length), header, offset, readBefore);
-  for (const run of runs) {
+  for (const run of decodeBlock(await readExactly(source, offset, length), header, offset, readBefore)) {
     const at = (pgno - run.pgno) * header.page_size;
     if (at < 0 || at >= run.bytes.length) continue;
     const page = run.bytes.subarray(at, at + header.page_size);
@@ -285,7 +276,6 @@ export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array)
  *
  * @param chunks The object's bytes.
  * @param size Its size in the store, in bytes.
- * @param readBefore What was before a segment; without it, one that holds differences cannot be read.
  * @returns Header and digest, as the generator's return value.
  * @throws {TaskdError} `corrupt` or `unsupported_format`; the stream's own errors pass through.
  */

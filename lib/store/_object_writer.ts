@@ -25,11 +25,9 @@ import { PageTable, type Run } from "./_page_table.ts";
 
 /** Raw bytes of a block: one page is read at the cost of one block, and larger ones measured no smaller. */
 const DEFAULT_BLOCK_BYTES = 256 << 10;
-
 /** On pages of a realistic database level 3 measured no smaller than level 1 and a third slower. */
 const DEFAULT_LEVEL = 1;
 
-/** How an object is written. */
 export interface ObjectWriterOptions {
   /** zstd level, default 1. */
   level?: number;
@@ -76,12 +74,11 @@ export class ObjectWriter {
     this.#out = [encodeHeader(header)];
   }
 
-  /** Pages added. */
   get pages(): number {
     return this.#pages.length;
   }
 
-  /** Answers the CRC-32 of each page added; undefined for any other. It keeps no more of the writer than those. */
+  /** Returns the CRC-32 of a page that was added, undefined for any other. It retains these alone of the writer. */
   get checksumOf(): (pgno: number) => number | undefined {
     const pages = this.#pages;
     return (pgno) => {
@@ -118,8 +115,7 @@ export class ObjectWriter {
     if (last > page_count) throw defect(`page ${last} is past the end at page ${page_count}`);
     if (pgno <= this.#lock_page && this.#lock_page <= last) throw defect(`page ${this.#lock_page} is the lock page`);
     for (let i = 0; i < count; i++) {
-      const page = bytes.subarray(i * page_size, (i + 1) * page_size);
-      this.#pages.append(pgno + i, crc32(page));
+      this.#pages.append(pgno + i, crc32(bytes.subarray(i * page_size, (i + 1) * page_size)));
     }
     if (kind === "image-index") return [];
     if (before && kind !== "segment") throw defect(`nothing is before a ${kind}`);
@@ -196,7 +192,7 @@ export class ObjectWriter {
     this.#block_differences = [];
   }
 
-  /** Turns those pages of the block that have one into their difference, or back. */
+  /** Turns the block's pages that are to be written as differences into these, or back. */
   #exclusiveOrBlock(): void {
     for (const { at, before } of this.#block_differences) {
       exclusiveOr(this.#block.subarray(at, at + this.#header.page_size), before);
@@ -204,7 +200,7 @@ export class ObjectWriter {
   }
 }
 
-/** Whether at least half of a page's bytes are as they were: less is packed better as it is. */
+/** Whether at least half of a page's bytes are unchanged: below that the page compresses better than its difference. */
 function alike(page: Uint8Array, before: Uint8Array): boolean {
   let same = 0;
   for (let i = 0; i < page.length; i++) if (page[i] === before[i]) same++;

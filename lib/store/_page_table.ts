@@ -3,7 +3,6 @@
  * page, so the table of a 4 GB database stays small.
  */
 
-/** Consecutive pages. */
 export interface Run {
   first: number;
   count: number;
@@ -18,7 +17,6 @@ export class PageTable {
   #crcs = new Uint32Array(16);
   #length = 0;
 
-  /** Pages. */
   get length(): number {
     return this.#length;
   }
@@ -29,7 +27,6 @@ export class PageTable {
     return run === undefined ? 0 : run.first + run.count - 1;
   }
 
-  /** Makes room for `length` pages at once. */
   reserve(length: number): void {
     if (length <= this.#crcs.length) return;
     const crcs = new Uint32Array(length);
@@ -63,12 +60,10 @@ export class PageTable {
     return -1;
   }
 
-  /** Checksum of the page at a position. */
   crcAt(position: number): number {
     return this.#crcs[position]!;
   }
 
-  /** Page numbers with their checksums, ascending. */
   *[Symbol.iterator](): Generator<[pgno: number, crc: number]> {
     let position = 0;
     for (const { first, count } of this.runs) {

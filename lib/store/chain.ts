@@ -1,13 +1,11 @@
 /**
  * Chain resolution: which objects make up a database at a txid.
  *
- * A chain is one snapshot and the contiguous segments after it. It is found
- * backwards from its end: at each txid the object of the highest epoch that ends
- * there counts. That choice is safe because a holder of an epoch only ever writes
- * txids above the head that it found: any object of a lower epoch at the same
- * txid was never committed. And it ends no two objects at the same txid. Where a lineage's own objects do not reach back far
- * enough, the rest is resolved inside its base lineage, whose part must end
- * exactly at the base pointer's txid. A gap is an error, never a guess.
+ * A chain is one snapshot and the contiguous segments after it. It is found backwards from its end: at each txid the
+ * object of the highest epoch that ends there counts. That choice is safe because the holder of an epoch writes only
+ * txids above the head that it found, and no two objects that end at the same one: an object of a lower epoch at that
+ * txid was never committed. Where a lineage's own objects do not reach back far enough, the rest is resolved inside its
+ * base lineage, whose part must end exactly at the base pointer's txid. A gap is an error, never a guess.
  */
 
 import * as v from "../packages/valibot.ts";
@@ -19,13 +17,11 @@ import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.t
 import { formatTxid, type Txid } from "./names.ts";
 import { sha256Hex } from "../sha256.ts";
 
-/** One object of a chain. */
 export interface ChainObject extends ObjectKey {
   /** Stored bytes. */
   size: number;
 }
 
-/** A resolved chain. */
 export interface Chain {
   /** The snapshot, then the segments in order. */
   objects: ChainObject[];
@@ -55,12 +51,11 @@ const MAX_HOPS = 4096;
 /** Base pointers and chains are immutable, so a process keeps some. */
 const CACHE_ENTRIES = 256;
 
-/** Whether a further lineage may continue a chain by a base pointer, and still be reached through so many. */
+/** Whether another lineage may continue a chain by a base pointer and stay within {@linkcode MAX_HOPS}. */
 export function isShareable({ objects }: Chain): boolean {
   return new Set(objects.map(({ lineage }) => lineage)).size < MAX_HOPS;
 }
 
-/** Bytes of a base pointer. */
 export function encodeBase(base: Base): Uint8Array {
   return new TextEncoder().encode(JSON.stringify(base));
 }
@@ -83,13 +78,11 @@ export function chainId(keys: Iterable<string>): string {
   return sha256Hex([...keys].join("\n"));
 }
 
-/** Resolves chains of one store. */
 export class Chains {
   readonly #backend: Backend;
   readonly #bases = new Map<string, Base>();
   readonly #chains = new Map<string, Chain>();
 
-  /** Resolves on `backend`. */
   constructor(backend: Backend) {
     this.#backend = backend;
   }
@@ -149,9 +142,9 @@ export class Chains {
   }
 
   /**
-   * The highest txid at which an object of a lineage ends that would sort before, or beside, one of `epoch`; 0 when none
-   * does. There is such an object only where the ref was put back to an earlier state than the objects, as by a backup
-   * that copied it first: an object that ended below that would collide with it.
+   * The highest txid at which an object of `epoch` or a later one ends in a lineage; 0 when none does. There is such an
+   * object only where the ref was put back to an earlier state than the objects, as by a backup that copied it first:
+   * a new object that ends no higher would collide with it.
    */
   async taken(lineage: string, epoch: number): Promise<Txid> {
     const rivals = (await this.objects(lineage)).filter((object) => object.epoch >= epoch);
@@ -185,7 +178,6 @@ export interface LineageView {
   newest: ReadonlyMap<Txid, ChainObject>;
 }
 
-/** A lineage's objects as a chain sees them. */
 export function viewOf(objects: Iterable<ChainObject>, base: Base | undefined): LineageView {
   const newest = new Map<Txid, ChainObject>();
   for (const object of objects) {
@@ -196,11 +188,11 @@ export function viewOf(objects: Iterable<ChainObject>, base: Base | undefined): 
 }
 
 /**
- * One step of a walk back: the object that ends at `txid`; undefined where the base lineage speaks. Throws `chain_gap`
- * when nothing does; `at` is where the walk entered the lineage.
+ * One step of a walk back: the object that ends at `txid`; undefined where the base lineage continues. Throws
+ * `chain_gap` when nothing ends there; `at` is where the walk entered the lineage.
  */
 export function stepBack({ base, newest }: LineageView, at: Base, txid: Txid): ChainObject | undefined {
-  // At or below the seam the base lineage speaks: nothing of this lineage was committed there.
+  // Nothing of this lineage was committed at or below its base.
   if (base && txid <= base.txid) return undefined;
   const object = newest.get(txid);
   if (!object) throw gap(at, txid, base, newest);

@@ -1,8 +1,7 @@
 /**
- * Immutable copies of whole chains, shared by all checkouts of a database. Where blocks
- * can be cloned, every writable checkout is a clone of one of these and costs
- * neither time nor space; elsewhere none exist, and images are built where they are
- * needed. At most {@linkcode MAX_ENTRIES} are kept for a database, by last use.
+ * Immutable copies of whole chains, shared by all checkouts of a database. Where blocks can be cloned, every writable
+ * checkout is a clone of one of these and costs neither time nor space; elsewhere none exist, and images are built
+ * where they are needed.
  */
 
 import { createHash } from "node:crypto";
@@ -18,7 +17,7 @@ import { materialize } from "./materialize.ts";
 import type { LongOptions } from "./results.ts";
 import { companions, makeDirectory, type Origin, sameOrigin, type Sidecar, type Workspace } from "./workspace.ts";
 
-/** Entries kept for one database; the number of the contract. */
+/** Entries kept for one database, by last use; the number of the contract. */
 const MAX_ENTRIES = 64;
 /** How often an entry is made again that was evicted before it could be used. */
 const MAX_EVICTIONS = 5;
@@ -47,7 +46,6 @@ export interface ChainImage extends Disposable {
   path: string;
 }
 
-/** Builds and finds images of chains. */
 export class ChainCache {
   readonly #workspace: Workspace;
   readonly #backend: Backend;
@@ -55,7 +53,6 @@ export class ChainCache {
   /** Hashes by chain id and digest, for file systems without entries to keep them beside. */
   readonly #hashes = new Map<string, string>();
 
-  /** Keeps entries in `workspace`. */
   constructor(workspace: Workspace, backend: Backend, clock: Clock) {
     this.#workspace = workspace;
     this.#backend = backend;

@@ -29,7 +29,7 @@ import { companions, sameOrigin } from "./workspace.ts";
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
 const CLEAN_MARGIN_MS = 1_000;
-/** How often, and in how many milliseconds, a checkout is opened again that SQLite could not read. */
+/** How often, and after how many milliseconds, a checkout that SQLite could not read is opened again. */
 const REPLACED = { tries: 20, pause_ms: 5 };
 /** Which history a checkout belongs to. */
 export type CheckoutIdentity =
@@ -58,7 +58,6 @@ export interface CheckoutTarget {
   chain: Chain;
 }
 
-/** What {@linkcode Checkouts} works on. */
 export interface CheckoutsContext {
   workspace: Workspace;
   backend: Backend;
@@ -66,11 +65,9 @@ export interface CheckoutsContext {
   clock: Clock;
 }
 
-/** The checkouts of one workspace. */
 export class Checkouts {
   readonly #context: CheckoutsContext;
 
-  /** Works on one workspace. */
   constructor(context: CheckoutsContext) {
     this.#context = context;
   }
@@ -107,8 +104,8 @@ export class Checkouts {
   }
 
   /**
-   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It belongs to that
-   * content: a commit that waits for the comparison to end and follows it is not covered.
+   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It does not cover a
+   * commit that waits for the comparison to end.
    */
   async unchangedStamp(path: string, target: CheckoutTarget): Promise<string | undefined> {
     // The store's own errors are not taken for a difference.
@@ -129,7 +126,7 @@ export class Checkouts {
     return folded || found === held.all ? found : undefined;
   }
 
-  /** The same of a checkout that is held quiet. */
+  /** Whether the content of a checkout that is held quiet is that of the chain. */
   async sameContent(quiet: QuietCheckout, { db, ref, chain }: CheckoutTarget): Promise<boolean> {
     return await imageSha256(quiet.image) ===
       await this.#context.cache.sha256(db, chain, ref.digest);
@@ -154,8 +151,8 @@ export class Checkouts {
   }
 
   /**
-   * Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost; with
-   * `fileStamp`, that of the file then, one that was edited since is left alone: `dirty`.
+   * Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost;
+   * `fileStamp` is the file's at that time, and one that was edited since is left alone: `dirty`.
    */
   async restore(
     target: CheckoutTarget,
@@ -202,9 +199,8 @@ export class Checkouts {
   }
 
   /**
-   * Records that a branch is about to get the head `next`, which its checkout will belong to as it belongs to the present
-   * one: whichever the branch has when this process dies, edits made since are still its own. A stamp or
-   * {@linkcode rebind} ends the record.
+   * Records that a branch is about to get the head `next`. Its checkout then belongs to either head, so that edits made
+   * since are still the branch's own whenever this process dies. A stamp or {@linkcode rebind} ends the record.
    *
    * @returns Whether there was a record before, of a session that was cut off.
    */
@@ -277,7 +273,6 @@ export class Checkouts {
     return same ? `${path}.shadow` : undefined;
   }
 
-  /** Removes a branch's checkout with everything beside it. */
   remove(db: string, branch: string): void {
     const path = this.#context.workspace.checkout(db, branch);
     this.#context.workspace.requireInside(path);
@@ -308,9 +303,9 @@ export class Checkouts {
   }
 
   /**
-   * Puts a new file at a checkout's path. The old one's companions go first: a -wal must never meet another main
-   * file. The sidecar stays until the next stamp replaces it: before that it proves that the old file was
-   * clean, and nothing about the new one, because size and time differ.
+   * Puts a new file at a checkout's path. The old one's companions go first: a -wal must never meet another main file.
+   * The sidecar stays until the next stamp: should the rename not happen, it still proves that the old file is clean;
+   * it proves nothing about the new one, whose size and time differ.
    */
   #install(temporary: string, path: string, keep_shadow: boolean): void {
     const kept = [".sum", ...(keep_shadow ? [".shadow"] : [])].map((suffix) => path + suffix);
@@ -332,7 +327,6 @@ export class Checkouts {
   }
 }
 
-/** The content that a branch's head holds. */
 function originOf({ ref, chain }: Pick<CheckoutTarget, "ref" | "chain">): Origin {
   return { chain_id: chain.id, digest: ref.digest };
 }

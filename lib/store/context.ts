@@ -14,7 +14,6 @@ import type { Head } from "./objects.ts";
 import type { Ref, Refs } from "./ref.ts";
 import type { Workspace } from "./workspace.ts";
 
-/** One open store. */
 export interface StoreContext {
   backend: Backend;
   workspace: Workspace;
@@ -32,7 +31,6 @@ export interface StoreContext {
   log: (line: string) => void;
 }
 
-/** A point in a branch's history. */
 export interface Point {
   address: Address;
   ref: Ref;
@@ -78,7 +76,6 @@ export function newLineage(context: StoreContext): string {
   return randomHex(context.random, 16);
 }
 
-/** The present as ISO 8601 UTC. */
 export function isoNow(context: StoreContext): string {
   return new Date(context.clock.now()).toISOString();
 }

@@ -7,8 +7,8 @@
  * 1. `copying.json` claims the target for one store's id. From then on no other store is created there.
  * 2. Every object under `data/`, each read back and compared before the next step begins. They are
  *    those listed after the refs were read, so all that a ref needs is among them.
- * 3. Every ref, without lease and claim, which belong to processes of the source. Refs that the source has
- *    no longer are removed.
+ * 3. Every ref, without lease, claim and pending lineage, which belong to processes of the source. Refs that the source
+ *    has no longer are removed.
  * 4. Every branch and checkpoint is resolved in the target.
  * 5. The manifest, last. Until it is there the target cannot be opened, so no process works on half a
  *    store and no garbage collection takes objects whose refs are yet to come.
@@ -52,7 +52,6 @@ export interface CopyStoreResult {
   copied_bytes: number;
 }
 
-/** A branch to copy. */
 interface CopiedRef {
   db: string;
   branch: string;
@@ -184,7 +183,7 @@ class Copy {
   }
 
   async #listObjects(): Promise<ObjectInfo[]> {
-    const objects = [...(await translated(`Cannot list ${this.#source.url}`, () => listed(this.#source, DATA_PREFIX)))];
+    const objects = await translated(`Cannot list ${this.#source.url}`, () => listed(this.#source, DATA_PREFIX));
     // Each is read twice, once here and once there.
     for (const { size } of objects) this.#total_bytes += 2 * size;
     return objects;
@@ -293,12 +292,10 @@ class Copy {
       const there = await readManifest(this.#target);
       if (there?.store_id !== manifest.store_id) throw this.#refused("another store was made there meanwhile");
     }
-    const attempted = `Cannot finish the copy in ${this.#target.url}`;
-    await translated(attempted, () => removeIfPresent(this.#target, COPYING_KEY));
+    await translated(`Cannot finish the copy in ${this.#target.url}`, () => removeIfPresent(this.#target, COPYING_KEY));
   }
 }
 
-/** A ref without lease and claim. */
 function atRest(ref: Ref): Ref {
   const { lease: _lease, claim: _claim, pending: _pending, ...rest } = ref;
   return rest;

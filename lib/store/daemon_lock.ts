@@ -1,8 +1,8 @@
 /**
  * One daemon per store: a lock of the operating system on `<store>/daemon.lock`, held
- * for the daemon's life and freed by the kernel however it dies. The file itself says
- * who holds it, for messages and for clients; it is never removed, and what it says
- * counts only while the lock is held.
+ * for the daemon's life and freed by the kernel however it dies. The file names its
+ * holder, for messages and for clients; it is never removed, and its content counts
+ * only while the lock is held.
  */
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
@@ -10,7 +10,6 @@ import { TaskdError } from "../errors.ts";
 import { fileError, fileErrorCode, isStillAt, isThere, unlockAndClose, writeAllSync } from "../fs.ts";
 import { parseJson } from "../text/json.ts";
 
-/** Who serves a store. */
 export interface DaemonInfo {
   /** Its process id, on {@linkcode DaemonInfo.host}. */
   pid: number;
@@ -22,33 +21,28 @@ export interface DaemonInfo {
   started_at: string;
 }
 
-/** What {@linkcode acquireDaemonLock} accepts. */
 export interface DaemonLockOptions {
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Randomness, by default the system's. */
   random?: RandomBytes;
 }
 
 /** The lock's file is of one size, so that each update is a single write that no reader sees in part. */
 const FILE_BYTES = 2048;
-/** Clients that look hold the lock shared for microseconds; this is far more than they need to be done. */
+/** Clients that check hold the lock shared for microseconds: this is far longer. */
 const MAX_WAIT_MS = 5_000;
 const PAUSE_MS = 2;
 
-/** The file of the lock on the store in `directory`. */
 export function daemonLockPath(directory: string): string {
   return `${directory}/daemon.lock`;
 }
 
-/** The lock on a store, while it is held. */
 export class DaemonLock implements Disposable {
   #file: Deno.FsFile;
   #path: string;
   #info: DaemonInfo;
   #released = false;
 
-  /** Takes over `file`, which is locked. Made by {@linkcode acquireDaemonLock}. */
+  /** Takes over `file`, which is locked. */
   constructor(file: Deno.FsFile, path: string, info: DaemonInfo) {
     this.#file = file;
     this.#path = path;
@@ -56,7 +50,6 @@ export class DaemonLock implements Disposable {
     this.#write(info);
   }
 
-  /** The file's record of this daemon. */
   get info(): DaemonInfo {
     return { ...this.#info };
   }
@@ -72,14 +65,13 @@ export class DaemonLock implements Disposable {
     this.#info = info;
   }
 
-  /** Gives the lock up. May be called twice. */
+  /** Releases the lock; may be called twice. */
   release(): void {
     if (this.#released) return;
     this.#released = true;
     unlockAndClose(this.#file);
   }
 
-  /** The same as {@linkcode DaemonLock.release}. */
   [Symbol.dispose](): void {
     this.release();
   }

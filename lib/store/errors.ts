@@ -31,7 +31,6 @@ export function storeError(error: unknown, attempted: string): unknown {
   return new TaskdError(CODES[error.code], `${attempted}: ${error.message}`, { cause: error, hint });
 }
 
-/** Runs `work` and translates a backend's error. */
 export async function translated<T>(attempted: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

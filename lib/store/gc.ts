@@ -119,14 +119,12 @@ export async function collectGarbage(context: StoreContext, options: GcOptions):
   });
 }
 
-/** What a pass saw. */
 interface Survey {
   list: VersionedTombstones | undefined;
   index: TombstoneIndex;
   refs: FoundRef[];
   inventory: Inventory;
   marker: Marker;
-  /** Refs that were never finished. */
   unfinished: FoundRef[];
 }
 

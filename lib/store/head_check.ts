@@ -1,8 +1,7 @@
 /**
- * A last look after a checkpoint has committed: whether what the store has as the
- * branch's head is what the checkpoint wrote. The lease and its epoch keep other writers
- * of this program away; a bucket that another program writes to, a second program, or a
- * server that breaks its promises they do not.
+ * Verifies, after a checkpoint has committed, that the branch's head in the store is what the checkpoint wrote. Lease
+ * and epoch fence other writers of this program, not another program that writes to the bucket, nor a server that
+ * breaks its promises.
  */
 
 import type { Backend } from "../backend/backend.ts";
@@ -12,8 +11,8 @@ import type { Head } from "./objects.ts";
 import { messageOf } from "../errors.ts";
 
 /**
- * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. What cannot be seen is
- * wrong, too; the result is then the reason. Never throws.
+ * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. A head that cannot be
+ * read is wrong, too. Never throws.
  */
 export async function headTrouble(backend: Backend, lineage: string, written: Head): Promise<string | undefined> {
   try {

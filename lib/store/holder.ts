@@ -11,13 +11,11 @@ import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { fileError, unlockAndClose } from "../fs.ts";
 import { makeDirectory } from "./workspace.ts";
 
-/** Twice a lease's life and more: no lease of a process that has been dead for so long is still checked. */
+/** Over twice a lease's life: nothing checks the lease of a process that has been dead for so long. */
 const SWEEP_AFTER_MS = 120_000;
-
 /** By the time there are so many, the first of their leases have expired. */
 const MAX_RETIRED = 1000;
 
-/** A process's name in leases, and its sign of life. */
 export class Holder {
   readonly #workspace: string;
   readonly #directory: string;
@@ -28,7 +26,7 @@ export class Holder {
   readonly #retired = new Set<string>();
   #file: Deno.FsFile | undefined;
 
-  /** Names itself `<prefix>-<random>`; signs of life are files in `<workspace>/holders`. */
+  /** `prefix` begins its holder strings; its sign of life is a file in `<workspace>/holders`. */
   constructor(workspace: string, prefix: string, options: { random: RandomBytes; clock: Clock }) {
     const { random, clock } = options;
     this.#clock = clock;
@@ -69,10 +67,9 @@ export class Holder {
     const id = /^[a-z]+:([0-9a-f]{16}):[0-9a-f]{8}$/.exec(holder)?.[1];
     if (id === undefined) return false;
     if (id === this.#id) return this.#retired.has(holder);
-    const path = join(this.#directory, id);
     let file: Deno.FsFile;
     try {
-      file = Deno.openSync(path, { read: true, write: true });
+      file = Deno.openSync(join(this.#directory, id), { read: true, write: true });
     } catch {
       return false;
     }

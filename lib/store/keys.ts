@@ -10,13 +10,11 @@ export const MANIFEST_KEY = "bstore.json";
 /** Key of the marker of an unfinished copy of a store to this location; removed once it is complete. */
 export const COPYING_KEY = "copying.json";
 export const REFS_PREFIX = "refs/";
-/** Prefix of all lineages. */
 export const DATA_PREFIX = "data/";
 
 /** How an object's bytes are kept: a plain SQLite image, or the container of docs/reference/format.md. */
 export type Codec = "raw" | "zst";
 
-/** The fields of an object's key. */
 export interface ObjectKey {
   key: string;
   lineage: string;
@@ -39,17 +37,14 @@ export function parseRefKey(key: string): { db: string; branch: string } | undef
   return match ? { db: match[1]!, branch: match[2]! } : undefined;
 }
 
-/** Prefix of everything in a lineage. */
 export function lineagePrefix(lineage: string): string {
   return `${DATA_PREFIX}${lineage}/`;
 }
 
-/** Key of a lineage's base pointer. */
 export function baseKey(lineage: string): string {
   return `${DATA_PREFIX}${lineage}/base.json`;
 }
 
-/** Key of a snapshot of the whole database at `txid`. */
 export function snapshotKey(lineage: string, epoch: number, txid: Txid, codec: Codec): string {
   return `${DATA_PREFIX}${lineage}/${formatTxid(epoch)}/snapshot-${formatTxid(txid)}.${codec}`;
 }

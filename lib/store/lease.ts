@@ -13,11 +13,10 @@ import type { Ref, Refs, VersionedRef } from "./ref.ts";
 
 /** How long a lease lasts unless it is renewed. */
 export const LEASE_TTL_MS = 30_000;
-/** A holder renews this often. */
 export const LEASE_RENEW_MS = LEASE_TTL_MS / 3;
 /**
- * Renewals are due at whole multiples of this on the holder's clock: those of hundreds of leases wake their thread, and
- * make the disk write its journal, once for many of them.
+ * Renewals are due at whole multiples of this on the holder's clock, so that hundreds of leases wake their thread, and
+ * make the disk write its journal, together.
  */
 const LEASE_TOGETHER_MS = 1_000;
 /** A renewal that failed is tried again after this long. */
@@ -27,14 +26,12 @@ export const LEASE_MARGIN_MS = 5_000;
 /** A claim older than this belongs to an interrupted destroy and may be taken over. */
 export const STALE_CLAIM_MS = 60_000;
 
-/** What leases need of the store. */
 export interface LeaseContext {
   refs: Refs;
   holder: Holder;
   clock: Clock;
 }
 
-/** Whether the branch is held now. */
 export function isLeased(ref: Ref, context: Pick<LeaseContext, "clock" | "holder">): boolean {
   return ref.lease !== undefined &&
     Date.parse(ref.lease.expires_at) > context.clock.now() &&
@@ -52,14 +49,12 @@ export function refuseClaimed(ref: Ref): void {
   );
 }
 
-/** A lease that is held. */
 export class Lease {
   readonly address: Address;
   /** The holder's string in the ref. */
   readonly holder: string;
   /** The epoch of everything written under this lease. */
   readonly epoch: number;
-  /** Epoch of the ref before this lease was taken. */
   readonly previous_epoch: number;
   readonly #context: LeaseContext;
   #current: VersionedRef;
@@ -153,10 +148,10 @@ export class Lease {
             lease: { holder: this.holder, expires_at: new Date(clock.now() + LEASE_TTL_MS).toISOString() },
           };
         },
-        // A renewal begins with what this holder knows and is no weaker for it: the swap is refused unless the ref is still
-        // that one, nonce and all, which names this holder and epoch. Refused, it reads, and sees whose the ref is.
-        // It changes the lease alone, and what could take it back, the loss of the machine's power, has ended its holder too:
-        // the ref that is left then has the same head and a lease that runs out sooner.
+        // A renewal is no weaker for beginning with the ref that this holder knows: the swap is refused unless the ref
+        // is still that one, nonce, holder and epoch included. If it is refused, the ref is read and shows its holder.
+        // A renewal may revert: only a power failure does that, which ends the holder, too. The ref that is left has
+        // the same head and a lease that runs out sooner.
         change === undefined ? { known: this.#current, may_revert: true } : {},
       );
     } catch (error) {
@@ -201,7 +196,6 @@ export class Lease {
   }
 }
 
-/** The renewing of a lease, until it is stopped. */
 export interface Renewal {
   /** Ends it; resolves once no write is under way. */
   stop(): Promise<void>;
@@ -261,7 +255,7 @@ export async function withLease<T>(
     return await work(lease);
   } finally {
     await renewal.stop();
-    // The answer is the work's own. A lease that could not be given back is free in this process, and elsewhere soon.
+    // The work's result counts. A lease that could not be released is free in this process, and elsewhere soon.
     await lease.release().catch(() => {});
   }
 }

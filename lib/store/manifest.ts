@@ -6,14 +6,12 @@
 
 import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
-import type { RandomBytes } from "../clock.ts";
-import { randomHex } from "../clock.ts";
+import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { parseStoredJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, REFS_PREFIX } from "./keys.ts";
 
-/** The `format` field of every manifest. */
 const STORE_FORMAT = "taskd-branch-store";
 /** Layout without base pointers. */
 const LAYOUT_MATERIALIZED = 1;

@@ -20,7 +20,6 @@ const CHECK_BYTES = 1 << 20;
 
 const RESTORE_HINT = "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` checks everything";
 
-/** A file that was built. */
 export interface Materialized {
   page_size: number;
   page_count: number;
@@ -111,7 +110,9 @@ async function rawSnapshot(
   cloned: boolean,
   onBytes: (count: number) => void,
 ): Promise<Built> {
-  const index = await reading({ ...object, key: imageIndexKey(object.key) }, () => readObjectIndex(backend, object));
+  const index = await readObjectIndex(backend, object).catch((error) => {
+    throw withKey({ ...object, key: imageIndexKey(object.key) }, error);
+  });
   checkHeader(object, index.header, "image-index");
   const { page_size, page_count } = index.header;
   if (object.size !== page_size * page_count) {
@@ -132,14 +133,17 @@ async function rawSnapshot(
       if (got === null) throw corrupt(object, "it is too short");
       filled += got;
     }
-    named(object, () => verifyImage(index, pgno, bytes));
+    try {
+      verifyImage(index, pgno, bytes);
+    } catch (error) {
+      throw withKey(object, error);
+    }
     onBytes(bytes.length);
     pgno += count;
   }
   return { page_size, page_count, digest: index.digest };
 }
 
-/** Writes an object's pages into the file. */
 async function applyPages(
   backend: Backend,
   object: ChainObject,
@@ -238,20 +242,4 @@ function withKey(object: ChainObject, error: unknown): unknown {
   if (!(error instanceof TaskdError)) return error;
   if (error.code === "corrupt") return corrupt(object, error.message);
   return new TaskdError(error.code, `Cannot use ${object.key}: ${error.message}`, { cause: error });
-}
-
-async function reading<T>(object: ChainObject, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw withKey(object, error);
-  }
-}
-
-function named(object: ChainObject, work: () => void): void {
-  try {
-    work();
-  } catch (error) {
-    throw withKey(object, error);
-  }
 }

@@ -10,7 +10,6 @@ export type Txid = number;
 /** The branch an address means when it names none. */
 export const DEFAULT_BRANCH = "main";
 
-/** The longest name, in characters. */
 export const MAX_NAME_CHARS = 128;
 
 const NAME = new RegExp(`^(?![-.])[a-z0-9_.-]{1,${MAX_NAME_CHARS}}$`);

@@ -1,10 +1,7 @@
 /**
- * The one container for stored objects: segments, compressed snapshots, and the
- * checksums of a snapshot that is kept as a plain image. docs/reference/format.md describes the bytes.
- *
- * Guarantees: a reader returns the pages that were written or throws `corrupt`, whatever damage the
- * bytes have; the digest depends on an object's content and not on its compression; neither side
- * holds more than a block and the index in memory.
+ * The one container for stored objects: segments, compressed snapshots, and the checksums of a snapshot that is kept as
+ * a plain image; docs/reference/format.md describes the bytes. A reader returns the pages that were written or throws
+ * `corrupt`, whatever damage the bytes have; neither side holds more than a block and the index in memory.
  */
 
 export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";

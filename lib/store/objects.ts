@@ -11,6 +11,7 @@ import { stampFile } from "../sqlite/checkout_file.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Changes, DatabaseImage } from "../sqlite/wal_tail.ts";
+import type { Run } from "./_page_table.ts";
 import { storeError, translated } from "./errors.ts";
 import { imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
 import type { Txid } from "./names.ts";
@@ -26,7 +27,6 @@ const SNAPSHOT_WRITING = { level: 3, block_bytes: 1 << 20 };
 
 /** Pages are read from an image in runs of about this many bytes. */
 const RUN_BYTES = 256 << 10;
-
 /** After about this many bytes everything else has its turn. */
 const TURN_BYTES = 4 << 20;
 
@@ -38,7 +38,6 @@ export interface Head {
   kind: ObjectKind;
 }
 
-/** An object that was stored. */
 export interface StoredObject {
   head: Head;
   pages: number;
@@ -47,7 +46,6 @@ export interface StoredObject {
   stored_bytes: number;
 }
 
-/** Where an object goes. */
 export interface ObjectPlace {
   lineage: string;
   epoch: number;
@@ -114,7 +112,7 @@ async function cloneSnapshot(
   try {
     await clone.cloneIn(clone_path, key);
   } catch (error) {
-    // On a file system of its own, or kept from sharing by its attributes. The index alone is garbage.
+    // The file is on another file system, or its attributes forbid sharing. The index alone is garbage.
     if (isBackendError(error, "unavailable")) return undefined;
     throw storeError(error, "Cannot store a snapshot");
   }
@@ -127,12 +125,6 @@ function snapshotHeader(
   txid: Txid,
 ): ObjectHeader {
   return { kind, page_size, page_count, first_txid: 0, last_txid: txid, prev: NO_PREV };
-}
-
-/** Consecutive pages. */
-interface Run {
-  first: number;
-  count: number;
 }
 
 async function store(

@@ -1,9 +1,6 @@
 /**
- * The checksums of a branch's pages at its durable end, by which a writer makes sure what the store has before it
- * writes a page as a difference from that.
- *
- * Guarantees: an answer is the checksum of the page as reading the chain gives it; what is not known for certain
- * is undefined.
+ * The checksums of a branch's pages at its durable end: a page is written as a difference only from one that they prove
+ * to be in the store. A checksum is that of the page as the chain has it, or undefined where that is not certain.
  */
 
 import type { Backend } from "../backend/backend.ts";
@@ -12,12 +9,11 @@ import { inParallel } from "../in_parallel.ts";
 import type { ObjectIndex } from "./object_file.ts";
 import { readObjectIndex } from "./object_index.ts";
 
-/** Asks one object for the CRC-32 of a page; undefined where it does not hold it. */
+/** Returns the CRC-32 of a page in one object; undefined where the object does not hold it. */
 export type ChecksumOf = (pgno: number) => number | undefined;
 
-/** Most chain objects whose indexes are read to begin with: more are a long chain of a fork, and not worth the time. */
+/** Most chain objects whose indexes are read: those of a fork's longer chain are not worth the time. */
 const MAX_OBJECTS = 64;
-
 /** Indexes read at once. */
 const PARALLEL = 8;
 

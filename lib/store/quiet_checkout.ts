@@ -15,7 +15,6 @@ export interface QuietCheckout extends Disposable {
   /** The main file alone is the whole image: the log is folded into it. */
   complete: boolean;
   path: string;
-  /** The change counter in the main file. */
   change_counter: number;
 }
 

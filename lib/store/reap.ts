@@ -22,11 +22,9 @@ export interface ReapedBranch extends BranchName {
 
 /** A branch whose interrupted destroy was finished. */
 export interface HealedBranch extends ReapedBranch {
-  /** What had been interrupted. */
   kind: "destroy" | "reap";
 }
 
-/** What both accept. */
 export interface ReapOptions {
   /** Receives each branch that could not be read or destroyed; the others proceed. */
   onError?: (address: BranchName, error: Error) => void;
@@ -38,7 +36,7 @@ class Stays extends Error {}
 /** Codes of a branch that is in use, being removed or gone: nothing for a reaper to report. */
 const PASSED_OVER = ["lease_held", "protected", "branch_deleting", "branch_reaping", "not_found", "conflict"] as const;
 
-/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim has ended. */
+/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. */
 export async function reapExpired(context: StoreContext, options: ReapOptions = {}): Promise<ReapedBranch[]> {
   const reaped: ReapedBranch[] = [];
   for (const { kind, ...branch } of await healClaims(context, options)) {
@@ -82,7 +80,6 @@ function describe(address: BranchName, ref: Ref): ReapedBranch {
   return { ...address, txid: ref.txid, ttl_seconds: ttlSeconds(ref) };
 }
 
-/** Whether a branch has outlived its time and nothing keeps it. */
 function isDue(context: StoreContext, ref: Ref): boolean {
   return !ref.protected && !isLeased(ref, context) && isExpired(ref, context.clock.now());
 }

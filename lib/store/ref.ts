@@ -6,21 +6,17 @@
 
 import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError, type ReplaceOptions } from "../backend/backend.ts";
-import { randomHex } from "../clock.ts";
-import type { RandomBytes } from "../clock.ts";
+import { type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { parseStoredJson } from "./_json.ts";
 import { storeError, translated } from "./errors.ts";
 import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 import type { Lifetime } from "./results.ts";
 
-/** The `schema` field of a ref. */
 export const REF_SCHEMA = 1;
 
-/** A named point in a ref. */
 export interface RefCheckpoint {
   name: string;
-  /** Transaction it names. */
   txid: number;
   /** Kind of the object that ends there. */
   kind: "snapshot" | "segment";
@@ -30,17 +26,13 @@ export interface RefCheckpoint {
   digest: string;
   /** Where it resolves, when that is not the ref's current lineage. */
   lineage?: string;
-  /** Free text of the person who made it. */
   note?: string;
 }
 
-/** A branch's ref. */
 export interface Ref extends Lifetime {
-  /** Always {@linkcode REF_SCHEMA}. */
   schema: typeof REF_SCHEMA;
   /** Identity of its chain: 128 random bits in hex. */
   lineage: string;
-  /** Fencing epoch. */
   epoch: number;
   /** Head of the chain. */
   txid: number;
@@ -98,17 +90,15 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   nonce: v.string(),
 });
 
-/** A ref and the etag it was read under. */
 export interface VersionedRef {
   ref: Ref;
   etag: string;
 }
 
-/** How {@linkcode Refs.update} goes about it. */
 export interface RefUpdateOptions extends ReplaceOptions {
   /**
-   * The ref as the caller last wrote or read it, to begin with unread. Only for a change that neither leaves nor refuses
-   * it: then the swap shows whether the ref is still so, and one that is not is read.
+   * The ref as the caller last wrote or read it, which saves reading it. Only for a change that always returns a next
+   * ref: then the swap shows whether the ref is still this one, and if not it is read.
    */
   known?: VersionedRef;
 }
@@ -146,18 +136,15 @@ export function decodeRef(bytes: Uint8Array, address: string): Ref {
   return result.output;
 }
 
-/** Reads and writes refs. */
 export class Refs {
   readonly #backend: Backend;
   readonly #random: RandomBytes;
 
-  /** Works on `backend`, drawing nonces from `random`. */
   constructor(backend: Backend, random: RandomBytes) {
     this.#backend = backend;
     this.#random = random;
   }
 
-  /** A fresh 64-bit nonce in hex. */
   nonce(): string {
     return randomHex(this.#random, 8);
   }
@@ -172,7 +159,7 @@ export class Refs {
     });
   }
 
-  /** What was probably meant by a branch that is not there, as a question; what makes the database, if that is missing. */
+  /** A question naming the branch that was probably meant; where the database is missing, the command that makes it. */
   async #guess(db: string, branch: string): Promise<string> {
     try {
       const here = (await this.list(db)).map((each) => each.branch);
@@ -185,14 +172,13 @@ export class Refs {
     }
   }
 
-  /** What was probably meant by a database that is not there, as {@linkcode read} asks it. */
+  /** A question naming the database that was probably meant; empty when none is near. */
   async guessDatabase(db: string): Promise<string> {
     const names = new Set((await this.list()).map((each) => each.db));
     const near = (await import("../text/nearest.ts")).nearest(db, [...names]);
     return near === undefined ? "" : `Did you mean the database ${near}? `;
   }
 
-  /** Reads a ref; undefined when there is none. */
   async find(db: string, branch: string): Promise<VersionedRef | undefined> {
     try {
       const { bytes, etag } = await this.#backend.get(refKey(db, branch));
@@ -240,10 +226,10 @@ export class Refs {
   }
 
   /**
-   * Changes a ref by compare-and-swap: `change` gets the current ref and returns
-   * the next one, or undefined to leave it. It is called again when another process
-   * was faster, so everything it decides on must come from its argument. When an answer was lost and another process
-   * has changed the ref since, it may meet its own doing there: it has to know it, or not mind doing it twice.
+   * Changes a ref by compare-and-swap: `change` gets the current ref and returns the next one, or undefined to leave
+   * it. It is called again when another process was faster, so it must decide on its argument alone. When an answer
+   * was lost and another process has changed the ref since, that ref may include the change already: `change` must
+   * recognize this, or be harmless twice.
    */
   async update(
     db: string,
@@ -294,7 +280,7 @@ export class Refs {
         if (name) found.push(name);
       }
     });
-    // Not as their keys sort: the end of a key is no part of a name.
+    // Keys sort otherwise: their ends are no part of the names.
     const order = (a: string, b: string) => a < b ? -1 : a > b ? 1 : 0;
     return found.sort((a, b) => order(a.db, b.db) || order(a.branch, b.branch));
   }

@@ -34,7 +34,6 @@ export interface RoCacheResult {
   evicted: EvictedEntry[];
 }
 
-/** An entry that is there. */
 interface Entry extends EvictedEntry {
   path: string;
 }

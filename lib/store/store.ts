@@ -219,7 +219,7 @@ export class Store {
   }
 
   /**
-   * Counts a branch as used now and may set or (null) take away its life.
+   * Counts a branch as used now, and sets its time to live or, with null, ends it.
    *
    * @throws {TaskdError} `not_found`, `conflict`.
    */
@@ -257,7 +257,7 @@ export class Store {
   /**
    * Proves that an address can be restored.
    *
-   * @throws {TaskdError} `not_found`; damage is `corrupt` or `chain_gap`.
+   * @throws {TaskdError} `not_found`. Damage is among the result's problems.
    */
   verify(address: Address, options: LongOptions = {}): Promise<VerifyResult> {
     return verify(this.context, address, options);

@@ -5,13 +5,12 @@
 
 import type { Lifetime, RepointOptions, TouchOptions } from "./results.ts";
 
-/** How long a safety fork lives: long enough for a Monday to find out about a Friday. */
+/** How long a safety fork lives: a mistake may be noticed days later. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
 
 /** The part of a ref, or of an answer, that holds the time to live. */
 export type TtlField = Pick<Lifetime, "ttl_ms">;
 
-/** The time to live of a ref or of options. */
 export function ttlField({ ttl_ms }: TtlField): TtlField {
   return ttl_ms === undefined ? {} : { ttl_ms };
 }
@@ -25,10 +24,9 @@ export function safetyTtlField({ safety_ttl_ms }: Pick<RepointOptions, "safety_t
 export function touched<R extends Lifetime>(ref: R, { ttl_ms }: TouchOptions, touched_at: string): R {
   const { ttl_ms: _before, ...endless } = ref;
   if (ttl_ms === null) return { ...endless, touched_at } as R;
-  return { ...ref, touched_at, ...ttlField(ttl_ms === undefined ? {} : { ttl_ms }) };
+  return { ...ref, touched_at, ...(ttl_ms === undefined ? {} : { ttl_ms }) };
 }
 
-/** Whether the time to live has passed at `now_ms`. */
 export function isExpired({ ttl_ms, touched_at }: Lifetime, now_ms: number): boolean {
   return ttl_ms !== undefined && Date.parse(touched_at) + ttl_ms <= now_ms;
 }

@@ -18,13 +18,12 @@ import { type Base, type Chain, Chains } from "./chain.ts";
 import { storeError, translated } from "./errors.ts";
 import { baseKey, DATA_PREFIX, imageIndexKey } from "./keys.ts";
 
-/** The list's key. */
 export const TOMBSTONES_KEY = "gc/tombstones.json";
-/** How long doom stays listed, at least; and not less than until the objects are gone. */
+/** How long doom stays listed at least; it also stays until the objects are gone. */
 export const DOOMED_RETAIN_MS = 5 * 60_000;
 /**
- * A process that took longer than this to make a branch may read a list that has already forgotten an object, and checks whether
- * its objects are there. Far below {@linkcode DOOMED_RETAIN_MS}, so that clocks may run at somewhat different rates.
+ * A process that took longer than this to make a branch may read a list that has already forgotten an object, so it
+ * checks that its objects are there. Far below {@linkcode DOOMED_RETAIN_MS}: clocks run at different rates.
  */
 const TRUST_LIST_MS = 60_000;
 /** Tombstones on the list; more wait for the next pass. */
@@ -35,7 +34,6 @@ export const MAX_NAMES = 50_000;
 const instant = v.pipe(v.string(), v.isoTimestamp());
 
 const TombstoneSchema = v.object({
-  /** The lineage that it is about. */
   lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
   /** The objects meant, by {@linkcode shortName}; absent, the whole lineage, with what may yet appear in it. */
   names: v.exactOptional(v.array(v.string())),
@@ -45,7 +43,6 @@ const TombstoneSchema = v.object({
   doomed: v.exactOptional(instant),
 });
 
-/** One entry of the list. */
 export type Tombstone = v.InferOutput<typeof TombstoneSchema>;
 
 const ListSchema = v.object({
@@ -55,7 +52,6 @@ const ListSchema = v.object({
   tombstones: v.array(TombstoneSchema),
 });
 
-/** The list and the etag it was read under. */
 export interface VersionedTombstones {
   tombstones: Tombstone[];
   etag: string;
@@ -118,11 +114,9 @@ function decode(bytes: Uint8Array): v.InferOutput<typeof ListSchema> {
   });
 }
 
-/** An index of the list. */
 export class TombstoneIndex {
   readonly #entries = new Map<string, { tombstone: Tombstone; names: Set<string> | undefined }[]>();
 
-  /** Of a list that was read. */
   constructor(tombstones: Iterable<Tombstone>) {
     for (const tombstone of tombstones) {
       const names = tombstone.names && new Set(tombstone.names);
@@ -132,17 +126,14 @@ export class TombstoneIndex {
     }
   }
 
-  /** Whether anything of a lineage is listed. */
   hasLineage(lineage: string): boolean {
     return this.#entries.has(lineage);
   }
 
-  /** Lineages of which something is listed. */
   lineages(): Iterable<string> {
     return this.#entries.keys();
   }
 
-  /** Entries of a lineage. */
   of(lineage: string): Tombstone[] {
     return (this.#entries.get(lineage) ?? []).map(({ tombstone }) => tombstone);
   }

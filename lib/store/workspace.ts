@@ -24,8 +24,8 @@ export interface Origin {
   /** SHA-256 of the keys of its chain. */
   chain_id: string;
   /**
-   * The ref's digest of the chain's last object. Keys alone do not identify it: a store that was put back to an earlier state
-   * gives those of its lost future to other content.
+   * The ref's digest of the chain's last object. Keys alone do not identify it: a store that was put back to an earlier
+   * state reuses the keys of its lost future.
    */
   digest: string;
 }
@@ -60,9 +60,8 @@ const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
 });
 
 /**
- * The content of `.session`, for a checkout that a session is capturing, or whose edits an operation at rest is storing: for
- * each head that the branch may now have (the durable one, and the one that was about to be), how far into the log
- * that head reaches.
+ * The content of `.session`, for a checkout that a session is capturing or whose edits an operation at rest is storing:
+ * how far into the log each head reaches that the branch may now have, the durable one and the next.
  */
 export interface SessionRecord {
   /** The branch's lineage. */
@@ -80,7 +79,6 @@ export interface RecordedHead {
   mark: WalMark | null;
 }
 
-/** The file that names a workspace's store. */
 const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
 
 const WalMarkSchema = v.object({
@@ -101,19 +99,17 @@ const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   })),
 });
 
-/** What is longer was not written here: a session's record, the longest, has a few heads. */
+/** Longer files were not written here: a session record, the longest, has a few heads. */
 const MAX_JSON_BYTES = 1 << 20;
 /** What file systems take for one name. */
 const MAX_FILE_NAME_BYTES = 255;
 /** The longest ending that a cache entry's companions have. */
 const LONGEST_ENDING = ".db.last-used";
 
-/** Paths below one workspace directory, and its small files. */
 export class Workspace {
   readonly root: string;
   readonly #random: RandomBytes;
 
-  /** Works in `root`; `random` names temporary files. */
   constructor(root: string, random: RandomBytes) {
     this.root = root;
     this.#random = random;
@@ -134,9 +130,9 @@ export class Workspace {
         using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
         try {
           writeAllSync(file, new TextEncoder().encode(JSON.stringify({ store_id })));
-          // One that a power failure left empty would never be claimed.
+          // A file that a power failure left empty could never be claimed.
           file.syncSync();
-          // Of two at once, one.
+          // Of two at the same moment, one succeeds.
           Deno.linkSync(temporary, path);
         } catch (error) {
           if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
@@ -174,7 +170,6 @@ export class Workspace {
     return join(this.root, "checkouts-ro", db, "~by-chain");
   }
 
-  /** The copy of one chain. */
   byChain(db: string, chain_id: string): string {
     return join(this.byChainDirectory(db), `${chain_id}.db`);
   }
@@ -204,22 +199,18 @@ export class Workspace {
     return join(dirname(path), `.${randomHex(this.#random, 8)}.tmp`);
   }
 
-  /** Reads the sidecar of `path`. */
   sidecar(path: string): Sidecar | undefined {
     return readJson(`${path}.sum`, SidecarSchema);
   }
 
-  /** Writes the sidecar of `path`. */
   writeSidecar(path: string, sidecar: Sidecar): void {
     this.#writeJson(`${path}.sum`, sidecar);
   }
 
-  /** Reads the session record of a checkout. */
   sessionRecord(path: string): SessionRecord | undefined {
     return readJson(`${path}.session`, SessionRecordSchema);
   }
 
-  /** Writes the session record of a checkout. */
   writeSessionRecord(path: string, record: SessionRecord): void {
     this.#writeJson(`${path}.session`, record);
   }
@@ -242,7 +233,7 @@ export class Workspace {
    */
   sweep(now_ms: number): number {
     let swept = 0;
-    // In the directory itself lie the probes for cloning. It may be reached by a link, so it is named from within.
+    // The root, which holds the probes for cloning, may be a link: the `.` at its end follows it.
     for (const [top, depth] of [[".", 0], ["tmp", 0], ["checkouts", 1], ["checkouts-ro", 2]] as const) {
       for (const path of filesBelow(`${this.root}/${top}`, depth)) {
         if (!TEMPORARY.test(basename(path))) continue;

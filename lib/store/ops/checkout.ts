@@ -70,10 +70,10 @@ async function refreshCheckout(
   return { ...answer, ...restored };
 }
 
-/** Whether the file holds just what the branch does; it is stamped so. */
+/** Stamps the file if it holds just what the branch does; false when it does not. */
 async function keepIfSame(context: StoreContext, point: Point, path: string): Promise<boolean> {
   const target = targetOf(point);
-  // Asked of the store first, so that its own failures are not taken for a difference.
+  // The store is read first, so that its own failures are not taken for a difference.
   await context.cache.sha256(target.db, target.chain, target.ref.digest);
   try {
     using quiet = context.checkouts.open(path);
@@ -100,7 +100,7 @@ function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
   });
 }
 
-/** Path of the writable checkout, which must exist. */
+/** Path of a checkout, which must exist. */
 export async function checkoutPath(context: StoreContext, address: Address): Promise<string> {
   const { db, branch, checkpoint } = address;
   await context.refs.read(db, branch);

@@ -69,7 +69,6 @@ export async function checkpoint(
   });
 }
 
-/** Refuses a checkpoint that the branch cannot take. */
 export function refuseCheckpoint(ref: Ref, address: Address, name: string, note?: string): void {
   const attempted = `Cannot make the checkpoint ${address.db}@${address.branch}@${name}`;
   if (ref.checkpoints.some((known) => known.name === name)) {
@@ -102,7 +101,7 @@ export function withCheckpoint(
   return { ...ref, txid: head.txid, digest: head.digest, touched_at: now, checkpoints: [...ref.checkpoints, entry] };
 }
 
-/** Stores what the checkout has and the head has not; undefined when that is nothing. The checkout stays quiet. */
+/** Stores the checkout's edits; undefined when there are none. The checkout of stored ones stays quiet. */
 async function storeEdits(
   context: StoreContext,
   lease: Lease,
@@ -197,7 +196,7 @@ async function changedPages(
       await nextTurn();
       throwIfInterrupted(options.signal);
     }
-    // A database that only shrank has no changed page of its own but page 1, which holds its size.
+    // Of a database that only shrank, page 1 has changed: it holds the size.
     return changed;
   } finally {
     before.close();
@@ -208,7 +207,7 @@ async function stampBestEffort(context: StoreContext, quiet: QuietCheckout, leas
   try {
     await context.checkouts.stamp(quiet, targetOf(await pointIn(context, lease.address, lease.ref)));
   } catch (error) {
-    // Without a stamp the next look compares contents: slower, not wrong.
+    // Without a stamp the next inspection compares contents: slower, not wrong.
     context.log(`stamp of ${quiet.path}: ${(error as Error).message}`);
   }
 }

@@ -28,7 +28,7 @@ import { createBranch } from "./lineage.ts";
 const FIRST_TXID = 1;
 /** How long a copy waits for a writer of a source that is not in WAL mode. */
 const SOURCE_BUSY_TIMEOUT_MS = 5_000;
-/** More pages than a database can have: the copy is one step, so that a busy writer cannot make it start over. */
+/** The most pages that one step takes, 8 TB at 4 KiB: in one step a busy writer cannot make the copy start over. */
 const ALL_PAGES = 2 ** 31 - 1;
 /** SQLITE_READONLY_ROLLBACK: a killed writer's journal has to be played back first, which needs writing. */
 const HOT_JOURNAL = 776;

@@ -11,7 +11,6 @@ import { ttlField } from "../time_to_live.ts";
 import { momentOf } from "../tombstones.ts";
 import { abandonLineage, beginLineage, createForkedBranch } from "./lineage.ts";
 
-/** Forks the point that `address` names into the new branch `branch` of the same database. */
 export async function fork(
   context: StoreContext,
   address: Address,

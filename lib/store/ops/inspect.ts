@@ -20,7 +20,6 @@ export interface InspectOptions {
   look?: boolean;
 }
 
-/** One branch in depth. */
 export async function status(
   context: StoreContext,
   address: Address,
@@ -59,7 +58,6 @@ export async function branches(
       const found = await context.refs.find(name.db, name.branch);
       if (found) infos.push(await branchInfo(context, name, found.ref, options));
     } catch (error) {
-      // One unreadable ref must not hide the other branches.
       if (!hasCode(error, "corrupt", "unsupported_format")) throw error;
       infos.push({ ...UNREADABLE, ...name, problem: error.message });
     }
@@ -89,7 +87,6 @@ const NOT_SEEN = [
   "unavailable",
 ] as const;
 
-/** All databases. */
 export async function databases(context: StoreContext): Promise<DatabaseInfo[]> {
   const counts = new Map<string, number>();
   for (const { db } of await context.refs.list()) {

@@ -14,7 +14,6 @@ import type { TouchOptions, TouchResult } from "../results.ts";
 import { touched, ttlField } from "../time_to_live.ts";
 import { removeEntry } from "../chain_cache.ts";
 
-/** What destroy accepts. */
 export interface DestroyOptions {
   /** Destroy it though it is protected. */
   force?: boolean;
@@ -62,14 +61,13 @@ export async function destroy(
   }
   try {
     if (await context.refs.remove(db, branch, claimed.etag)) return { db, branch };
+    throw new TaskdError("conflict", `${attempted}: another process changed it at the same moment`, {
+      hint: "Try again",
+    });
   } catch (error) {
     await dropClaim(context, db, branch, nonce).catch(() => {});
     throw error;
   }
-  await dropClaim(context, db, branch, nonce).catch(() => {});
-  throw new TaskdError("conflict", `${attempted}: another process changed it at the same moment`, {
-    hint: "Try again",
-  });
 }
 
 /** Whether the process that made a claim is dead, or had enough time. */
@@ -103,7 +101,6 @@ function removeReadOnly({ workspace }: StoreContext, db: string, branch: string)
   }
 }
 
-/** Counts a branch as used now, and sets or ends its time to live. */
 export async function touch(context: StoreContext, address: Address, options: TouchOptions = {}): Promise<TouchResult> {
   requireBranch(address, "touch");
   const { db, branch } = address;
@@ -114,7 +111,6 @@ export async function touch(context: StoreContext, address: Address, options: To
   return { db, branch, touched_at: ref.touched_at, ...ttlField(ref) };
 }
 
-/** Guards a branch against destroy, or ends that. */
 export async function protect(
   context: StoreContext,
   address: Address,

@@ -1,7 +1,7 @@
 /**
- * New lineages: the common half of fork, rollback, promote and compact. A lineage is
- * complete before any ref names it; if the ref is never written it is garbage. Garbage collection
- * may run meanwhile: a branch counts only once {@linkcode createBranch} has returned.
+ * New lineages: the common half of fork, rollback, promote and compact. A lineage is complete before any ref names it,
+ * and garbage if none ever does. Garbage collection may run meanwhile: a branch counts only once
+ * {@linkcode createBranch} has returned.
  */
 
 import { join } from "node:path/posix";
@@ -20,7 +20,7 @@ import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
 import type { TtlField } from "../time_to_live.ts";
 import { assertSpared, type Moment, type Reliance } from "../tombstones.ts";
 
-/** How often a ref that others keep changing is tried to be taken back. */
+/** How often taking back a ref that others keep changing is tried. */
 const MAX_WITHDRAWALS = 16;
 
 /** A lineage that a ref may now name. */
@@ -57,7 +57,6 @@ export async function beginLineage(
   return { lineage, head: point.head, base, mode: "shared", path: "fast", stored_bytes: bytes.length };
 }
 
-/** The point as a base pointer. */
 export function baseOf({ chain, head }: Point): Base {
   return { lineage: chain.objects.at(-1)!.lineage, txid: head.txid };
 }
@@ -160,7 +159,7 @@ export async function materializeLineage(
   }
 }
 
-/** Removes a lineage that no ref names. What cannot be removed is left to garbage collection. */
+/** Removes a lineage that no ref names, or leaves it to garbage collection. */
 export async function abandonLineage(backend: Backend, lineage: string): Promise<void> {
   try {
     const keys: string[] = [];

@@ -18,7 +18,7 @@ import type { DiffResult, LongOptions, VerifyResult } from "../results.ts";
 /** Bytes compared at once. */
 const COMPARE_BYTES = 1 << 20;
 
-/** What the store's directory has of its own. */
+/** The store's own files and folders in its directory. */
 const OWN_PARTS: ReadonlySet<string> = new Set(
   "bstore.json copying.json workspace.json refs data gc checkouts checkouts-ro holders tmp daemon.lock .taskd".split(
     " ",
@@ -47,7 +47,7 @@ export async function exportTo(
   const force = options.force === true;
   refuseOwn(context.workspace.root, file, attempted);
   refuseTarget(file, attempted, { force, hint: "Add --force to replace it" });
-  // Of a known name, so that a process may be granted these paths and no folder.
+  // Its name is known beforehand, so that a process can be granted these paths and no folder.
   const temporary = `${file}.partial`;
   refuseTarget(temporary, `${attempted} by way of ${temporary}`, {
     force,
@@ -76,7 +76,7 @@ export async function exportTo(
   return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
 }
 
-/** With `force` an export replaces files: not the store's objects, nor checkouts, whose edits are nowhere else. */
+/** An export with `force` replaces files, but never the store's objects or checkouts, whose edits are nowhere else. */
 function refuseOwn(root: string, file: string, attempted: string): void {
   const inside = `${resolve(root)}/`;
   const path = resolve(file);
@@ -86,7 +86,7 @@ function refuseOwn(root: string, file: string, attempted: string): void {
   });
 }
 
-/** A process that may touch the file alone cannot open its folder: the content is durable, the name soon. */
+/** Where permissions cover the file alone, its folder cannot be opened: the content is durable, the name soon. */
 async function syncFolder(path: string): Promise<void> {
   try {
     await fsyncDirectory(path);
@@ -119,7 +119,6 @@ function refuseLeftLog(log: string, attempted: string): void {
   });
 }
 
-/** Compares the stored content of two addresses: pages, then rows of each table. */
 export async function diff(
   context: StoreContext,
   a: Address,

@@ -1,7 +1,6 @@
 /**
- * rollback, promote and compact: a branch is given another lineage, under its lease.
- * Its checkpoints stay, each naming the lineage in which it resolves; what its head
- * was stays reachable through a safety fork.
+ * rollback, promote and compact: a branch is given another lineage, under its lease. Its checkpoints stay, each naming
+ * the lineage in which it resolves; a safety fork keeps its old head reachable.
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
@@ -21,7 +20,6 @@ import {
   type NewLineage,
 } from "./lineage.ts";
 
-/** Moves a branch back to one of its checkpoints. */
 export async function rollback(
   context: StoreContext,
   address: Address,
@@ -63,7 +61,6 @@ export async function promote(
   });
 }
 
-/** Folds a branch's chain into one snapshot of its own. */
 export async function compact(
   context: StoreContext,
   address: Address,
@@ -108,19 +105,19 @@ async function repoint(
   const target = targetOf(before);
   const seen = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
   const view = context.checkouts.inspect(target);
-  // Of what is known to be stored: an edit that comes later shows, and is left alone.
+  // The stamp of content that is known to be stored: a later edit changes it, and is left alone.
   const fileStamp = view?.stat_clean ? seen : view && await context.checkouts.unchangedStamp(view.path, target);
 
   const lineage = await recordPendingLineage(context, lease, point, options.since);
   const begun = await beginLineage(context, point, { ...options, epoch: lease.epoch, lineage });
-  // After what may take long or fail, so that a failed rollback leaves no branch behind.
+  // The steps that take long or fail come first, so that a failed rollback leaves no branch behind.
   const safety_branch = options.safety === false ? undefined : await keepHead(context, before, options);
   await moveTo(context, lease, begun);
 
   // Where there is no checkout, none is left with the old content.
   let checkout_refreshed = view === undefined;
   if (fileStamp !== undefined) {
-    // Best effort, as the contract has it: the branch has moved, and a checkout that could not follow is `detached`.
+    // Best effort by contract: the branch has moved, and a checkout that could not follow is `detached`.
     try {
       const after = await pointIn(context, { db, branch }, lease.ref);
       await context.checkouts.restore(targetOf(after), { ...options, fileStamp });
@@ -154,7 +151,7 @@ async function recordPendingLineage(context: StoreContext, lease: Lease, point: 
 
 /**
  * Points the leased ref at a lineage that was begun for it. After an error the lineage is left to garbage collection:
- * the write may have landed unheard, and others may have forked from it since.
+ * the write may have landed although its answer was lost, and others may have forked from it since.
  */
 async function moveTo(context: StoreContext, lease: Lease, begun: NewLineage): Promise<void> {
   await lease.write((ref): Ref | undefined => {
@@ -179,7 +176,6 @@ async function keepHead(
   options: RepointOptions & { suffix: string; since: Moment },
 ): Promise<string> {
   const { db, branch } = before.address;
-  const { since } = options;
   const begun = await beginLineage(context, before, { epoch: 1 });
   for (let count = 1; count <= 1000; count++) {
     const tail = count === 1 ? `-${options.suffix}` : `-${options.suffix}-${count}`;
@@ -188,7 +184,7 @@ async function keepHead(
       await createForkedBranch(context, { db, branch: name }, {
         point: before,
         begun,
-        since,
+        since: options.since,
         ttl: safetyTtlField(options),
       });
       return name;
