@@ -59,10 +59,7 @@ export interface BrokerEngine {
   /** Removes the traces, diffs and logs of tasks that ended before `before_ms`; returns their ids. */
   prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]>;
 
-  /** The settings in force. */
   policy(): PolicyView;
-
-  /** The global ceiling's headroom. */
   ceiling(): CeilingView;
 
   /** Adds to the queue; durable when it resolves. */

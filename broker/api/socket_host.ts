@@ -1,6 +1,4 @@
 /**
- * What a request over the broker's unix socket has as its host.
+ * The host of a request over the broker's unix socket: a name that never resolves, so that no page in a browser has it.
  */
-
-/** A name that never resolves, so that no page in a browser can have it. */
 export const SOCKET_HOST = "taskd.invalid";

@@ -93,7 +93,6 @@ export const TASK_EVENTS = {
   note: v.strictObject({ ts: TIME, ...ROW_EVENTS.note.entries }),
   result: v.strictObject({ ts: TIME, outcome: v.nonOptional(outcome), reason: TEXT, pushed }),
 };
-/** See {@linkcode TASK_EVENTS}. */
 export type TaskEventView = {
   [E in keyof typeof TASK_EVENTS]: { event: E; data: v.InferOutput<(typeof TASK_EVENTS)[E]> };
 }[keyof typeof TASK_EVENTS];
@@ -228,7 +227,6 @@ export type Pruned = v.InferOutput<typeof PRUNED>;
 
 /** `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
 export const UI_ADDRESS = v.strictObject({ url: v.string() });
-/** See {@linkcode UI_ADDRESS}. */
 export type UiAddress = v.InferOutput<typeof UI_ADDRESS>;
 
 /** `GET /admin/stats`: as `stats --json`. */
@@ -248,5 +246,4 @@ export const PROBLEM = v.strictObject({
   /** Categories that an approval still has to name. */
   missing: v.exactOptional(WORDS),
 });
-/** See {@linkcode PROBLEM}. */
 export type Problem = v.InferOutput<typeof PROBLEM>;

@@ -32,7 +32,6 @@ export type { BrokerAddress, StreamedEvent };
 
 /** The most bytes of an answer in JSON: a list of a thousand tasks has one. */
 const MAX_ANSWER_BYTES = 64 << 20;
-/** The most bytes of a diff. */
 const MAX_DIFF_BYTES = 512 << 20;
 /** How often a stream of events that breaks off is resumed before its reader gets an error. */
 const RESUME_TRIES = 4;
@@ -141,7 +140,8 @@ export class BrokerClient {
       }
       // A broker that ends its streams is going; the one that takes its place needs a moment.
       if (failures >= RESUME_TRIES) throw notUnderstood("the stream of events ends without a result");
-      await pause(this.#clock, RESUME_PAUSE_MS * 2 ** failures++, signal);
+      // On an abort the next request says that it was interrupted.
+      await this.#clock.sleep(RESUME_PAUSE_MS * 2 ** failures++, signal).catch(() => {});
     }
   }
 
@@ -256,7 +256,6 @@ export class BrokerClient {
     await readAll(received, MAX_ANSWER_BYTES);
   }
 
-  /** The answer to a request, when it is not an error. */
   async #send(sending: Sending, signal = this.#signal): Promise<Received> {
     const received = await exchange(this.place, { ...sending, signal }, {
       clock: this.#clock,
@@ -288,11 +287,6 @@ function post(path: string, body?: object): Sending {
 function segment(id: string): string {
   // An empty one would be another route.
   return id === "" ? "%20" : encodeURIComponent(id);
-}
-
-async function pause(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
-  // On an abort the next request says that it was interrupted.
-  await clock.sleep(ms, signal).catch(() => {});
 }
 
 async function readAll({ body }: Received, max_bytes: number): Promise<Uint8Array<ArrayBuffer>> {

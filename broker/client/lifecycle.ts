@@ -11,19 +11,13 @@
 import type { Clock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { acquireDaemonLock, type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import type { Health } from "../api/wire.ts";
 import { BrokerClient } from "./client.ts";
 import { taskdHome } from "../settings/load.ts";
 import type { AskProgram } from "../sandbox/host_programs.ts";
 
 /** What a broker says of itself. */
-export interface BrokerHealth {
-  pid: number;
-  version: string;
-  runtime: string;
-  started_at: string;
-  running: number;
-  pending: number;
-}
+export type BrokerHealth = Omit<Health, "ok">;
 
 /** Asks the broker at a socket; undefined when none answers. */
 export type AskHealth = (socket: string) => Promise<BrokerHealth | undefined>;
@@ -31,7 +25,6 @@ export type AskHealth = (socket: string) => Promise<BrokerHealth | undefined>;
 /** A broker that serves answers at once. */
 const ANSWER_MS = 5_000;
 
-/** Asks over the socket. */
 export function healthOverSocket(clock: Clock): AskHealth {
   return async (socket) => {
     try {
@@ -43,7 +36,6 @@ export function healthOverSocket(clock: Clock): AskHealth {
   };
 }
 
-/** What there is of a broker. */
 export type FoundBroker =
   /** The lock is free. */
   | { state: "none" }
@@ -52,9 +44,7 @@ export type FoundBroker =
   /** It holds the lock and does not answer: it is starting, ending, or stuck. */
   | { state: "silent"; pid: number; socket?: string };
 
-/** What looking needs. */
 export interface FindBrokerOptions {
-  /** The user's home directory. */
   home: string;
   askHealth: AskHealth;
   clock: Clock;
@@ -65,7 +55,6 @@ const POLL_MS = 25;
 /** How long a broker that holds the lock may take to answer or to go before it counts as silent. */
 const SETTLE_MS = 5_000;
 
-/** Looks for the broker of a home directory. */
 export async function findBroker(options: FindBrokerOptions): Promise<FoundBroker> {
   const { home, askHealth, clock } = options;
   const deadline = clock.monotonic() + SETTLE_MS;
@@ -89,7 +78,6 @@ async function holder(home: string, clock: Clock) {
   }
 }
 
-/** How a broker is ended. */
 export interface StopOptions extends FindBrokerOptions {
   /** Sends a process SIGTERM. */
   terminate: (pid: number) => Promise<void>;

@@ -11,7 +11,6 @@ import { PROBLEM } from "../api/wire.ts";
 
 const REPORTED = readable(v.pick(PROBLEM, ["detail", "code", "hint", "missing"]));
 
-/** The error that a body with `status` tells of. */
 export function errorOf(body: unknown, status: number): TaskdError {
   const parsed = v.safeParse(REPORTED, body);
   if (!parsed.success) return notUnderstood(`it answers ${status} without a reason`);
@@ -22,7 +21,6 @@ export function errorOf(body: unknown, status: number): TaskdError {
   return new TaskdError(known, detail, { hint });
 }
 
-/** An answer that this program cannot read. */
 export function notUnderstood(problem: string): TaskdError {
   return new TaskdError("broker_unreachable", `The broker's answer is not understood: ${problem}`, {
     hint: "Another version may be running: `taskd start` replaces it with this one",

@@ -12,7 +12,6 @@ import { SOCKET_HOST } from "../api/socket_host.ts";
 /** Where a broker is. */
 export type BrokerAddress = { socket: string } | { addr: string };
 
-/** What is sent. */
 export interface Sending {
   method: "GET" | "POST";
   /** With its query. */
@@ -20,7 +19,6 @@ export interface Sending {
   headers?: Readonly<Record<string, string>>;
   /** JSON text. */
   body?: string;
-  /** Ends the exchange. */
   signal?: AbortSignal | undefined;
 }
 
@@ -36,7 +34,6 @@ export interface Received extends Disposable {
 /** How long the head of an answer is waited for unless the caller says otherwise. */
 export const HEAD_DEADLINE_MS = 120_000;
 
-/** How to reach the broker. */
 export interface TransportOptions {
   clock: Clock;
   head_deadline_ms: number;
@@ -131,7 +128,6 @@ function brokenOff(cause: unknown): TaskdError {
   });
 }
 
-/** What a failed connection means. */
 function explained(place: BrokerAddress, error: unknown): TaskdError {
   if (error instanceof TaskdError) return error;
   const where = "socket" in place ? place.socket : place.addr;

@@ -39,7 +39,6 @@ export class BufferedConnection {
   #closed = false;
   #sent = 0;
 
-  /** Reads and writes `stream`; `onProgress` is called for all bytes that moved. */
   constructor(stream: Stream, onProgress: () => void, buffers: SharedBuffers) {
     this.#stream = stream;
     this.#onProgress = onProgress;
@@ -50,7 +49,6 @@ export class BufferedConnection {
     return this.#sent;
   }
 
-  /** Whether {@linkcode close} was called. */
   get closed(): boolean {
     return this.#closed;
   }
@@ -96,10 +94,7 @@ export class BufferedConnection {
     for (;;) {
       const found = indexOf(this.buffered, mark, searched);
       if (found > max_bytes) throw new TooLong();
-      if (found >= 0) {
-        const bytes = this.take(found + mark.length);
-        return bytes.slice(0, found);
-      }
+      if (found >= 0) return this.take(found + mark.length).slice(0, found);
       const length = this.#end - this.#start;
       if (length >= max_bytes + mark.length) throw new TooLong();
       searched = Math.max(0, length - mark.length + 1);
@@ -207,7 +202,6 @@ export class BufferedConnection {
   }
 }
 
-/** Where `mark` begins in `bytes` at or after `from`; -1 when nowhere. */
 function indexOf(bytes: Uint8Array, mark: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(mark[0]!, from); at >= 0; at = bytes.indexOf(mark[0]!, at + 1)) {
     if (at + mark.length > bytes.length) return -1;

@@ -1,6 +1,5 @@
 /**
- * The life of a client connection: requests one after the other, each of them checked, and an answer with the reason for what
- * is refused.
+ * Serves a client connection: one request after the other, each checked; a refusal is answered with its reason.
  */
 
 import { serveConnect } from "./_connect_tunnel.ts";
@@ -55,7 +54,6 @@ async function serveRequests(
   }
 }
 
-/** What an error means for the request that it ended. */
 function outcomeOf(session: Session, error: unknown): Refused {
   if (error instanceof Refused) {
     const timeout = error.reason === "hello_timeout" || error.reason === "head_timeout";

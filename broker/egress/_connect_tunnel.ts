@@ -16,14 +16,9 @@ import { Refused } from "./reasons.ts";
 
 const ESTABLISHED = new TextEncoder().encode("HTTP/1.1 200 Connection established\r\n\r\n");
 
-/** Reads requests off a connection and serves them. */
 export type ServeRequests = (serve: (attempt: Attempt, head: RequestHead) => Promise<boolean>) => Promise<void>;
 
-/**
- * Serves a CONNECT until its tunnel ends.
- *
- * @param serveRequests Reads plain requests, for a tunnel to port 80.
- */
+/** Serves a CONNECT until its tunnel ends; `serveRequests` serves the plain requests in a tunnel to port 80. */
 export async function serveConnect(
   session: Session,
   attempt: Attempt,
@@ -66,11 +61,7 @@ async function servePlainTunnel(
   await serveRequests((inner, head) => servePlain(session, inner, head, { target, addresses }));
 }
 
-/**
- * Reads and checks the client's first bytes; they stay in its buffer.
- *
- * @param required Whether they must be TLS.
- */
+/** Reads and checks the client's first bytes, which stay in its buffer. With `required` they must be TLS. */
 async function checkHello(session: Session, target: EgressTarget, required: boolean): Promise<void> {
   const { client, deadline, deps } = session;
   let late = false;
@@ -109,9 +100,7 @@ async function checkHello(session: Session, target: EgressTarget, required: bool
 
 /**
  * Passes both ways until both have ended. Each direction ends on its own: a client that has sent everything
- * still gets its answer.
- *
- * @param check Runs before the client's bytes pass, while the host's pass already.
+ * still gets its answer. `check` runs before the client's bytes pass, while the host's pass already.
  */
 async function tunnel(
   session: Session,

@@ -27,7 +27,7 @@ import { Refused } from "./reasons.ts";
 
 const HEAD_END = new TextEncoder().encode("\r\n\r\n");
 const CONTINUE = new TextEncoder().encode("HTTP/1.1 100 Continue\r\n\r\n");
-/** Interim responses that are passed over before a host has to come to the point. */
+/** Interim responses that are skipped; after these a host must send its final one. */
 const MAX_INTERIM = 16;
 
 /** The tunnel that a request came through: its host is settled, and its addresses are checked. */
@@ -71,7 +71,6 @@ export async function servePlain(
   }
 }
 
-/** Where a request goes, and for what. */
 interface Form {
   target: EgressTarget;
   path: string;
@@ -103,10 +102,8 @@ export function checkHost({ fields }: RequestHead, target: EgressTarget, default
   }
 }
 
-interface Request {
+interface Request extends Form {
   head: RequestHead;
-  target: EgressTarget;
-  path: string;
   framing: Framing;
 }
 

@@ -84,7 +84,6 @@ export class Session {
   /** What is waited for before there is an upstream. */
   #waiting: AbortController | undefined;
 
-  /** Serves `stream`, which came from the address `peer`. */
   constructor(stream: Stream, peer: string, deps: SessionDeps) {
     this.deps = deps;
     this.peer = peer;
@@ -110,7 +109,6 @@ export class Session {
     this.#admission?.release(this);
   }
 
-  /** A request whose head has come. */
   begin(method: string): Attempt {
     const { clock } = this.deps;
     const sent_before = this.client.sent_bytes;
@@ -157,7 +155,6 @@ export class Session {
     return decision;
   }
 
-  /** Writes the line of an attempt that is over. */
   log(attempt: Attempt, decision: EgressDecision): void {
     this.deps.log.write(decision, {
       elapsed_ms: this.deps.clock.monotonic() - attempt.started_ms,

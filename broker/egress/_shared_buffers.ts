@@ -12,7 +12,6 @@ const MAX_BUFFERS = 32;
 /** Passed by all connections together before timers and other sockets have their turn: about a millisecond's worth. */
 const TURN_BYTES = 2 << 20;
 
-/** Large read buffers and turns; one for a proxy. */
 export class SharedBuffers {
   readonly #max_buffers: number;
   readonly #spare: Uint8Array[] = [];
@@ -20,12 +19,11 @@ export class SharedBuffers {
   #moved = 0;
   #turn: Promise<void> | undefined;
 
-  /** Never makes more than `max_buffers`. */
   constructor(max_buffers: number = MAX_BUFFERS) {
     this.#max_buffers = max_buffers;
   }
 
-  /** A buffer of {@linkcode LARGE_BUFFER_BYTES}, to be returned with {@linkcode giveBack}; undefined when all are lent. Its content is undefined. */
+  /** A buffer of {@linkcode LARGE_BUFFER_BYTES} with any content, to be given back; undefined when all are lent. */
   lend(): Uint8Array | undefined {
     const spare = this.#spare.pop();
     if (spare !== undefined || this.#made === this.#max_buffers) return spare;
@@ -39,9 +37,8 @@ export class SharedBuffers {
   }
 
   /**
-   * Counts what has passed. Sockets that always have more would otherwise keep the thread for tens of megabytes.
-   *
-   * @returns What to wait for before more may pass; undefined when nothing.
+   * Counts what has passed, and returns what to wait for before more may pass: sockets that always have more would
+   * otherwise keep the thread for tens of megabytes.
    */
   moved(bytes: number): Promise<void> | undefined {
     this.#moved += bytes;

@@ -14,7 +14,6 @@ export const ACCESS_LOG_NAME = "access.log";
 const MAX_LOG_BYTES = 64 << 20;
 const MAX_URL_CHARS = 2_048;
 
-/** What a request moved, and how long it took. */
 export interface Transfer {
   /** Milliseconds from the request's head to the end. */
   elapsed_ms: number;

@@ -91,12 +91,10 @@ const RANGES: readonly (readonly [cidr: string, is: AddressClass])[] = [
 const V4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 
 /**
- * The bytes of an address in its usual text form: four for IPv4, sixteen for IPv6.
+ * The bytes of an address in its usual text form, four for IPv4 and sixteen for IPv6; undefined for anything else.
  *
  * Strict on purpose: no octal, hex or short IPv4, no brackets and no zone. Whatever else a system's library would take
  * is not an address here.
- *
- * @returns Undefined for anything else.
  */
 export function parseAddress(text: string): Uint8Array | undefined {
   if (V4.test(text)) return Uint8Array.from(text.split("."), Number);
@@ -144,8 +142,6 @@ export function canonicalAddress(text: string): string | undefined {
 }
 
 /**
- * Classifies one address.
- *
  * NAT64's well-known prefix (RFC 6052) is what a network without IPv4 gives for every IPv4 host: it counts as the IPv4
  * address that it carries. The other ways of carrying one are refused, whatever they carry: no resolver answers with
  * them in good faith.

@@ -16,7 +16,6 @@ export const MAX_WILDCARD_NAMES = 512;
 /** Characters of a user name: what a URL and Basic authentication take as it is. */
 const USERNAME = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** Something of a task's that ends with it. */
 export interface Closable {
   close(): void;
 }
@@ -31,20 +30,14 @@ export class EgressAdmission {
   readonly #wildcard_names = new Set<string>();
   #ended = false;
 
-  /** Admits `task_id`, with the digest of its password, to what `rules` list. */
   constructor(task_id: string, digest: Uint8Array, rules: EgressRules) {
     this.task_id = task_id;
     this.#digest = digest;
     this.#rules = rules;
   }
 
-  /** Whether {@linkcode end} was called. */
   get ended(): boolean {
     return this.#ended;
-  }
-
-  get connections(): number {
-    return this.#connections.size;
   }
 
   /** Compares in a time that does not depend on where the digests differ. */
@@ -79,7 +72,6 @@ export class EgressAdmission {
     this.ring.add(decision);
   }
 
-  /** Ends the admission and every connection under it. */
   end(): void {
     this.#ended = true;
     for (const connection of this.#connections) connection.close();

@@ -7,13 +7,12 @@
 
 import { concat } from "../../lib/concat.ts";
 
-/** What the bytes so far are. */
 export type HelloVerdict =
-  /** A whole ClientHello needs more of them, at least this many in all: asking again before is for nothing. */
+  /** A whole ClientHello needs more bytes, at least this many in all. */
   | { is: "incomplete"; needs: number }
-  /** They cannot be the beginning of a TLS connection. */
+  /** The bytes cannot be the beginning of a TLS connection. */
   | { is: "not_tls" }
-  /** They begin as one, and no server would take them, or not all servers alike. */
+  /** They begin as one, and no server would accept them, or not every server in the same way. */
   | { is: "malformed" }
   /** A whole ClientHello; `server_name` as sent, undefined when it names none. */
   | { is: "hello"; server_name: string | undefined };
@@ -28,7 +27,6 @@ const HOST_NAME = 0;
 /** Largest plaintext record (RFC 8446, section 5.1). */
 const MAX_RECORD_BYTES = 1 << 14;
 
-/** Evaluates what a client has sent first. */
 export function readClientHello(bytes: Uint8Array): HelloVerdict {
   const message = handshakeBytes(bytes);
   if ("is" in message) return message;

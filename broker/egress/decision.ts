@@ -40,7 +40,6 @@ export interface DecisionEntry {
   last_at_ms: number;
 }
 
-/** Entries that are kept for a task. */
 const MAX_ENTRIES = 256;
 
 /**
@@ -66,7 +65,6 @@ export class DecisionRing {
     this.#entries.set(key, { ...entry, count: entry.count + 1, last_at_ms: at_ms });
   }
 
-  /** Entries that were pushed out. */
   get dropped(): number {
     return this.#dropped;
   }

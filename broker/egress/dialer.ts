@@ -30,11 +30,7 @@ export interface DialerOptions {
   allow_addresses?: readonly string[];
 }
 
-/**
- * Looks a name up as the host does. The dot at its end keeps the host's search domains out of it.
- *
- * Requires `--allow-net`.
- */
+/** Looks a name up as the host does. The dot at its end keeps the host's search domains out of it. */
 async function systemResolve(host: string): Promise<string[]> {
   const found = await lookup(`${host}.`, { all: true, verbatim: true });
   return found.map(({ address }) => address);

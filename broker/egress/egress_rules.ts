@@ -16,7 +16,6 @@ export interface EgressList {
   }[];
 }
 
-/** The result for a destination. */
 export type Match =
   /** Listed by name, or by a wildcard. */
   | { listed: "exact" | "wildcard" }

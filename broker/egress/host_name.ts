@@ -15,7 +15,6 @@ export interface EgressTarget {
   port: number;
 }
 
-/** Why a text is no destination. */
 export type TargetFault = "bad_target" | "address_literal";
 
 /** Longest name in characters (RFC 1035: 255 bytes on the wire). */

@@ -108,7 +108,6 @@ function listOf(fields: HeaderField[], key: string): string[] {
   return valuesOf(fields, key).flatMap((value) => value.toLowerCase().split(",")).map((item) => item.trim());
 }
 
-/** Whether the sender of this head closes the connection. */
 export function wantsClose({ fields, minor }: { fields: HeaderField[]; minor: 0 | 1 }): boolean {
   return minor === 0 || listOf(fields, "connection").includes("close") ||
     listOf(fields, "proxy-connection").includes("close");
@@ -142,13 +141,11 @@ function declaredFraming(fields: HeaderField[], minor: 0 | 1): Framing | undefin
   return { by: "length", bytes: Number(lengths[0]) };
 }
 
-/** The fields that may go on to the other side. */
 export function endToEnd(fields: HeaderField[]): HeaderField[] {
   const nominated = new Set(listOf(fields, "connection"));
   return fields.filter(({ key }) => !HOP_BY_HOP.has(key) && (!nominated.has(key) || NEVER_NOMINATED.has(key)));
 }
 
-/** A head's bytes, from its first line and fields. */
 export function encodeHead(first_line: string, fields: { name: string; value: string }[]): Uint8Array {
   const text = `${first_line}\r\n${fields.map(({ name, value }) => `${name}: ${value}\r\n`).join("")}\r\n`;
   return Uint8Array.from(text, (char) => char.charCodeAt(0));

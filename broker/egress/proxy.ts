@@ -1,6 +1,6 @@
 /**
- * The egress proxy: a sandbox's only connection to other hosts. It knows each task by its password, and lets it reach the hosts and
- * ports of the egress list and nothing else.
+ * The egress proxy: a sandbox's only connection to other hosts. It knows each task by its password, and lets it reach
+ * the hosts and ports of the egress list and nothing else.
  *
  * What it guarantees: a name that is not listed is never looked up; what is dialled is an address that was checked and
  * found public; what goes through belongs to the host that was asked for, by SNI or by Host; every decision is in the
@@ -29,11 +29,7 @@ import { Dialer, type DialerOptions } from "./dialer.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./egress_rules.ts";
 
-export type { DecisionEntry, EgressDecision } from "./decision.ts";
-export type { Connect, DialerOptions, Resolve } from "./dialer.ts";
-export type { Reason } from "./reasons.ts";
-export type { EgressList } from "./egress_rules.ts";
-export { EGRESS_LIMITS, EGRESS_TIMEOUTS, type EgressLimits, type EgressTimeouts } from "./_session.ts";
+export { EGRESS_TIMEOUTS } from "./_session.ts";
 
 /** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
 const ACCEPT_RETRY_MS = 250;
@@ -139,7 +135,6 @@ export class EgressProxy {
     };
   }
 
-  /** Ends everything: the listener, every connection, the log. */
   async close(): Promise<void> {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();

@@ -157,7 +157,6 @@ const TABLE = {
 
 /** An outcome, stable. */
 export type Reason = keyof typeof TABLE;
-/** What clients get to see of each outcome. */
 export const REASONS: Readonly<Record<Reason, ReasonSpec>> = TABLE;
 
 /** Ends a request with an outcome other than `allowed`. */

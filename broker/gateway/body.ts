@@ -22,7 +22,6 @@ const ENCODINGS: Readonly<Record<string, Unpack>> = {
   zstd: promisify(zstdDecompress) as Unpack,
 };
 
-/** Bounds the bytes of all bodies that are in memory. */
 export class BodyMemory {
   #held_bytes = 0;
 

@@ -1,7 +1,6 @@
 /**
  * One request on its way: out with the real credential, back as it comes, metered as it
- * passes. However it ends, it is settled once: when the answer is complete,
- * when it ends, when the vendor fails, or when a bound is reached.
+ * passes. However it ends, it is settled once.
  *
  * A client that goes away does not end it. The vendor bills what it generates, so the
  * rest is read to learn the figures, within bounds of time and bytes, and the request
@@ -150,13 +149,13 @@ export class Exchange {
     });
   }
 
-  /** Another credential when the vendor has refused this one and there is one. */
+  /** Another credential in place of the one that the vendor has refused; a key has none. */
   async #renewed(rejected: Credential, incoming: IncomingMessage): Promise<Credential | undefined> {
     const { upstream, lease } = this.#options;
     if (lease.options.auth === "api_key") return undefined;
     incoming.on("error", () => {});
     incoming.destroy();
-    return await upstream.renewed(lease.options.auth, rejected);
+    return await upstream.renewed(rejected);
   }
 
   #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {

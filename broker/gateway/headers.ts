@@ -28,10 +28,8 @@ const REQUEST_HEADERS: ReadonlySet<string> = new Set([
   "x-goog-api-client",
   "x-request-id",
 ]);
-/** Families of them. */
 const REQUEST_PREFIXES: readonly string[] = ["x-stainless-", "x-codex-"];
 
-/** Headers of answers that do not pass. */
 const DROPPED_FROM_ANSWERS: ReadonlySet<string> = new Set([
   "alt-svc",
   "anthropic-organization-id",

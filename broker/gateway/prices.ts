@@ -88,13 +88,10 @@ export class PriceBook {
   readonly #lanes: Readonly<Record<PricedLane, Map<string, PriceRow[]>>>;
   readonly #compat: CompatPrices;
   readonly #now: () => number;
-  /** Date of the built-in rows. */
-  readonly as_of: string = builtin.as_of;
 
   /**
    * @param options.now Wall-clock milliseconds; rows can begin on a date.
    * @param options.overrides Rows that are added, or replace those of the same model.
-   * @param options.compat Prices of a self-hosted endpoint.
    */
   constructor(options: { now: () => number; overrides?: PriceFile; compat?: CompatPrices }) {
     this.#now = options.now;

@@ -1,6 +1,6 @@
 /**
- * Blots a secret out of bytes that pass, wherever it stands and however the bytes are
- * cut. The length stays, so that lengths that were announced stay true. Only what could
+ * Replaces a secret by asterisks in bytes that pass, wherever it stands and however the bytes
+ * are cut. The length stays, so that lengths that were announced stay true. Only what could
  * be the beginning of the secret is held back until the next bytes decide.
  */
 
@@ -8,11 +8,9 @@ import { Buffer } from "node:buffer";
 
 const BLOT = 0x2a;
 
-/** Replaces every occurrence of a secret in a stream by asterisks. */
 export class Redactor {
   readonly #secrets: Buffer[];
   #held: Buffer = Buffer.alloc(0);
-  found = 0;
 
   /** Looks for each of `secrets`; empty ones are ignored. */
   constructor(secrets: readonly string[]) {
@@ -48,7 +46,6 @@ export class Redactor {
       for (let at = clean.indexOf(secret); at >= 0; at = clean.indexOf(secret, at + secret.length)) {
         if (clean === buffer) clean = Buffer.from(buffer);
         clean.fill(BLOT, at, at + secret.length);
-        this.found++;
       }
     }
     return clean;

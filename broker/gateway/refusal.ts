@@ -4,7 +4,6 @@
  * and nothing of what the request carried that could be a secret.
  */
 
-/** Every reason, with its status and title. */
 const REFUSALS = {
   bad_request: [400, "The request is malformed"],
   unauthorized: [401, "The token is unknown or its task has ended"],

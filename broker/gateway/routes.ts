@@ -51,7 +51,6 @@ export const ROUTES: Readonly<Record<Lane, readonly RouteRow[]>> = {
 
 export interface MatchedRoute {
   row: RouteRow;
-  /** Path as it was asked for. */
   path: string;
   /** Query with its question mark, or empty. */
   query: string;

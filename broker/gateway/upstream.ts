@@ -26,7 +26,6 @@ export interface TokenSource {
   renew(rejected: Credential): Promise<Credential>;
 }
 
-/** Where a lane leads. */
 export interface UpstreamOptions {
   /** `https://host`, or `http://` for a self-hosted server; a path in it goes before the request's. */
   base_url: string;
@@ -63,7 +62,6 @@ export class Upstream {
     this.#subscription_url = own === undefined ? this.#url : baseUrl(lane, own);
   }
 
-  /** Whether leases of this kind can be served. */
   serves(auth: AuthMode): boolean {
     return auth === "api_key" ? this.#options.api_key !== undefined : this.#options.subscription !== undefined;
   }
@@ -74,10 +72,9 @@ export class Upstream {
     return await this.#renewal((source) => source.current());
   }
 
-  /** Another credential after `rejected`; undefined when there can be none. */
-  async renewed(auth: AuthMode, rejected: Credential): Promise<Credential | undefined> {
-    if (auth === "api_key") return undefined;
-    return await this.#renewal((source) => source.renew(rejected));
+  /** Another credential of the subscription, after `rejected`. */
+  renewed(rejected: Credential): Promise<Credential> {
+    return this.#renewal((source) => source.renew(rejected));
   }
 
   send(route: MatchedRoute, options: SendOptions): ClientRequest {

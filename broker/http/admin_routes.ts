@@ -1,5 +1,5 @@
 /**
- * What an operator decides and looks at.
+ * Handlers of the routes below `/admin`: what an operator decides and looks at.
  */
 
 import * as v from "valibot";
@@ -12,22 +12,18 @@ import type { Call } from "./call.ts";
 import type { ReadBody } from "./route.ts";
 import { RequestRefused } from "./statuses.ts";
 
-/** `GET /admin/pending` */
 export function pending(call: Call): Response {
   return json({ tasks: call.engine.pending() });
 }
 
-/** `GET /admin/policy` */
 export function policy(call: Call): Response {
   return json(call.engine.policy());
 }
 
-/** `GET /admin/ceiling` */
 export function ceiling(call: Call): Response {
   return json(call.engine.ceiling());
 }
 
-/** `GET /admin/stats` */
 export function stats(call: Call): Response {
   const { tasks } = call.engine;
   const since = call.query("since");
@@ -53,14 +49,12 @@ function isGrouping(text: string): text is Grouping {
   return (GROUPINGS as readonly string[]).includes(text);
 }
 
-/** `POST /admin/tasks/<id>/approve` */
 export async function approve(call: Call, body: ReadBody<typeof APPROVE_REQUEST>): Promise<Response> {
   const id = call.task();
   await call.engine.approve(id, await body());
   return nothing();
 }
 
-/** `POST /admin/tasks/<id>/deny` */
 export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
@@ -68,7 +62,6 @@ export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): P
   return nothing();
 }
 
-/** `POST /admin/tasks/<id>/kill` */
 export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
@@ -76,14 +69,12 @@ export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): P
   return nothing();
 }
 
-/** `POST /admin/prune` */
 export async function prune(call: Call, body: ReadBody<typeof PRUNE_REQUEST>): Promise<Response> {
   const { before, dry_run } = await body();
   const pruned = await call.engine.prune({ before_ms: Date.parse(before), dry_run });
   return json({ pruned, dry_run } satisfies Pruned);
 }
 
-/** `GET /admin/ui` */
 export function ui(call: Call): Response {
   if (call.context.listener.kind === "socket") return json({ url: call.context.ui_url });
   // Clients of other listeners may be other users of this machine: the token is for those that can open the socket.

@@ -16,7 +16,6 @@ export const COMMON_HEADERS: Readonly<Record<string, string>> = {
   "x-frame-options": "DENY",
 };
 
-/** Any body with its type. */
 export function answer(
   body: BodyInit | null,
   { status = 200, ...headers }: { status?: number } & Record<string, string | number>,
@@ -25,7 +24,6 @@ export function answer(
   return new Response(body, { status, headers: { ...COMMON_HEADERS, ...Object.fromEntries(texts) } });
 }
 
-/** A value as JSON. */
 export function json(value: object, more: { status?: number; headers?: Record<string, string> } = {}): Response {
   const { status = 200, headers = {} } = more;
   return answer(jsonText(value), { "content-type": "application/json", ...headers, status });
@@ -36,7 +34,6 @@ export function jsonText(value: object): string {
   return `${escapeJson(JSON.stringify(value))}\n`;
 }
 
-/** Done, and nothing to say. */
 export function nothing(): Response {
   return answer(null, { status: 204 });
 }

@@ -16,10 +16,8 @@ import { Refusal } from "../gateway/refusal.ts";
 import { parseStrictJson } from "../gateway/strict_json.ts";
 import { RequestRefused } from "./statuses.ts";
 
-/** A schema of an object. */
 export type BodySchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
 
-/** What reading a body takes. */
 export interface ReadOptions {
   guarded: GuardedRequest;
   clock: Clock;

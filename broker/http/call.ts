@@ -13,7 +13,6 @@ import { type BodySchema, readBody } from "./bodies.ts";
 import type { ListenerPolicy } from "./listener_policy.ts";
 import { type PieceSource, pullStream } from "./pull_stream.ts";
 
-/** What every request of a server has. */
 export interface CallContext {
   engine: BrokerEngine;
   clock: Clock;
@@ -27,34 +26,27 @@ export interface CallContext {
   ui_url: string;
 }
 
-/** A request. */
 export class Call {
   readonly request: Request;
   readonly context: CallContext;
-  readonly #id: string;
+  /** What the path has in the place of `<id>`; empty for a path without. */
+  readonly id: string;
   readonly #query: URLSearchParams;
 
-  /** @param id What the path has in the place of `<id>`; empty for a path without. */
   constructor(request: Request, context: CallContext, { id, query }: { id: string; query: URLSearchParams }) {
     this.request = request;
     this.context = context;
-    this.#id = id;
+    this.id = id;
     this.#query = query;
   }
 
-  /** The engine. */
   get engine(): BrokerEngine {
     return this.context.engine;
   }
 
   /** The whole id of the task that the path names by any unique prefix; throws as `TaskStore.resolve`. */
   task(): string {
-    return this.engine.tasks.resolve(this.#id);
-  }
-
-  /** As the path has it. */
-  get id(): string {
-    return this.#id;
+    return this.engine.tasks.resolve(this.id);
   }
 
   /** Refuses parameters of the URL but these, and those that stand twice. */
@@ -70,7 +62,6 @@ export class Call {
     }
   }
 
-  /** A parameter of the URL. */
   query(name: string): string | undefined {
     return this.#query.get(name) ?? undefined;
   }

@@ -21,7 +21,6 @@ const RETRY_MS = 1_000;
 /** The head of a response is sent with its first bytes: the subscriber sees at once that there is one. */
 const HELLO = new TextEncoder().encode(`retry: ${RETRY_MS}\n\n`);
 
-/** What an event stream takes. */
 export interface EventOptions {
   engine: Pick<BrokerEngine, "tasks" | "liveSpend" | "onSpend">;
   clock: Clock;
@@ -29,7 +28,6 @@ export interface EventOptions {
   after_seq: number;
 }
 
-/** The events of one task for one subscriber. */
 export class TaskEvents implements PieceSource {
   readonly #clock: Clock;
   readonly #rows: AsyncGenerator<Row, void>;
@@ -55,7 +53,6 @@ export class TaskEvents implements PieceSource {
     void this.#pinging();
   }
 
-  /** The next event, or a ping. */
   async next(): Promise<Uint8Array | undefined> {
     if (!this.#greeted) {
       this.#greeted = true;
@@ -72,7 +69,6 @@ export class TaskEvents implements PieceSource {
     return undefined;
   }
 
-  /** Unsubscribes. */
   end(): void {
     this.#over = true;
     this.#forgetSpend();
@@ -81,7 +77,6 @@ export class TaskEvents implements PieceSource {
     void this.#rows.return().catch(() => {});
   }
 
-  /** What can be sent now. */
   #ready(): Uint8Array | undefined {
     while (this.#row !== undefined) {
       const row = this.#row;

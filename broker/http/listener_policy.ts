@@ -28,7 +28,6 @@ export type ListenerPolicy =
   }
   | { kind: "ui"; hosts: ReadonlySet<string>; token: BearerCheck };
 
-/** The policy of `broker.addr`. */
 export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): ListenerPolicy {
   const every = parseAddress(real.hostname) !== undefined && classifyAddress(real.hostname) === "unspecified";
   return { kind: "addr", hosts: hostsOf(real), ...(every ? { every_address_port: real.port } : {}) };
@@ -37,7 +36,7 @@ export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): Listen
 /** The values of `Host` that name a TCP listener. */
 export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
   const names = ["localhost", "127.0.0.1", "::1", hostname];
-  const written = names.map((name) => lower(hostPort({ hostname: name, port })));
+  const written = names.map((name) => hostPort({ hostname: name, port }).toLowerCase());
   // Browsers leave out the port that is the scheme's own, and shorten the zeros of IPv6.
   return new Set(written.flatMap((host) => [host, URL.parse(`http://${host}`)?.host ?? host]));
 }
@@ -48,13 +47,13 @@ export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port
  * @returns Its address, whose host need not be the one that the header names, and is checked as well.
  */
 export function checkRequest(request: Request, listener: ListenerPolicy): URL {
-  const host = lower(request.headers.get("host") ?? "");
+  const host = (request.headers.get("host") ?? "").toLowerCase();
   checkHost(host, listener);
   const url = URL.parse(request.url);
   if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
   checkHost(url.host, listener);
   const origin = request.headers.get("origin");
-  if (origin !== null && (listener.kind === "socket" || lower(origin) !== `http://${host}`)) {
+  if (origin !== null && (listener.kind === "socket" || origin.toLowerCase() !== `http://${host}`)) {
     throw new RequestRefused(403, "denied", `Cannot answer a page of the origin ${quoted(origin)}`);
   }
   const site = request.headers.get("sec-fetch-site");
@@ -124,8 +123,4 @@ function isSocketHost(host: string): boolean {
 
 function quoted(text: string): string {
   return JSON.stringify(text.slice(0, 200));
-}
-
-function lower(text: string): string {
-  return text.toLowerCase();
 }

@@ -10,7 +10,6 @@ import type { PieceSource } from "./pull_stream.ts";
 
 const encoder = new TextEncoder();
 
-/** The output of one task for one reader. */
 export class TaskLog implements PieceSource {
   readonly #rows: AsyncGenerator<Row, void>;
   readonly #stop = new AbortController();
@@ -27,7 +26,6 @@ export class TaskLog implements PieceSource {
     this.#rows = tasks.follow(id, { signal: this.#stop.signal });
   }
 
-  /** The text of the next rows of output. */
   async next(): Promise<Uint8Array | undefined> {
     while (this.#seq < this.#last_seq) {
       const { done, value } = await this.#rows.next();
@@ -38,7 +36,6 @@ export class TaskLog implements PieceSource {
     return undefined;
   }
 
-  /** Ends the reading. */
   end(): void {
     this.#stop.abort();
     void this.#rows.return().catch(() => {});

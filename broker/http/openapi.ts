@@ -11,7 +11,6 @@ import type { SchemaInside } from "../api/readable.ts";
 import * as wire from "../api/wire.ts";
 import type { HttpRoute } from "./route.ts";
 
-/** A JSON object. */
 type JsonObject = Record<string, unknown>;
 
 /** The inside of a schema, with what only a description of it needs. */
@@ -131,7 +130,6 @@ class Describer {
 
 const ID = { name: "id", in: "path", required: true, description: "The id, or a beginning of it that no other has" };
 
-/** The whole document. */
 export function openApi(routes: readonly HttpRoute[]): JsonObject {
   const [requests, answers] = [new Describer({ closed: true }), new Describer({ closed: false })];
   const paths: Record<string, JsonObject> = {};

@@ -3,7 +3,6 @@
  * reader who stalls costs one piece of memory, and one that goes away ends the work.
  */
 
-/** Where the pieces come from. */
 export interface PieceSource {
   /** The next piece; undefined at the end. Is not called again before it has resolved. */
   next(): Promise<Uint8Array | undefined>;

@@ -6,7 +6,6 @@ import type * as v from "valibot";
 import type { BodySchema } from "./bodies.ts";
 import type { Call } from "./call.ts";
 
-/** A route. */
 export interface HttpRoute {
   readonly method: "GET" | "POST";
   /** `<id>` stands for one segment. */
@@ -15,7 +14,6 @@ export interface HttpRoute {
   readonly admin?: true;
   /** Parameters of the URL that it takes, each of which may be absent. */
   readonly query?: Readonly<Record<string, v.GenericSchema>>;
-  /** Of its body. */
   readonly body?: BodySchema;
   /** Whether an empty body stands for an empty object. */
   readonly body_optional?: true;
@@ -30,7 +28,6 @@ export type RouteAnswer =
   | { readonly status: 200; readonly type: string }
   | { readonly status: 204 };
 
-/** Reads the body of a request. */
 export type ReadBody<S extends BodySchema> = () => Promise<v.InferOutput<S>>;
 
 /** A route's body and its handler, which reads the body when it has checked what comes first. */

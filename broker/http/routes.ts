@@ -20,7 +20,6 @@ const LIST_QUERY = {
   stage: v.picklist(Object.keys(STAGES)),
 };
 
-/** The table. */
 export const ROUTES: readonly HttpRoute[] = [
   {
     method: "POST",
@@ -197,10 +196,8 @@ export const ROUTES: readonly HttpRoute[] = [
   },
 ];
 
-/** The most characters of an id in a path. */
 const MAX_ID_CHARS = 64;
 
-/** What a path leads to. */
 export interface Found {
   /** By method; empty when there is no such path. */
   routes: readonly HttpRoute[];

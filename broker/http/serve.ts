@@ -28,7 +28,6 @@ const LAST_CALLS_MS = 60_000;
 const BODY_SHARE = 0.8;
 const LISTEN_HINT = "Choose another address with broker.addr in config.yaml or BROKER_ADDR, or leave it empty";
 
-/** What {@linkcode serveHttp} takes. */
 export interface ServeHttpOptions {
   engine: BrokerEngine;
   /** Absolute path of the unix socket. */
@@ -47,7 +46,6 @@ export interface ServeHttpOptions {
   timeouts?: Partial<HttpTimeouts>;
 }
 
-/** Running listeners. */
 export interface RunningHttp {
   /** Path of the unix socket. */
   socket: string;
@@ -62,8 +60,6 @@ export interface RunningHttp {
 }
 
 /**
- * Listens.
- *
  * @throws {TaskdError} `broker_running` when a broker answers on the socket; `usage` for an invalid address or path;
  * `denied`, `not_found` or `already_exists` for a socket that cannot be made; `unavailable` for an address that cannot
  * be had.

@@ -41,7 +41,6 @@ export class RequestRefused extends TaskdError {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** Refuses with `status`. */
   constructor(
     status: number,
     code: ErrorCode,

@@ -1,5 +1,5 @@
 /**
- * Submitting tasks and looking at them.
+ * Handlers of the routes of tasks, of the queue, and of the broker's health and metrics.
  */
 
 import { ifNoneMatch } from "@std/http/etag";
@@ -22,17 +22,14 @@ function accepted({ id, stage }: TaskRecord): Response {
   return json(submitted, { status: 202, headers: { location: submitted.links.self } });
 }
 
-/** `POST /tasks` */
 export async function submit(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
   return accepted(await call.engine.submit(await body()));
 }
 
-/** `POST /tasks/<id>/retry` */
 export async function retry(call: Call): Promise<Response> {
   return accepted(await call.engine.retry(call.task()));
 }
 
-/** `GET /tasks` */
 export function list(call: Call): Response {
   const { engine } = call;
   const limit = call.queryInteger("limit", { min: 1, max: MAX_LISTED, otherwise: DEFAULT_LISTED });
@@ -59,12 +56,10 @@ function stageOf(text: string | undefined): Stage | undefined {
   });
 }
 
-/** `GET /tasks/<id>` */
 export async function show(call: Call): Promise<Response> {
   return json(await call.engine.view(call.task()));
 }
 
-/** `GET /tasks/<id>/events` */
 export async function events(call: Call): Promise<Response> {
   const { engine, context: { clock } } = call;
   const id = call.task();
@@ -80,7 +75,6 @@ export async function events(call: Call): Promise<Response> {
   return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
 }
 
-/** `GET /tasks/<id>/diff` */
 export async function diff(call: Call): Promise<Response> {
   const bytes = await call.engine.diff(call.task());
   const sha256 = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
@@ -91,12 +85,10 @@ export async function diff(call: Call): Promise<Response> {
   return answer(bytes, { "content-type": "text/x-diff", ...headers });
 }
 
-/** `GET /tasks/<id>/brief` */
 export async function brief(call: Call): Promise<Response> {
   return json(await call.engine.brief(call.task()));
 }
 
-/** `GET /tasks/<id>/log` */
 export async function log(call: Call): Promise<Response> {
   const follow = call.query("follow") ?? "0";
   if (follow !== "0" && follow !== "1") {
@@ -112,17 +104,14 @@ export async function log(call: Call): Promise<Response> {
   });
 }
 
-/** `POST /queue` */
 export async function enqueue(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
   return json(await call.engine.enqueue(await body()), { status: 202 });
 }
 
-/** `GET /queue` */
 export function queue(call: Call): Response {
   return json({ items: call.engine.queue() });
 }
 
-/** `POST /queue/<id>/cancel` */
 export async function cancelQueued(call: Call): Promise<Response> {
   const prefix = call.id.toLowerCase();
   const ids = call.engine.queue().map(({ id }) => id).filter((id) => id.toLowerCase().startsWith(prefix));
@@ -135,12 +124,10 @@ export async function cancelQueued(call: Call): Promise<Response> {
   return answer(null, { status: 204 });
 }
 
-/** `GET /healthz` */
 export function health(call: Call): Response {
   return json(call.engine.health());
 }
 
-/** `GET /metrics` */
 export async function metrics(call: Call): Promise<Response> {
   return answer(await call.engine.metrics(), { "content-type": "text/plain; version=0.0.4; charset=utf-8" });
 }

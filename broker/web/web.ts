@@ -10,10 +10,6 @@
 import { stripTypeScriptTypes } from "node:module";
 import { MODULES, SHELL, STYLE } from "./_assets.ts";
 
-/** Where the pages are. */
-const UI_ROOT = "/ui/";
-
-/** What a page may do: load its own script and style, speak to its own origin, show images of its own. */
 export const CONTENT_SECURITY_POLICY: string = [
   "default-src 'none'",
   "script-src 'self'",
@@ -51,7 +47,7 @@ const stripped = new Map<string, string>();
  * @returns Undefined when nothing is there.
  */
 export function webResponse(path: string): Response | undefined {
-  if (path === "/ui") return new Response(null, { status: 308, headers: { ...HEADERS, location: UI_ROOT } });
+  if (path === "/ui") return new Response(null, { status: 308, headers: { ...HEADERS, location: "/ui/" } });
   if (PAGE.test(path)) return answer("text/html", SHELL);
   if (path === "/ui/style.css") return answer("text/css", STYLE);
   const name = MODULE.exec(path)?.[1];

@@ -13,7 +13,6 @@ import type { Reading } from "./usage_reading.ts";
 
 const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
 
-/** Reads the objects of an answer, streamed or not. */
 export class AnthropicReading implements Reading {
   #usage: JsonObject | undefined;
   #streamed = false;

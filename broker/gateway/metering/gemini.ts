@@ -8,7 +8,6 @@
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
 import type { Reading } from "./usage_reading.ts";
 
-/** Reads the objects of an answer, streamed or not. */
 export class GeminiReading implements Reading {
   #usage: JsonObject | undefined;
   served_model: string | undefined;

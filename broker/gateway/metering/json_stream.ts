@@ -10,7 +10,6 @@ const MAX_VALUE_CHARS = 32 << 20;
 const QUOTE = 34;
 const BACKSLASH = 92;
 
-/** Splits JSON text into its top-level objects: the root itself, or the elements of the root array. */
 export class JsonStreamParser {
   readonly #decoder = new TextDecoder();
   readonly #on_value: (value: unknown) => void;
@@ -24,7 +23,6 @@ export class JsonStreamParser {
   /** Objects that were too large to keep, or were no JSON. */
   dropped = 0;
 
-  /** Calls `on_value` with each object, parsed. */
   constructor(on_value: (value: unknown) => void, max_chars = MAX_VALUE_CHARS) {
     this.#on_value = on_value;
     this.#max_chars = max_chars;

@@ -12,7 +12,6 @@ import { OpenAiReading } from "./openai.ts";
 import type { Reading } from "./usage_reading.ts";
 import { asObject, type Metered } from "./usage.ts";
 
-/** The form of usage that an answer carries. */
 export type UsageForm = "anthropic" | "openai" | "gemini";
 
 const READINGS: Readonly<Record<UsageForm, () => Reading>> = {
@@ -27,13 +26,11 @@ export class Meter {
   #parser: EventParser | JsonStreamParser | undefined;
   #done_marker = false;
 
-  /** `content_type` is the answer's header, as it came. */
   constructor(form: UsageForm, content_type: string) {
     this.#reading = READINGS[form]();
     this.#content_type = content_type.toLowerCase();
   }
 
-  /** Takes the next bytes of the body. */
   push(bytes: Uint8Array): void {
     this.#parser ??= this.#choose(bytes);
     this.#parser?.push(bytes);

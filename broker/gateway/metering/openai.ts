@@ -12,7 +12,6 @@ import type { Reading } from "./usage_reading.ts";
 
 const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
-/** Reads the objects of an answer, streamed or not. */
 export class OpenAiReading implements Reading {
   #usage: JsonObject | undefined;
   served_model: string | undefined;

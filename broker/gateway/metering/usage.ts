@@ -16,11 +16,9 @@ export interface Usage {
   input_tokens: number;
   /** Of `input_tokens`, audio; priced apart where the vendor does. */
   input_audio_tokens: number;
-  /** Input served from a cache. */
   cache_read_tokens: number;
   /** Input stored for five minutes, or for the vendor's only term. */
   cache_write_5m_tokens: number;
-  /** Input stored for an hour. */
   cache_write_1h_tokens: number;
   /** Output, with what the model thought. */
   output_tokens: number;
@@ -32,7 +30,6 @@ export interface ModelUsage {
   usage: Usage;
 }
 
-/** What was learnt from a response. */
 export interface Metered {
   /** Empty when the response carried no usage. */
   used: ModelUsage[];
@@ -62,10 +59,8 @@ export function totalInput(usage: Usage): number {
   return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
 }
 
-/** An object of parsed JSON. */
 export type JsonObject = { readonly [key: string]: unknown };
 
-/** `value` when it is an object, but no array. */
 export function asObject(value: unknown): JsonObject | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value as JsonObject : undefined;
 }
@@ -76,7 +71,6 @@ export function asString(value: unknown): string | undefined {
 
 /** Reads token counts of one usage object and remembers whether all of them made sense. */
 export class TokenReader {
-  /** Whether every count so far was a count. */
   sane = true;
 
   /** A count; undefined when there is none. What is not a count makes the reader insane and is left out. */

@@ -13,7 +13,6 @@ export interface Reading {
   readonly served_model: string | undefined;
   /** A service tier that is not the standard one. */
   readonly service_tier: string | undefined;
-  /** Where inference ran. */
   readonly region: string | undefined;
   /** Whether the answer is marked as complete. */
   readonly done: boolean;

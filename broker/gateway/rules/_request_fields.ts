@@ -11,13 +11,11 @@ import { Refusal } from "../refusal.ts";
 /** Which refusals the operator has lifted, by the names that the refusals give. */
 export type Allowed = (feature: string) => boolean;
 
-/** Where a value stands in a request. */
 export interface JsonPlace {
   parent: JsonPlace | undefined;
   key: string | number;
 }
 
-/** Checks one object; `key` is its name in its parent. */
 export type Visit = (object: JsonObject, place: JsonPlace | undefined) => void;
 
 /** Calls `visit` for every object under `value`, but not inside what `skip` names. */
@@ -59,7 +57,6 @@ export function fold(key: string): string {
   return key.normalize("NFKC").toLowerCase().replace(/[_-]/g, "");
 }
 
-/** Refuses `feature` unless it is allowed. */
 export function refuseFeature(allowed: Allowed, feature: string, field: string, what: string): void {
   if (allowed(feature)) return;
   throw new Refusal(
@@ -74,7 +71,6 @@ export function refuseTier(field: string, what: string): never {
   throw new Refusal("tier_refused", `${field}: ${what}`, field);
 }
 
-/** Refuses what cannot be understood. */
 export function malformed(field: string, what: string): never {
   throw new Refusal("bad_request", `${field}: ${what}`, field);
 }

@@ -12,11 +12,7 @@ import { checkGemini } from "./gemini.ts";
 import { checkOpenAi } from "./openai.ts";
 import { malformed } from "./_request_fields.ts";
 
-/**
- * Checks a parsed body; returns the model. Throws a refusal that names the field.
- *
- * @param allow_tools Names of what the operator has allowed, as the refusals give them.
- */
+/** Checks a parsed body and returns its model; throws a refusal that names the field. */
 export function checkBody(lane: Lane, route: MatchedRoute, body: unknown, allow_tools: ReadonlySet<string>): string {
   const object = asObject(body);
   if (!object) malformed("body", "it must be an object");

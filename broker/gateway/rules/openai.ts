@@ -165,7 +165,6 @@ function skip(object: JsonObject, key: string): boolean {
       return typeof object.type === "string" && object.type.endsWith("_call");
     case "annotations":
     case "action":
-      return true;
     case "metadata":
       return true;
     default:

@@ -19,7 +19,6 @@ export class ApiError extends Error {
   }
 }
 
-/** How a page follows a task. */
 export interface FollowEventsOptions {
   /** Number of the last row that is known. */
   after: number;
@@ -33,7 +32,6 @@ export interface FollowEventsOptions {
 /** Between attempts to connect again, in milliseconds; the last one is repeated. */
 const RETRY_MS = [500, 1_000, 2_000, 5_000];
 
-/** The API of the broker that served this page. */
 export class Api {
   readonly #token: string;
 
@@ -41,7 +39,6 @@ export class Api {
     this.#token = token;
   }
 
-  /** Tasks at the gate. */
   async pending(signal: AbortSignal): Promise<PendingTask[]> {
     return (await this.#json<{ tasks: PendingTask[] }>("/admin/pending", signal)).tasks;
   }
@@ -52,7 +49,6 @@ export class Api {
     return await this.#json(`/tasks?limit=${options.limit}${before}`, options.signal);
   }
 
-  /** One task. */
   async task(id: string, signal: AbortSignal): Promise<TaskView> {
     return await this.#json(`/tasks/${id}`, signal);
   }
@@ -67,22 +63,18 @@ export class Api {
     }
   }
 
-  /** The bytes of a diff. */
   async diff(id: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     return new Uint8Array(await (await this.#send(`/tasks/${id}/diff`, { signal })).arrayBuffer());
   }
 
-  /** Approves exactly this diff. */
   async approve(id: string, request: { diff_sha256: string; acknowledge: string[] }): Promise<void> {
     await this.#post(`/admin/tasks/${id}/approve`, request);
   }
 
-  /** Denies, or ends, a task. */
   async end(id: string, how: "deny" | "kill", reason: string): Promise<void> {
     await this.#post(`/admin/tasks/${id}/${how}`, { reason });
   }
 
-  /** Runs a task's order again, as a new task. */
   async retry(id: string): Promise<{ id: string }> {
     return await (await this.#post(`/tasks/${id}/retry`, {})).json();
   }

@@ -22,7 +22,6 @@ function takeToken(): string | undefined {
   return token;
 }
 
-/** What is said without a token. */
 function withoutToken(main: PageElement): void {
   main.replaceChildren(
     el(
@@ -38,7 +37,6 @@ function withoutToken(main: PageElement): void {
   );
 }
 
-/** The pages, one at a time. */
 class App {
   readonly #api: Api;
   readonly #main = byId("main");
@@ -72,7 +70,6 @@ class App {
     void this.#recount();
   }
 
-  /** Goes to another page. */
   go(path: string): void {
     browser.history.pushState(null, "", path);
     void this.show(true);

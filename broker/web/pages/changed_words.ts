@@ -2,19 +2,17 @@
  * What changed within a line: the words by which two versions of it differ.
  */
 
-/** A stretch of a line. */
 export interface Range {
   start: number;
   end: number;
 }
 
-/** Where two lines differ. */
 export interface LineChange {
   before: Range[];
   after: Range[];
 }
 
-/** Longer lines are marked as a whole. */
+/** Longer lines are not compared, and have no marks. */
 const MAX_CHARS = 1_000;
 /** Words on each side that are compared one by one. */
 const MAX_WORDS = 160;

@@ -7,7 +7,6 @@ import { oddElement, oddities, type Oddity } from "./hidden.ts";
 import type { Token } from "./syntax.ts";
 import type { Range } from "./changed_words.ts";
 
-/** What is known of a line. */
 export interface CodeMarks {
   tokens: readonly Token[];
   changed: readonly Range[];
@@ -20,7 +19,6 @@ export interface Piece extends Range {
   odd: Oddity | undefined;
 }
 
-/** Cuts `text` into pieces that are each of one kind. */
 export function pieces(text: string, { tokens, changed }: CodeMarks): Piece[] {
   const odd = oddities(text);
   const cuts = new Set([0, text.length]);
@@ -47,7 +45,6 @@ export function pieces(text: string, { tokens, changed }: CodeMarks): Piece[] {
   return found;
 }
 
-/** The nodes of a line. */
 export function codeNodes(text: string, marks: CodeMarks): (PageNode | string)[] {
   return pieces(text, marks).map(({ start, end, token, changed, odd }) => {
     const part = text.slice(start, end);

@@ -10,7 +10,6 @@ import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 
-/** What {@linkcode Decision} takes. */
 export interface DecisionOptions {
   categories: readonly string[];
   brief: TrustBrief | undefined;
@@ -25,7 +24,6 @@ export interface DecisionOptions {
 /** Paths that a category lists before one asks for all. */
 const MAX_PATHS = 5;
 
-/** The panel. */
 export class Decision {
   readonly element: PageElement;
   readonly #options: DecisionOptions;
@@ -68,7 +66,6 @@ export class Decision {
     this.#update();
   }
 
-  /** How much of the diff is not read yet. */
   setUnread(unread: number, files: number): void {
     this.#unread = unread;
     this.#files = files;
@@ -99,7 +96,6 @@ export class Decision {
     (this.#approve.disabled ? this.#open : this.#approve).scrollIntoView({ block: "nearest" });
   }
 
-  /** Brings the reader to the reason of a denial. */
   focusDeny(): void {
     this.#reason.focus();
   }

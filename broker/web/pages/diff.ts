@@ -3,7 +3,6 @@
  * head of another file; whatever is not understood is kept and shown as it is.
  */
 
-/** One line of a hunk. */
 export interface DiffLine {
   kind: "context" | "added" | "deleted" | "note";
   /** Its number before; 0 where it was not. */
@@ -13,7 +12,6 @@ export interface DiffLine {
   text: string;
 }
 
-/** Lines that belong together. */
 export interface Hunk {
   /** `@@ -1,2 +3,4 @@`. */
   range: string;
@@ -22,7 +20,6 @@ export interface Hunk {
   lines: DiffLine[];
 }
 
-/** A changed file. */
 export interface DiffFile {
   path: string;
   status: "added" | "deleted" | "modified";
@@ -34,7 +31,6 @@ export interface DiffFile {
   hunks: Hunk[];
 }
 
-/** A diff. */
 export interface Diff {
   files: DiffFile[];
   /** It is longer than what is here. */
@@ -74,7 +70,6 @@ function pathOf(heads: string): string {
   return heads.slice(2, 2 + (heads.length - 5) / 2);
 }
 
-/** Reads a diff. */
 export function parseDiff(text: string): Diff {
   const diff: Diff = { files: [], truncated: false, preamble: [] };
   const lines = text.split("\n");

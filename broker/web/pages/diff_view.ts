@@ -24,25 +24,20 @@ const OPEN_TOTAL = 20_000;
 const LINE_CHARS = 2_000;
 const LINE_PX = 20;
 
-/** One file on the page. */
 export interface FileView {
   readonly file: DiffFile;
   readonly element: PageElement;
   readonly read: boolean;
-  /** Opens, or closes. */
   toggle(open?: boolean): void;
-  /** Ticks, or takes the tick away. */
   markRead(read: boolean): void;
 }
 
-/** What {@linkcode showDiff} takes. */
 export interface DiffViewOptions {
   signal: AbortSignal;
   /** A file was read, or its tick was taken away. */
   onRead(): void;
 }
 
-/** Makes the parts of a diff's files. */
 export function showDiff(diff: Diff, { signal, onRead }: DiffViewOptions): FileView[] {
   const sight = new Sight(signal);
   let budget = OPEN_TOTAL;
@@ -267,7 +262,7 @@ class FilePart implements FileView {
   }
 
   #rest(text: string, cell: PageElement): PageElement {
-    const button = elWith("button.more", {
+    return elWith("button.more", {
       type: "button",
       on: {
         click: () => {
@@ -277,11 +272,9 @@ class FilePart implements FileView {
         },
       },
     }, `Show ${counted(text.length - LINE_CHARS, "more character")}`);
-    return button;
   }
 }
 
-/** Added and deleted lines of a file. */
 export function counts({ added, deleted }: { added: number; deleted: number }): PageElement {
   return el(
     "span.counts",

@@ -5,7 +5,6 @@
  * check. Text gets into a page as text nodes alone: there is no call here that reads markup.
  */
 
-/** A node of the page. */
 export interface PageNode extends EventTarget {
   textContent: string | null;
 }
@@ -46,7 +45,6 @@ export interface PageElement extends PageNode {
   close(): void;
 }
 
-/** A key that was pressed. */
 export interface KeyPress extends Event {
   readonly key: string;
   readonly ctrlKey: boolean;
@@ -55,7 +53,6 @@ export interface KeyPress extends Event {
   readonly repeat: boolean;
 }
 
-/** A click of a mouse. */
 export interface Click extends Event {
   readonly button: number;
   readonly ctrlKey: boolean;
@@ -63,14 +60,12 @@ export interface Click extends Event {
   readonly shiftKey: boolean;
 }
 
-/** Tells which elements are in sight. */
 export interface SightObserver {
   observe(element: PageElement): void;
   unobserve(element: PageElement): void;
   disconnect(): void;
 }
 
-/** The parts of `window` that are used. */
 export interface Browser extends EventTarget {
   readonly document: {
     title: string;
@@ -94,7 +89,6 @@ export interface Browser extends EventTarget {
   ) => SightObserver;
 }
 
-/** The window. */
 export const browser: Browser = globalThis as unknown as Browser;
 
 /** Attributes by name, and listeners by the name of their event. */
@@ -103,7 +97,7 @@ export interface ElementOptions {
   on?: Record<string, (event: Event) => void>;
 }
 
-/** A child: nothing is left out. */
+/** A child; `false` and `undefined` are left out. */
 export type Child = PageNode | string | false | undefined;
 
 /** An element; `name` is a tag with its classes, such as `p.hint`. Strings become text. */
@@ -111,7 +105,6 @@ export function el(name: string, ...children: Child[]): PageElement {
   return elWith(name, {}, ...children);
 }
 
-/** An element with attributes and listeners. */
 export function elWith(name: string, options: ElementOptions, ...children: Child[]): PageElement {
   const [tag, ...classes] = name.split(".");
   const element = fill(browser.document.createElement(tag!), options, children);
@@ -119,7 +112,6 @@ export function elWith(name: string, options: ElementOptions, ...children: Child
   return element;
 }
 
-/** An element of a drawing. */
 export function svg(tag: string, options: ElementOptions, ...children: Child[]): PageElement {
   return fill(browser.document.createElementNS("http://www.w3.org/2000/svg", tag), options, children);
 }
@@ -135,7 +127,6 @@ function fill(element: PageElement, options: ElementOptions, children: readonly 
   return element;
 }
 
-/** The element of the shell with this id. */
 export function byId(id: string): PageElement {
   const found = browser.document.getElementById(id);
   if (found === null) throw new Error(`The page has no element ${id}`);

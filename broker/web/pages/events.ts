@@ -3,7 +3,6 @@
  * place in a URL.
  */
 
-/** One event. */
 export interface ServerEvent {
   /** Absent where the server gave none: it is not repeated after a reconnect. */
   id?: string;
@@ -11,7 +10,6 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Takes the stream piece by piece. */
 export class EventReader {
   #rest = "";
   #id: string | undefined;

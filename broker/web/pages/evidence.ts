@@ -13,7 +13,6 @@ import { facts, section, tag } from "./page.ts";
 
 const NOT_KNOWN = "not known";
 
-/** Where the work comes from and what it ran in. */
 export function provenance(task: TaskView, brief: TrustBrief | undefined): PageElement {
   const extra = task.egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ");
   return section(
@@ -33,7 +32,7 @@ export function provenance(task: TaskView, brief: TrustBrief | undefined): PageE
   );
 }
 
-/** What was done and found; what is missing is told once the work has ended. */
+/** What was done and found; what is missing is listed once the work has ended. */
 export function findings(task: TaskView, brief: TrustBrief | undefined): PageElement {
   return el(
     "div.evidence",
@@ -45,7 +44,6 @@ export function findings(task: TaskView, brief: TrustBrief | undefined): PageEle
   );
 }
 
-/** What is not established. */
 function missing(brief: TrustBrief | undefined): PageElement | false {
   const gaps = brief === undefined ? ["anything: there is no brief of this task"] : brief.missing_evidence;
   return gaps.length > 0 &&
@@ -56,7 +54,6 @@ function missing(brief: TrustBrief | undefined): PageElement | false {
     );
 }
 
-/** Names that the egress proxy refused. */
 function refusedEgress({ refused_egress }: TaskView): PageElement | false {
   return refused_egress.length > 0 && section(
     "Refused connections",
@@ -82,7 +79,6 @@ const STATUS: Readonly<Record<CommandEvidence["status"], readonly [string, strin
   not_run: ["not run", "quiet"],
 };
 
-/** How the profile's commands ended. */
 function setup(brief: TrustBrief | undefined): PageElement | false {
   const evidence = brief?.setup;
   if (evidence === undefined || evidence === null) return false;
@@ -113,7 +109,7 @@ function setup(brief: TrustBrief | undefined): PageElement | false {
   );
 }
 
-/** Facts that the brief does not show, the data diff of databases first. */
+/** Facts on databases that the brief does not show. */
 function otherEvidence({ evidence }: TaskView): (PageElement | false)[] {
   const names = Object.keys(evidence).filter((name) => /^databases?\b/.test(name));
   return names.map((name) =>

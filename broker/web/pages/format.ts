@@ -9,7 +9,6 @@ export function counted(count: number, what: string): string {
   return `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 }
 
-/** The longest opening of an instruction. */
 const MAX_OPENING = 160;
 
 /** The first line of a text, and whether there is more of it. */
@@ -46,7 +45,6 @@ export function duration(ms: number): string {
   return next === undefined || rest === 0 ? `${whole} ${unit}` : `${whole} ${unit} ${rest} ${next[0]}`;
 }
 
-/** How long ago, from an ISO time. */
 export function ago(iso: string, now_ms: number): string {
   const ms = now_ms - Date.parse(iso);
   return ms < 5_000 ? "just now" : `${duration(ms).split(" ").slice(0, 2).join(" ")} ago`;

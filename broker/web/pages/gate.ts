@@ -18,21 +18,17 @@ import { shownLine } from "./hidden.ts";
 import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
 import { Spent } from "./spend.ts";
 
-/** A gate on the page. */
 export interface GateView {
   setSpend(spend: SpendFigures): void;
 }
 
-/** What {@linkcode showGate} takes besides its context. */
 export interface GateOptions {
   task: TaskView;
   /** Said above the content, about why the page is shown anew. */
   message?: PageElement;
-  /** Shows the task anew, with a message. */
   reload(message?: PageElement): void;
 }
 
-/** Shows the gate of a task that waits for approval. */
 export async function showGate(context: PageContext, { task, message, reload }: GateOptions): Promise<GateView> {
   const { api, main, signal } = context;
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
@@ -97,7 +93,6 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   return { setSpend: (spend) => spent.set(spend) };
 }
 
-/** What forbids to approve. */
 function warnings(task: TaskView, genuine: boolean): PageElement[] {
   return [
     ...genuine ? [] : [
@@ -158,7 +153,6 @@ function changes(task: TaskView, diff: Diff, views: readonly FileView[]): PageEl
   );
 }
 
-/** Moves through the files. */
 class Walk {
   readonly #views: readonly FileView[];
   #at = -1;
@@ -216,19 +210,16 @@ function total({ files }: Diff): { added: number; deleted: number } {
   });
 }
 
-/** A line that says since when it waits, and until when. */
+/** A line that says how long it has waited, and until when it may. */
 function waiting(task: TaskView, signal: AbortSignal): PageElement {
   const line = el("p.waiting");
   const timeout_ms = task.gate?.timeout_ms ?? 0;
   const show = () => {
     const now_ms = Date.now();
     const left_ms = Date.parse(task.stage_since) + timeout_ms - now_ms;
-    line.textContent = `Waiting since ${ago(task.stage_since, now_ms)}` +
+    const waited = ago(task.stage_since, now_ms).replace("just now", "a moment").replace(/ ago$/, "");
+    line.textContent = `Waiting for ${waited}` +
       (timeout_ms === 0 ? "" : left_ms > 0 ? `; denied by itself in ${duration(left_ms)}` : "; its time is over");
-    line.textContent = line.textContent.replace("since just now", "since a moment ago").replace(
-      /since (.*) ago/,
-      "for $1",
-    );
   };
   show();
   every(1_000, signal, show);

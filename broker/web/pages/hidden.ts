@@ -73,7 +73,6 @@ function codePoint(char: string): string {
   return `U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
-/** One oddity as an element. */
 export function oddElement(text: string, { kind }: Oddity): PageNode {
   if (kind === "mixed") return elWith("mark.mixed", { title: "This word mixes alphabets that look alike" }, text);
   const effect = EFFECTS[text.codePointAt(0)!];

@@ -21,7 +21,6 @@ interface Filters {
   repo: string;
 }
 
-/** Shows the table. */
 export async function showHistory(context: PageContext): Promise<void> {
   const { api, main, signal } = context;
   context.setTitle("History");
@@ -152,7 +151,6 @@ function summaryOf(tasks: readonly TaskListItem[], more: boolean): PageElement[]
   const sum = metered.reduce((total, { usd }) => total + usd, 0);
   const unmetered = metered.reduce((total, { unmetered_requests }) => total + unmetered_requests, 0);
   const unpriced = unmetered > 0 || metered.some(({ priced }) => !priced);
-  const days = perDay(tasks, Date.now());
   return [
     el(
       "div",
@@ -165,6 +163,6 @@ function summaryOf(tasks: readonly TaskListItem[], more: boolean): PageElement[]
         ].join(" · "),
       ),
     ),
-    sparkline(days),
+    sparkline(perDay(tasks, Date.now())),
   ];
 }

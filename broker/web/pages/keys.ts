@@ -20,12 +20,10 @@ export class Keys {
     browser.addEventListener("keydown", (event) => this.#press(event as KeyPress));
   }
 
-  /** What the page offers that is shown now. */
   set(shortcuts: readonly Shortcut[]): void {
     this.#page = shortcuts;
   }
 
-  /** Shows the list. */
   help(): void {
     if (this.#dialog.open) return;
     const list = [...this.#page, ...this.#general];

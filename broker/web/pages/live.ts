@@ -14,9 +14,7 @@ import { facts, failure, type PageContext, prose, section, tag } from "./page.ts
 import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
-/** A task on the page. */
 export interface LiveView {
-  /** Takes an event of the task's stream. */
   take(event: TaskEventView): void;
 }
 

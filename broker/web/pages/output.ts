@@ -11,7 +11,6 @@ const MAX_PIECES = 2_000;
 // deno-lint-ignore no-control-regex
 const COLOUR = /\u001b\[[\d;]*m/g;
 
-/** The pane. */
 export class Output {
   readonly element: PageElement;
   readonly #pane: PageElement;
@@ -29,7 +28,6 @@ export class Output {
     this.element = el("div", this.#dropped, this.#pane, el("label.follow", this.#follow, "Follow"));
   }
 
-  /** Adds what was printed. */
   add(text: string, options: { channel: string; cut_chars?: number }): void {
     const { channel, cut_chars = 0 } = options;
     const line = text.endsWith("\n") ? text : `${text}\n`;

@@ -2,8 +2,7 @@
  * What every page is given, and the parts that several pages have.
  */
 
-import type { Api } from "./api.ts";
-import { ApiError } from "./api.ts";
+import { type Api, ApiError } from "./api.ts";
 import { type Child, el, elWith, type PageElement } from "./dom.ts";
 import { shown, shownLine } from "./hidden.ts";
 
@@ -14,7 +13,6 @@ export interface Shortcut {
   run(): void;
 }
 
-/** What a page works with. */
 export interface PageContext {
   api: Api;
   main: PageElement;
@@ -29,7 +27,6 @@ export interface PageContext {
   go(path: string): void;
 }
 
-/** A message above the content. */
 export function notice(kind: "bad" | "warn" | "info", ...content: Child[]): PageElement {
   return elWith("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, ...content);
 }
@@ -45,7 +42,6 @@ export function failure(error: unknown): PageElement {
   );
 }
 
-/** A heading with what belongs under it. */
 export function section(
   title: string,
   options: { id?: string; class?: string },
@@ -72,22 +68,18 @@ export function facts(entries: readonly (readonly [string, PageElement | string 
   );
 }
 
-/** Text of any length as it was written. */
 export function prose(text: string, name: string): PageElement {
   return el("div.prose", ...shown(text.replaceAll("\r\n", "\n")), el("span.sr", ` (end of the ${name})`));
 }
 
-/** A link to a task. */
 export function taskLink(id: string, ...content: Child[]): PageElement {
   return elWith("a", { href: `/ui/tasks/${id}` }, ...content);
 }
 
-/** Text on one line. */
 export function lineOf(text: string): PageElement {
   return el("span", ...shownLine(text));
 }
 
-/** A small label. */
 export function tag(text: string, kind = ""): PageElement {
   return elWith("span", { class: `tag ${kind}`.trim() }, text);
 }

@@ -14,7 +14,6 @@ const REFRESH_MS = 2_000;
 /** Tasks that are looked through for those under way: the newest. */
 const RECENT = 50;
 
-/** Shows the list, and keeps it up to date. */
 export async function showPending(context: PageContext): Promise<void> {
   const { api, main, signal } = context;
   context.setShortcuts([]);
@@ -42,7 +41,7 @@ export async function showPending(context: PageContext): Promise<void> {
       ]);
       if (state === last) return;
       last = state;
-      const focus = focused(main)?.getAttribute("href");
+      const focus = main.querySelector("a:focus")?.getAttribute("href");
       waiting.replaceChildren(
         pending.length === 0 ? empty() : el("ul.cards", ...pending.map((task) => card(task, now_ms))),
       );
@@ -64,10 +63,6 @@ export async function showPending(context: PageContext): Promise<void> {
   };
   await refresh();
   every(REFRESH_MS, signal, () => void refresh());
-}
-
-function focused(main: PageElement): PageElement | null {
-  return main.querySelector("a:focus");
 }
 
 function empty(): PageElement {

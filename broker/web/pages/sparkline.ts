@@ -5,7 +5,6 @@
 import { el, type PageElement, svg } from "./dom.ts";
 import { dollars } from "./format.ts";
 
-/** Days that are drawn. */
 export const DAYS = 30;
 const BAR_PX = 8;
 const GAP_PX = 3;
@@ -36,7 +35,6 @@ export function perDay(
   return days;
 }
 
-/** Draws them. */
 export function sparkline(days: readonly Day[]): PageElement {
   const highest = Math.max(...days.map(({ usd }) => usd), Number.MIN_VALUE);
   const width = days.length * (BAR_PX + GAP_PX) - GAP_PX;

@@ -14,7 +14,6 @@ type ReportedSpend = Omit<SpendFigures, "priced">;
 /** Sums over what is settled: they only grow. */
 const SETTLED = ["usd", "unmetered_requests", "input_tokens", "output_tokens"] as const;
 
-/** The later of the shown and the reported figures. */
 export function laterSpend<T extends ReportedSpend>(shown: T | undefined, reported: T): T {
   if (shown === undefined) return reported;
   if (SETTLED.some((sum) => reported[sum] < shown[sum])) return shown;
@@ -35,7 +34,6 @@ export class Spent {
     this.#show();
   }
 
-  /** Takes what is reported. */
   set(reported: SpendFigures): void {
     this.#spend = laterSpend(this.#spend, reported);
     this.#show();

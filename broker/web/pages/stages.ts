@@ -4,7 +4,6 @@
 
 import type { Outcome, Stage } from "../../task/stages.ts";
 
-/** Stages, in their order. */
 export const STAGE_LABELS: Readonly<Record<Stage, string>> = {
   admission: "Accepted",
   staging: "Cloning",

@@ -7,7 +7,6 @@
 
 import type { Range } from "./changed_words.ts";
 
-/** A coloured stretch of a line. */
 export interface Token extends Range {
   kind: "comment" | "string" | "number" | "keyword";
 }

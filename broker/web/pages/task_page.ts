@@ -12,10 +12,8 @@ import { type LiveView, showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
-/** Shows the task with this id. */
 export async function showTask(context: PageContext, id: string): Promise<void> {
-  const turn = new Turn(context, id);
-  await turn.show();
+  await new Turn(context, id).show();
 }
 
 /** Stages in which a task offers something else than before. */
@@ -97,7 +95,6 @@ class Turn {
   }
 }
 
-/** Said where there is no such page. */
 export function notFound(context: PageContext): void {
   context.setTitle("Not found");
   context.main.replaceChildren(
