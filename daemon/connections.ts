@@ -1,10 +1,9 @@
 /**
  * The unix socket's connections: requests in, answers and events out.
  *
- * Requests of one connection run one after the other, so answers come in order and
- * the daemon reads no further ahead than one buffer: a client that sends faster than
- * it is served waits in its own kernel buffer. A client that does not read is closed
- * by the write deadline. The number of connections is bounded.
+ * Requests of one connection run one after the other, so answers come in order and the daemon reads no further ahead
+ * than one buffer: a client that sends faster than it is served waits in its own kernel buffer. The write deadline ends
+ * a client that does not read. The number of connections is bounded.
  */
 
 import type { Clock } from "../lib/clock.ts";
@@ -25,7 +24,6 @@ const WRITE_CHUNK_BYTES = 64 * 1024;
 /** Pause after a failed accept, such as too many open files, so that it cannot spin. */
 const ACCEPT_RETRY_MS = 100;
 
-/** Options of {@linkcode Connections}. */
 export interface ConnectionsOptions {
   dispatcher: Dispatcher;
   publisher: Publisher;
@@ -41,7 +39,6 @@ interface Client {
   maybe_gone: boolean;
 }
 
-/** Serves the connections of one listener. */
 export class Connections {
   readonly #options: ConnectionsOptions;
   readonly #deadline_ms: number;
@@ -49,19 +46,16 @@ export class Connections {
   readonly #clients = new Set<Client>();
   #closed = false;
 
-  /** Makes a server without a listener. */
   constructor(options: ConnectionsOptions) {
     this.#options = options;
     this.#deadline_ms = options.write_deadline_ms ?? WRITE_DEADLINE_MS;
     this.#max = options.max_connections ?? MAX_CONNECTIONS;
   }
 
-  /** Connections that are open. */
   get size(): number {
     return this.#clients.size;
   }
 
-  /** Accepts until the listener is closed. */
   async accept(listener: Deno.UnixListener): Promise<void> {
     while (!this.#closed) {
       let conn: Deno.UnixConn;
@@ -79,7 +73,6 @@ export class Connections {
     }
   }
 
-  /** Ends every connection, at once. */
   close(): void {
     this.#closed = true;
     for (const client of this.#clients) hangUp(client.conn);

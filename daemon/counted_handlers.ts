@@ -3,8 +3,7 @@
  */
 
 import type { Clock } from "../lib/clock.ts";
-import type { Address } from "../lib/store/names.ts";
-import { DEFAULT_BRANCH } from "../lib/store/names.ts";
+import { type Address, DEFAULT_BRANCH } from "../lib/store/names.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { Metrics } from "./metrics.ts";
 

@@ -1,9 +1,6 @@
 /**
- * Runs decoded requests of every transport.
- *
- * Every transport hands its requests to one {@linkcode Dispatcher}, so that all of
- * them check, run, answer and fail alike. It counts what is running, so that a
- * shutdown can wait for it.
+ * Runs decoded requests. Every transport hands its requests to one {@linkcode Dispatcher}, so that all of them check,
+ * run, answer and fail alike. It counts what is running, so that a shutdown can wait for it.
  */
 
 import { stackOf, TaskdError } from "../lib/errors.ts";
@@ -13,10 +10,8 @@ import { OPS } from "../lib/protocol/operations.ts";
 import { isOpName, parseArgs } from "../lib/protocol/parse_args.ts";
 import type { DaemonLog } from "./log.ts";
 
-/** What runs each operation. */
 export type Handlers = { readonly [O in CallableOp]: (args: OpArgs<O>) => Promise<OpAnswer<O>> };
 
-/** Runs requests. */
 export class Dispatcher {
   readonly #handlers: Handlers;
   readonly #log: DaemonLog;
@@ -24,7 +19,7 @@ export class Dispatcher {
   #idle = Promise.withResolvers<void>();
   #stopping = false;
 
-  /** Requests are run by `handlers`; what is a defect goes to `log`. */
+  /** `handlers` run the requests; `log` receives defects. */
   constructor(handlers: Handlers, log: DaemonLog) {
     this.#handlers = handlers;
     this.#log = log;

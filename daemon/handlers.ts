@@ -16,7 +16,6 @@ import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
 import type { KeyedMutex } from "./keyed_mutex.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
-/** What the handlers work with. */
 export interface HandlerContext {
   engine: StoreEngine;
   sessions: Sessions;
@@ -44,7 +43,6 @@ type ReadOp = "export" | "diff" | "verify" | "checkout-at";
 type RepointOp = "rollback" | "promote";
 type ChangeOp = Exclude<keyof Handlers, SessionOp | ListOp | ReadOp | RepointOp>;
 
-/** The handlers of every operation. */
 export function createHandlers(context: HandlerContext): Handlers {
   const branches = new GuardedBranches(context);
   return {
@@ -68,7 +66,6 @@ class GuardedBranches {
     this.#locks = locks;
   }
 
-  /** Does `work` under the locks of the branches. */
   locked<T>(addresses: Address[], work: () => Promise<T>): Promise<T> {
     return this.#locks.run(addresses.map(keyOf), work);
   }

@@ -14,7 +14,6 @@ import { messageOf } from "../lib/errors.ts";
 /** Default of -reap-every, the contract's number. */
 export const DEFAULT_REAP_EVERY_MS = 60_000;
 
-/** What a janitor works with. */
 export interface JanitorOptions {
   engine: Pick<StoreEngine, "store">;
   publisher: Pick<Publisher, "publish">;
@@ -29,7 +28,6 @@ export interface JanitorOptions {
   ro_cache_budget_bytes: number;
 }
 
-/** A janitor; it works until it is stopped. */
 export class Janitor {
   readonly #options: JanitorOptions;
   readonly #stop = new AbortController();

@@ -28,8 +28,7 @@ export class KeyedMutex {
 
   async #acquire(key: string): Promise<() => void> {
     const before = this.#tails.get(key);
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const tail = promise;
+    const { promise: tail, resolve } = Promise.withResolvers<void>();
     this.#tails.set(key, tail);
     await before;
     return () => {

@@ -12,13 +12,11 @@ import type { CopyPath, StorageMode } from "../lib/store/results.ts";
 /** Bounds of all histograms in seconds; the contract's numbers. */
 export const BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
-/** What one janitor pass did, for the metrics. */
 export interface JanitorPass {
   result: "ok" | "error";
   reaped: number;
   /** Absent when the collection failed. */
   gc?: { tombstoned: number; deleted: number; backlog: number };
-  /** Whether the collection failed. */
   gc_failed: boolean;
   /** Absent when the cache could not be measured. */
   ro_cache?: { bytes: number; evicted: number };
@@ -76,7 +74,6 @@ function registerFamilies(registry: Registry) {
   };
 }
 
-/** All metrics of one daemon. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #families = registerFamilies(this.#registry);
@@ -100,7 +97,6 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** Counts a session's flushes. */
   sessionEvent(event: SessionEvent): void {
     if (event.type !== "flushed" && event.type !== "flush_failed") return;
     const { kind, duration_seconds } = event.detail;
@@ -108,19 +104,16 @@ export class Metrics {
     this.#families.flush_duration.observe(duration_seconds);
   }
 
-  /** Counts a successful fork. */
   forked(fork: { path: CopyPath; mode: StorageMode }, seconds: number): void {
     this.#families.fork.inc({ path: fork.path });
     this.#families.fork_mode.inc({ mode: fork.mode });
     this.#families.fork_duration.observe(seconds);
   }
 
-  /** Counts a successful rollback. */
   rolledBack(mode: StorageMode): void {
     this.#families.rollback.inc({ mode });
   }
 
-  /** Counts a successful promote. */
   promoted(mode: StorageMode): void {
     this.#families.promote.inc({ mode });
   }
@@ -131,7 +124,6 @@ export class Metrics {
     if (overwrite_detected) this.#families.overwrite_detected.inc();
   }
 
-  /** Counts a pass of the janitor. */
   janitorPassed({ result, reaped, gc, gc_failed, ro_cache }: JanitorPass): void {
     const families = this.#families;
     families.janitor_runs.inc({ result });

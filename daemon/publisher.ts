@@ -27,11 +27,9 @@ export interface EventSink {
   close(): void;
 }
 
-/** A registered subscriber. */
 export interface Subscription {
   /** Begins to write events; those published since the registration come first. */
   start(): void;
-  /** Stops at once. */
   cancel(): void;
   /** Resolves when the stream has been closed. */
   readonly done: Promise<void>;
@@ -102,26 +100,22 @@ class Subscriber implements Subscription {
   }
 }
 
-/** Options of a {@linkcode Publisher}. */
 export interface PublisherOptions {
   clock: Clock;
   /** Deadline of each write; {@linkcode WRITE_DEADLINE_MS} unless a test shortens it. */
   write_deadline_ms?: number | undefined;
 }
 
-/** Publishes events to any number of subscribers. */
 export class Publisher {
   readonly #clock: Clock;
   readonly #deadline_ms: number;
   readonly #subscribers = new Set<Subscriber>();
 
-  /** Makes a publisher without subscribers. */
   constructor(options: PublisherOptions) {
     this.#clock = options.clock;
     this.#deadline_ms = options.write_deadline_ms ?? WRITE_DEADLINE_MS;
   }
 
-  /** Subscribers that have not been removed. */
   get subscribers(): number {
     return this.#subscribers.size;
   }

@@ -13,7 +13,6 @@ export const HEAP_SAMPLING_BYTES = 32 << 10;
 /** What is sampled: where time goes, or what is allocated and still live. */
 export type SamplingKind = "cpu" | "heap";
 
-/** A place in the program. */
 export interface CallFrame {
   functionName: string;
   url: string;
@@ -48,17 +47,14 @@ export interface HeapProfile {
   samples: { size: number; nodeId: number }[];
 }
 
-/** The profile of a kind. */
 export type ProfileOf<K extends SamplingKind> = K extends "cpu" ? CpuProfile : HeapProfile;
 
-/** The profile of one thread. */
 export interface ThreadProfile<K extends SamplingKind = SamplingKind> {
   /** `main`, `sessions-1`, `work-1`. */
   thread: string;
   profile: ProfileOf<K>;
 }
 
-/** Threads that can be sampled. */
 export interface SampledThreads {
   /** Begins in every thread; the returned function ends it and returns the profiles. A thread that does not answer is left out. */
   sample<K extends SamplingKind>(kind: K): Promise<() => Promise<ThreadProfile<K>[]>>;

@@ -39,7 +39,6 @@ export const DEFAULT_FLUSH_EVERY_MS = 30_000;
 /** Default of -snapshot-every, the contract's number. */
 export const DEFAULT_SNAPSHOT_EVERY = 16;
 
-/** Options of {@linkcode serve}. */
 export interface ServeOptions {
   /** Location of the store: a directory, a file:// URL or s3://bucket/prefix. */
   store: string;
@@ -63,19 +62,15 @@ export interface ServeOptions {
   http?: HttpListenOptions;
   /** Worker threads, >= 2. */
   workers?: number;
-  /** Takes entries of the log. */
   log?: DaemonLog;
   /** Begins a shutdown. */
   signal?: AbortSignal | undefined;
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Randomness, by default the system's. */
   random?: RandomBytes;
   /** Deadline of a write to a client; for tests. */
   write_deadline_ms?: number;
 }
 
-/** Options of the HTTP listener. */
 export interface HttpListenOptions {
   /** `host:port`; port 0 takes a free one. */
   address: string;
@@ -87,11 +82,9 @@ export interface HttpListenOptions {
   timeouts?: Partial<HttpTimeouts>;
 }
 
-/** A daemon that serves. */
 export interface RunningDaemon {
   /** The store's directory, or s3://bucket/prefix. */
   readonly store: string;
-  /** Path of the socket. */
   readonly socket: string;
   /** `host:port` of the HTTP listener, when there is one. */
   readonly http?: string;

@@ -11,12 +11,10 @@ import type { EngineSession, StoreEngine } from "./store_engine.ts";
 
 type Entry = { address: Address; session: EngineSession | "pending" };
 
-/** The sessions of the daemon. */
 export class Sessions {
   readonly #engine: StoreEngine;
   readonly #entries = new Map<string, Entry>();
 
-  /** Sessions are opened in `engine`. */
   constructor(engine: StoreEngine) {
     this.#engine = engine;
   }
@@ -26,14 +24,12 @@ export class Sessions {
     return this.#entries.size;
   }
 
-  /** Sessions that are open. */
   get openCount(): number {
     let count = 0;
     for (const { session } of this.#entries.values()) if (session !== "pending") count++;
     return count;
   }
 
-  /** Branches with a session, open or being opened. */
   addresses(): Address[] {
     return [...this.#entries.values()].map((entry) => entry.address);
   }
@@ -43,7 +39,6 @@ export class Sessions {
     return this.#entries.has(keyOf(address));
   }
 
-  /** The open session of a branch, if there is one. */
   live(address: Address): EngineSession | undefined {
     const session = this.#entries.get(keyOf(address))?.session;
     return session === "pending" ? undefined : session;
@@ -136,10 +131,7 @@ export class Sessions {
     throw new TaskdError(
       "session_failed",
       `${outcome}; and the session could not be opened again: ${messageOf(opened.reason)}`,
-      {
-        cause: opened.reason,
-        hint: `Open it with: taskd session open ${formatAddress(address)}`,
-      },
+      { cause: opened.reason, hint: `Open it with: taskd session open ${formatAddress(address)}` },
     );
   }
 

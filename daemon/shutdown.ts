@@ -20,15 +20,12 @@ const SHUTDOWN_DEADLINE_MS = 60_000;
 /** How long a shutdown waits for subscribers to read what they were sent. */
 const LAST_EVENTS_DEADLINE_MS = 2_000;
 
-/** A session that a shutdown could not close. */
 export interface UnclosedSession {
-  /** Its branch. */
   address: string;
   /** Why, for a person. */
   error: string;
 }
 
-/** What a shutdown brings to an end. */
 export interface RunningParts {
   sessions: Sessions;
   locks: KeyedMutex;

@@ -1,8 +1,6 @@
 /**
- * The engine, as the daemon uses it: operations on the store, and sessions.
- *
- * {@linkcode ./worker_pool.ts} implements it with workers, because
- * SQLite is synchronous and must never block the thread that answers clients.
+ * The engine, as the daemon uses it: operations on the store, and sessions. worker_pool.ts implements it with workers,
+ * because SQLite is synchronous and must never block the thread that answers clients.
  */
 
 import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";
@@ -58,21 +56,15 @@ export interface EngineSession {
 
 /** The methods of a session that cross to its worker. */
 export type SessionMethod = "flush" | "flushPending" | "checkpoint" | "status" | "close";
-/** What a session's method takes. */
 export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>;
-/** What a session's method answers. */
 export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<CaptureSession[M]>>;
 
-/** Receives a session's events. */
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 
-/** The engine. */
 export interface StoreEngine {
-  /** The SQLite library's version. */
   readonly sqlite_version: string;
   /** Runs a method of the store with what can cross to a worker: neither callbacks nor signals. */
   store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
-  /** Opens a session. */
   openSession(address: Address): Promise<EngineSession>;
   /** Ends all workers. Sessions that are open are left as a crash would leave them. */
   close(): Promise<void>;

@@ -20,7 +20,6 @@ interface WorkerScope {
 }
 const scope = globalThis as unknown as WorkerScope;
 
-/** The store and the sessions of this worker. */
 class Host {
   readonly #store: Store;
   readonly #setup: WorkerSetup;

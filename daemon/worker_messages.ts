@@ -10,19 +10,15 @@ import type { StoreMethod } from "../lib/protocol/store_operations.ts";
 import type { SessionMethod } from "./store_engine.ts";
 import type { SamplingKind } from "./sampling.ts";
 
-/** What a worker is set up with. */
 export interface WorkerSetup {
-  /** The store's location. */
   store: string;
   /** Directory of checkouts, caches and locks. */
   workspace: string;
-  /** How the server of a bucket is reached. */
   s3?: S3StoreOptions;
   flush_every_ms: number;
   snapshot_every: number;
 }
 
-/** Work for a worker. */
 export type Work =
   | { kind: "setup"; setup: WorkerSetup }
   | { kind: "store"; method: StoreMethod; args: unknown[] }
@@ -48,7 +44,6 @@ export type ErrorMessage =
   | { code: ErrorCode; message: string; hint?: string }
   | { defect: string };
 
-/** `error` as it crosses. */
 export function packError(error: unknown): ErrorMessage {
   if (!(error instanceof TaskdError)) {
     return { defect: error instanceof Error ? `${error.stack ?? error.message}${causeOf(error)}` : String(error) };
@@ -61,7 +56,6 @@ function causeOf(error: Error): string {
   return error.cause instanceof Error ? `\ncaused by: ${error.cause.stack ?? error.cause.message}` : "";
 }
 
-/** The error that {@linkcode packError} packed. */
 export function unpackError(error: ErrorMessage): Error {
   if ("defect" in error) return new Error(error.defect);
   return new TaskdError(error.code, error.message, { hint: error.hint });

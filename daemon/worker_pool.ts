@@ -42,7 +42,6 @@ const SAMPLED_DEADLINE_MS = 1_000;
 /** How long the end of the pool waits for its workers. */
 const END_DEADLINE_MS = 1_000;
 
-/** Options of {@linkcode WorkerPool.start}. */
 export interface WorkerPoolOptions {
   setup: WorkerSetup;
   /** The workspace, as it is spelled and as it really is: all that workers may read and write. */
@@ -111,7 +110,6 @@ class PooledSession implements EngineSession {
   }
 }
 
-/** An engine of workers. */
 export class WorkerPool implements StoreEngine, SampledThreads {
   readonly #options: WorkerPoolOptions;
   readonly #slots: Slot[] = [];
@@ -119,7 +117,6 @@ export class WorkerPool implements StoreEngine, SampledThreads {
   #last_aside = 0;
   #last_session = 0;
   #closed = false;
-  /** The SQLite library's version. */
   sqlite_version = "";
 
   private constructor(options: WorkerPoolOptions) {

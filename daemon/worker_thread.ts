@@ -1,6 +1,5 @@
 /**
- * One worker thread, as the main thread uses it: calls that are always answered, also
- * when the worker dies.
+ * One worker thread, as the main thread uses it: every call is answered, also when the worker dies.
  */
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
@@ -10,14 +9,11 @@ import { unpackError, type Work, type WorkerCall, type WorkerReply, type WorkerS
 // Makes the worker's module part of the program, so that caching and packing include it.
 import type {} from "./worker.ts";
 
-/** How a worker is started. */
 export interface WorkerThreadOptions {
   /** What it may read and write, and reach for a store in a bucket; nothing else, beside running cp to clone blocks. */
   access: { read: string[]; write: string[]; s3?: S3Access };
   listener: WorkerListener;
-  /** Whether it can be profiled, which takes a permission. */
   profiled?: boolean;
-  /** The worker's module; a test may put another in its place. */
   module?: string;
 }
 
@@ -35,7 +31,6 @@ const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
 /** The runtime's type lists names; what it takes is the same. */
 type SysPermissions = Deno.PermissionOptionsObject["sys"] & string[];
 
-/** A running worker. */
 export class WorkerThread {
   readonly #worker: Worker;
   readonly #listener: WorkerListener;
@@ -97,7 +92,6 @@ export class WorkerThread {
     this.terminate();
   }
 
-  /** Ends the worker at once. */
   terminate(): void {
     this.#end(new TaskdError("stopping", "The daemon ended the work: it is shutting down"));
   }

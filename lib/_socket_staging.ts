@@ -13,7 +13,6 @@ const ATTEMPTS = 20;
 
 /** A staging directory that this process has locked until it is disposed of. */
 export class SocketStaging implements Disposable {
-  /** Where the socket is to be made. */
   readonly socket: string;
   readonly #directory: string;
   readonly #lock: Deno.FsFile;

@@ -37,10 +37,10 @@ export const systemClock: Clock = {
     }),
 };
 
-/** Those who sleep until one millisecond, by that: hundreds of sessions wait for the same moments, and share a timer. */
+/** Sleepers by the millisecond they wait for: hundreds of sessions wait for the same moments and share a timer. */
 const sleepers = new Map<number, { wakes: Set<() => void>; timer: ReturnType<typeof setTimeout> }>();
 
-/** Calls `wake` at `due_ms`, or less than a millisecond later; returns what keeps it from that. */
+/** Calls `wake` at `due_ms`, or less than a millisecond later; the returned function cancels that. */
 function wakeAt(due_ms: number, wake: () => void): () => void {
   const due = Math.ceil(due_ms);
   let together = sleepers.get(due);

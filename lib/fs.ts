@@ -1,16 +1,13 @@
 /**
- * Small helpers over the file system that more than one module needs: durable
- * writes, strict block clones, and what a file error means.
+ * What more than one module needs of the file system: durable writes, strict block clones, and what a file error means.
  *
- * A durable write is temp file, fsync, rename, fsync of the directory: after it has
- * returned, a crash of the machine leaves the new content; at any moment before, the
- * old or the new, never a part of one.
+ * A durable write is temp file, fsync, rename, fsync of the directory: after it has returned, a crash of the machine
+ * leaves the new content; at any moment before, the old or the new, never a part of one.
  */
 
 import { randomHex, systemRandom } from "./clock.ts";
 import { type ErrorCode, messageOf, TaskdError } from "./errors.ts";
 
-/** Error codes of failed file calls. */
 export type FileErrorCode = Extract<
   ErrorCode,
   "not_found" | "already_exists" | "denied" | "no_space" | "unavailable"
@@ -46,15 +43,12 @@ const HINTS: Readonly<Partial<Record<FileErrorCode, string>>> = {
 export function fileError(error: unknown, attempted: string): TaskdError {
   if (error instanceof TaskdError) return error;
   const code = fileErrorCode(error);
-  const hint = HINTS[code];
-  const reason = messageOf(error);
-  return new TaskdError(code, `${attempted}: ${reason}`, { cause: error, hint });
+  return new TaskdError(code, `${attempted}: ${messageOf(error)}`, { cause: error, hint: HINTS[code] });
 }
 
 /**
- * Makes the names in a directory durable: files created, renamed or removed there before the call.
- *
- * @throws What the system throws; the caller knows what it was doing.
+ * Makes the names in a directory durable: files created, renamed or removed there before the call. Throws the system's
+ * errors as they are.
  */
 export async function fsyncDirectory(path: string): Promise<void> {
   const directory = Deno.openSync(path);
@@ -89,12 +83,12 @@ export function removeIfPresent(path: string): void {
   }
 }
 
-/** Removes a temporary file if possible. A failure is ignored: a sweep finds the file later. */
+/** Removes a temporary file if possible. */
 export function discard(path: string): void {
   try {
     removeIfPresent(path);
   } catch {
-    // A sweep finds it.
+    // A sweep finds it later.
   }
 }
 
@@ -145,17 +139,14 @@ export function isThere(path: string): boolean {
 }
 
 /**
- * Whether anything has that name, a dangling link included: unlike `exists` of `@std/fs`, which
- * follows links.
+ * Whether anything has that name, a dangling link included: `exists` of `@std/fs` follows links.
  *
  * @throws {TaskdError} When the path cannot be inspected.
  */
 export function exists(path: string): boolean {
   try {
-    Deno.lstatSync(path);
-    return true;
+    return lstatIfPresent(path) !== undefined;
   } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
     throw fileError(error, `Cannot inspect ${path}`);
   }
 }
@@ -217,7 +208,6 @@ export function removeUnfinished(directory: string): string[] {
   }
 }
 
-/** What cloning takes. */
 export interface CloneOptions {
   /** Absolute path of `cp`; by default where the system keeps it. Spell it as `--allow-run` does. */
   cp_path?: string;
@@ -226,15 +216,12 @@ export interface CloneOptions {
 const DARWIN = Deno.build.os === "darwin";
 
 /** Where `cp` is, most usual place first. */
-function cpPaths(options: CloneOptions): string[] {
-  if (options.cp_path !== undefined) return [options.cp_path];
-  return DARWIN ? ["/bin/cp"] : ["/usr/bin/cp", "/bin/cp"];
-}
+const CP_PATHS = DARWIN ? ["/bin/cp"] : ["/usr/bin/cp", "/bin/cp"];
 
 /** Runs `cp` so that it clones or fails; undefined when there is no `cp` that may be run. */
 async function strictCopy(source: string, target: string, options: CloneOptions): Promise<string | undefined> {
   const how = DARWIN ? "-c" : "--reflink=always";
-  for (const command of cpPaths(options)) {
+  for (const command of options.cp_path === undefined ? CP_PATHS : [options.cp_path]) {
     try {
       const { success, stderr } = await new Deno.Command(command, {
         args: [how, "--", source, target],
@@ -303,11 +290,7 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
   return probe;
 }
 
-/**
- * Bytes of the file system of `directory` that this user may still write. Requires `--allow-sys=statfs` and reading.
- *
- * @throws What the system throws.
- */
+/** Bytes that this user may still write in the file system of `directory`; needs `--allow-sys=statfs` and reading. */
 export async function freeBytes(directory: string): Promise<number> {
   const { statfsSync } = await import("node:fs");
   const { bavail, bsize } = statfsSync(directory);

@@ -19,7 +19,6 @@ export type LogFields = Readonly<Record<string, string | number | boolean | unde
  */
 export type Log = (level: Level, event: string, message: string, fields?: LogFields) => void;
 
-/** How a log is made. */
 export interface LogOptions {
   /** JSON in place of lines for people. */
   json: boolean;
@@ -40,7 +39,6 @@ const MAX_TEXT_CHARS = 4_000;
 /** Shorter secrets are no secrets, and would make holes in every message. */
 const MIN_SECRET_CHARS = 8;
 
-/** Makes a log. */
 export function createLog({ json, clock, write }: LogOptions): BrokerLog {
   const secrets = new Set<string>();
   const safe = (text: string) => {

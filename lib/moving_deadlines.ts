@@ -41,7 +41,6 @@ export class MovingDeadline {
     if (this.#idle_ms !== undefined) this.#at_ms = this.#clock.monotonic() + this.#idle_ms;
   }
 
-  /** Disarms it. */
   clear(): void {
     this.#at_ms = Infinity;
     this.#idle_ms = undefined;
@@ -64,7 +63,6 @@ export class MovingDeadlines {
   readonly #closing = new AbortController();
   #ticking = false;
 
-  /** Reads time from `clock`. */
   constructor(clock: Clock) {
     this.#clock = clock;
   }

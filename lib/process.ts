@@ -8,7 +8,6 @@ import { TaskdError } from "./errors.ts";
 import { fileError } from "./fs.ts";
 import { concat } from "./concat.ts";
 
-/** How a program is run. */
 export interface ProcessOptions {
   args: readonly string[];
   /** The whole environment. */
@@ -23,25 +22,20 @@ export interface ProcessOptions {
   max_bytes: number;
   /** What more output does: `refuse` is an error, `cut` ends the program and returns what came. */
   on_excess?: "refuse" | "cut";
-  /** Ends it early. */
   signal?: AbortSignal | undefined;
   clock: Clock;
-  /** For errors: `Cannot clone x`. */
   attempted: string;
 }
 
-/** How it ended. */
 export interface ProcessResult {
   /** Exit code; 128 + n after signal n. */
   code: number;
   stdout: Uint8Array<ArrayBuffer>;
   /** The last 64 KiB of it, lossily decoded. */
   stderr: string;
-  /** Output was cut. */
   truncated: boolean;
 }
 
-/** What is kept of a program's complaints. */
 const MAX_STDERR_BYTES = 64 << 10;
 
 /**

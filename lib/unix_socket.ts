@@ -5,6 +5,7 @@
 
 import { SocketStaging } from "./_socket_staging.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
+import { lstatIfPresent } from "./fs.ts";
 import { MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./socket_path.ts";
 
 /** How errors name the program that listens. */
@@ -22,7 +23,6 @@ const STORE_DAEMON: SocketOwner = {
   elsewhere: "choose another path with -socket",
 };
 
-/** A listening socket. */
 export interface BoundSocket {
   listener: Deno.UnixListener;
   /**
@@ -58,7 +58,7 @@ export async function bindSocket(path: string, owner: SocketOwner = STORE_DAEMON
 }
 
 async function removeStale(path: string, owner: SocketOwner): Promise<void> {
-  const info = infoOf(path);
+  const info = lstatIfPresent(path);
   if (info === undefined) return;
   if (!info.isSocket) {
     throw new TaskdError("already_exists", `Cannot listen on ${path}: something that is not a socket is there`, {
@@ -115,15 +115,6 @@ function bindInPrivateDirectory(staging: SocketStaging, path: string): Deno.Unix
     listener.close();
     // Nothing was there a moment ago.
     if (error instanceof Deno.errors.AlreadyExists) throw new Deno.errors.AddrInUse(error.message, { cause: error });
-    throw error;
-  }
-}
-
-function infoOf(path: string): Deno.FileInfo | undefined {
-  try {
-    return Deno.lstatSync(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
 }

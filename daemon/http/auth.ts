@@ -1,8 +1,6 @@
 /**
- * Access to the HTTP listener: one bearer token, and rules about where it may listen.
- *
- * The token is compared in constant time and appears only in the one log line that shows a
- * generated one; everything else shows its fingerprint.
+ * Access to the HTTP listener: one bearer token, and rules about where it may listen. The token appears only in the one
+ * log line that shows a generated one; everything else shows its fingerprint.
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
@@ -13,20 +11,18 @@ import { BearerCheck } from "../../lib/http/bearer.ts";
 /** Fewest characters of an explicit token; the contract's number. */
 const MIN_TOKEN_CHARS = 16;
 
-/** Refuses an explicit token that is too short, or that no client could present. */
+/** Refuses an explicit token that is too short, or that no client could put into a header. */
 export function checkToken(token: string): void {
   if (token.length < MIN_TOKEN_CHARS) {
     throw new TaskdError("usage", `Cannot use the token: it is shorter than ${MIN_TOKEN_CHARS} characters`, {
       hint: "Give a longer one, or none to have one generated",
     });
   }
-  // A client could not put it into a header.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     throw new TaskdError("usage", "Cannot use the token: it has spaces, control or non-ASCII characters");
   }
 }
 
-/** The token of a listener. */
 export class BearerToken extends BearerCheck {
   /** The token itself when it was generated, to be printed once; undefined for an explicit one. */
   readonly generated: string | undefined;

@@ -29,7 +29,6 @@ const LAST_CALLS_MS = 2_000;
 /** Left of the write budget for encoding and sending a profile. */
 const PROFILE_MARGIN_MS = 5_000;
 
-/** What the listener serves. */
 export interface HttpOptions {
   address: HttpAddress;
   token: BearerToken;
@@ -45,11 +44,9 @@ export interface HttpOptions {
   clock: Clock;
   random: RandomBytes;
   log: DaemonLog;
-  /** Shorter deadlines, for tests. */
   timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
-/** A running HTTP listener. */
 export class HttpServer {
   readonly #options: HttpOptions;
   readonly #profiler: Profiler;
@@ -57,7 +54,6 @@ export class HttpServer {
   /** `host:port` as it is. */
   readonly address: string;
 
-  /** Begins to listen. */
   constructor(options: HttpOptions) {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
@@ -75,12 +71,10 @@ export class HttpServer {
     this.address = hostPort(this.#server.listen(options.address, hint, () => {}));
   }
 
-  /** Connections at present. */
   get connections(): number {
     return this.#server.connections;
   }
 
-  /** Accepts nothing more; requests that run go on. */
   stopAccepting(): void {
     this.#server.stopAccepting();
   }

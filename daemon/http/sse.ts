@@ -5,7 +5,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { encodeEvent, PING, PING_MS } from "../../lib/http/server_sent_events.ts";
-import type { EventSink, Publisher } from "../publisher.ts";
+import type { Publisher } from "../publisher.ts";
 
 /**
  * Subscribes to `publisher`; the subscription ends when the stream is cancelled, and the stream when the publisher
@@ -23,7 +23,7 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
     { highWaterMark: 2 },
   );
   const writer = writable.getWriter();
-  const sink: EventSink = {
+  const subscription = publisher.subscribe({
     // Resolves once the reader has room: one that stalls leaves it pending, and the publisher's deadline ends it.
     // The data is the line without its newline.
     write: (line) => writer.write(encodeEvent({ id: `${prefix}-${++sequence}` }, line.subarray(0, -1))),
@@ -31,8 +31,7 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
       stop.abort();
       controller.terminate();
     },
-  };
-  const subscription = publisher.subscribe(sink);
+  });
 
   const ping = async () => {
     for (;;) {

@@ -1,11 +1,10 @@
 /**
- * Inspecting single files of a local store: checks that no path leads out of
- * the store, and the etags that compare-and-swap compares.
+ * Inspecting single files of a local store: no path leads out of it, and etags identify what compare-and-swap compares.
  */
 
 import { createHash, type Hash } from "node:crypto";
 import { type BigIntStats, statSync } from "node:fs";
-import { type FileErrorCode, fileErrorCode } from "../fs.ts";
+import { type FileErrorCode, fileErrorCode, lstatIfPresent } from "../fs.ts";
 import { BackendError, type BackendErrorCode } from "./backend.ts";
 import { messageOf } from "../errors.ts";
 
@@ -22,8 +21,7 @@ export function backendError(error: unknown, key: string, verb: string): Backend
     no_space: "no_space",
     unavailable: "unavailable",
   };
-  const reason = messageOf(error);
-  return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${reason}`, error);
+  return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${messageOf(error)}`, error);
 }
 
 /** The error for something at `path` that no store puts there; `what` names it. */
@@ -44,13 +42,8 @@ export function inTheWay(key: string, path: string, what: string): BackendError 
  * `kind`.
  */
 export function statOf(path: string, key: string, kind?: "directory" | "file"): Deno.FileInfo | undefined {
-  let info: Deno.FileInfo;
-  try {
-    info = Deno.lstatSync(path);
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw error;
-    return undefined;
-  }
+  const info = lstatIfPresent(path);
+  if (info === undefined) return undefined;
   if (info.isSymlink) throw inTheWay(key, path, "a symbolic link");
   if (kind === "directory" && !info.isDirectory) throw inTheWay(key, path, "not a directory");
   if (kind === "file" && info.isDirectory) throw inTheWay(key, path, "a directory");

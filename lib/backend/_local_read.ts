@@ -10,21 +10,16 @@ import { backendError, contentEtag, etagOfFile, inTheWay, SMALL_BYTES } from "./
 
 /** Up to here a read from the page cache is faster than a turn of the event loop. */
 const SYNC_READ_BYTES = 256 * 1024;
-/** Bytes of a streamed chunk. */
 const CHUNK_BYTES = 1024 * 1024;
 /** How often a whole read starts over because the object was replaced under it. */
 const MAX_ATTEMPTS = 16;
 
-/** An object's file, open. */
 class OpenObject implements Disposable {
-  /** Its size in bytes. */
   readonly size: number;
-  /** Identifies the file. */
   readonly ino: number | null;
   #file: Deno.FsFile;
   #key: string;
 
-  /** Opens the file at `path`. */
   constructor(path: string, key: string) {
     this.#key = key;
     this.#file = Deno.openSync(path);
@@ -54,7 +49,6 @@ class OpenObject implements Disposable {
   }
 }
 
-/** Reads a part of the object at `path`. */
 export async function readRange(path: string, key: string, offset: number, length: number): Promise<Uint8Array> {
   using object = new OpenObject(path, key);
   return await object.read(offset, length);

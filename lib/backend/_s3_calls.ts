@@ -29,7 +29,6 @@ export interface S3Deadlines {
   idle_ms: number;
 }
 
-/** The contract's deadlines. */
 export const S3_DEADLINES: S3Deadlines = {
   begin_ms: 60_000,
   buffered_ms: 15 * 60_000,
@@ -38,7 +37,6 @@ export const S3_DEADLINES: S3Deadlines = {
   idle_ms: 60_000,
 };
 
-/** A request is made at most this often. */
 const MAX_ATTEMPTS = 6;
 /** The first wait between two attempts is up to this; each further one up to twice the one before. */
 const FIRST_WAIT_MS = 100;
@@ -55,22 +53,18 @@ export type S3Command<I extends ServiceInputTypes, O extends ServiceOutputTypes>
   ServiceOutputTypes
 >;
 
-/** Options of {@linkcode S3Calls}. */
 export interface S3CallsOptions {
   clock: Clock;
   random: RandomBytes;
   deadlines: S3Deadlines;
 }
 
-/** Makes requests. */
 export class S3Calls {
-  /** The deadlines in force. */
   readonly deadlines: S3Deadlines;
   readonly #client: S3Client;
   readonly #clock: Clock;
   readonly #random: RandomBytes;
 
-  /** Makes requests through `client`, whose own retries are off. */
   constructor(client: S3Client, options: S3CallsOptions) {
     this.#client = client;
     this.#clock = options.clock;

@@ -19,10 +19,8 @@ export type FailureKind =
   /** The server answered with an error. */
   | "answered";
 
-/** A request that failed. */
 export class S3Failure extends Error {
   override name = "S3Failure";
-  /** How it failed. */
   readonly kind: FailureKind;
   /** HTTP status; 0 when there was no answer. */
   readonly status: number;
@@ -55,7 +53,6 @@ export class S3Failure extends Error {
     return this.reason === "CredentialsProviderError" || this.reason === "NotCapable";
   }
 
-  /** Whether the server has no room. */
   get full(): boolean {
     return this.status === 507 || FULL.has(this.reason);
   }
@@ -91,7 +88,6 @@ const UNSENT = new Set([
   "EADDRNOTAVAIL",
 ]);
 
-/** Classifies what the SDK threw. */
 export function asFailure(error: unknown): S3Failure {
   if (error instanceof S3Failure) return error;
   const { name = "", message = String(error), code, $metadata } = (error ?? {}) as {
@@ -131,6 +127,5 @@ export function failureError(failure: S3Failure, key: string, attempted: string,
   const advice = failure.status === 301 || failure.reason === "AuthorizationHeaderMalformed"
     ? "; the bucket may be in another region"
     : "";
-  const message = `Cannot ${attempted} ${key}: ${failure.message}${advice}`;
-  return new BackendError(code, key, message, failure);
+  return new BackendError(code, key, `Cannot ${attempted} ${key}: ${failure.message}${advice}`, failure);
 }

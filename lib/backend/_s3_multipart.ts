@@ -11,7 +11,6 @@ import { BackendError } from "./backend.ts";
 import type { S3Objects, S3Part } from "./_s3_objects.ts";
 import { decide, type Write } from "./_s3_write.ts";
 
-/** Parts under way at once. */
 const PARTS_AT_ONCE = 2;
 /** Copied parts under way at once: their bytes do not pass through here. */
 const COPIES_AT_ONCE = 8;

@@ -16,10 +16,8 @@ const MARK = "taskd-write";
 /** Metadata of a placeholder: the object counts as deleted and is about to be. */
 const GONE = "taskd-gone";
 
-/** Under which condition an object is written. */
 export type Condition = "new" | { if_match: string };
 
-/** What a HEAD returns of an object. */
 export interface S3Head {
   size: number;
   etag: string;
@@ -29,7 +27,6 @@ export interface S3Head {
   gone?: { since_ms: number; now_ms: number };
 }
 
-/** A download that has begun. */
 export interface S3Download {
   /** Of the object as a whole. */
   size: number;
@@ -41,7 +38,6 @@ export interface S3Download {
   body: AsyncIterable<Uint8Array>;
 }
 
-/** One part of a multipart upload. */
 export interface S3Part {
   PartNumber: number;
   ETag: string;
@@ -62,7 +58,6 @@ function conditionOf(condition: Condition | undefined): { IfNoneMatch?: "*"; IfM
 /** Makes the requests of one store. Every method makes one attempt and throws {@linkcode S3Failure}. */
 export class S3Objects {
   readonly sdk: S3Sdk;
-  /** Deadlines and repetition. */
   readonly calls: S3Calls;
   readonly #bucket: string;
   readonly #prefix: string;
@@ -169,7 +164,6 @@ export class S3Objects {
     );
   }
 
-  /** One page of a listing. */
   async page(prefix: string, token?: string): Promise<{ objects: ObjectInfo[]; next?: string }> {
     const answer = await this.calls.once(
       new this.sdk.ListObjectsV2Command({
@@ -266,7 +260,6 @@ export class S3Objects {
     return normalEtag(ETag);
   }
 
-  /** Gives up a multipart upload. */
   async abandon(key: string, upload: string): Promise<void> {
     await this.calls.once(
       new this.sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: upload }),

@@ -18,7 +18,6 @@ import type { Condition, S3Head, S3Objects } from "./_s3_objects.ts";
  */
 const GONE_AFTER_MS = 15 * 60_000;
 
-/** A write. */
 export interface Write {
   key: string;
   /** Metadata of the object that it makes, and of no other. */
@@ -148,7 +147,6 @@ export async function removeInTwoSteps(objects: S3Objects, write: Write & { cond
   }
 }
 
-/** A missing object. */
 export function missing(key: string): BackendError {
   return new BackendError("not_found", key, `There is no object ${key}`);
 }

@@ -21,7 +21,6 @@ const STRIPES = 64;
 const MAX_WAIT_MS = 10_000;
 const MAX_PAUSE_MS = 8;
 
-/** The locks of one store. */
 export class StripeLocks {
   #directory: string;
   #clock: Clock;

@@ -24,18 +24,14 @@ import { readRange, readWhole, streamObject, walk } from "./_local_read.ts";
 import { settleStaged, stageBody, sweepStaged } from "./_local_stage.ts";
 import { StripeLocks } from "./_stripe_locks.ts";
 
-/** Largest object that {@linkcode Backend.get} reads by default. */
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 /** How often a write is tried again when a delete removes the directory it made. */
 const MAX_ATTEMPTS = 16;
 /** Directories whose names are remembered as durable; a bound on memory, not on the store. */
 const MAX_DURABLE = 4096;
 
-/** What {@linkcode LocalBackend.open} accepts. */
 export interface LocalBackendOptions {
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Randomness, by default the system's. */
   random?: RandomBytes;
   /** Absolute path of `cp`, which clones files; spelled as in `--allow-run`. */
   cp_path?: string;
@@ -51,7 +47,6 @@ type Condition = "new" | "any" | { if_match: string; may_revert?: boolean };
 export class LocalBackend implements Backend {
   /** `file:///` and the directory. */
   readonly url: string;
-  /** Present when the directory's file system clones. */
   readonly clone?: CloneSupport;
   #root: string;
   #staging: string;
@@ -68,9 +63,8 @@ export class LocalBackend implements Backend {
     this.#random = random;
     this.#locks = new StripeLocks(`${root}/${RESERVED_PART}/locks`, { clock, random });
     if (cloning) {
-      const clone_options = options.cp_path === undefined ? {} : { cp_path: options.cp_path };
       this.clone = {
-        cloneIn: (path, key) => this.#cloneIn(path, key, clone_options),
+        cloneIn: (path, key) => this.#cloneIn(path, key, options),
         cloneOut: (key, path) => this.#cloneOut(key, path),
       };
     }
@@ -197,7 +191,6 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** Makes the directories that a write needs. */
   #prepare(parts: string[], fresh: Map<string, string>): void {
     try {
       const there = requireDirectories([dirname(this.#staging), this.#staging], parts.join("/"));

@@ -12,7 +12,6 @@ export const RESERVED_PART = ".taskd";
 const PART = /^[A-Za-z0-9_.~@-]{1,255}$/;
 const MAX_KEY_CHARACTERS = 1024;
 
-/** Whether `name` can be a part of a key. */
 export function isKeyPart(name: string): boolean {
   return PART.test(name) && name !== "." && name !== "..";
 }

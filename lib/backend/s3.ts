@@ -23,7 +23,6 @@ import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts
 export type { S3Deadlines } from "./_s3_calls.ts";
 export type { S3BackendOptions, S3Credentials } from "./_s3_options.ts";
 
-/** Largest object that {@linkcode Backend.get} reads by default. */
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 /** Bytes of an uploaded part; three of them are in memory at most. */
 const PART_BYTES = 16 * 1024 * 1024;
@@ -37,7 +36,6 @@ const known = new Map<string, Promise<S3Abilities>>();
 
 /** A store in a bucket. Requires `--allow-net` of the server, and `--allow-env` and `--allow-read` of what the SDK's chain reads. */
 export class S3Backend implements Backend {
-  /** `s3://bucket/prefix`. */
   readonly url: string;
   readonly #client: S3Client;
   readonly #objects: S3Objects;

@@ -1,6 +1,6 @@
 /**
- * What the SDK needs of Deno in addition to the network, so that a launch line can allow exactly
- * that. It reads its settings one by one: a name that is not allowed fails it, whether set or not.
+ * What the SDK needs of Deno, so that a launch line can allow exactly that. The SDK reads its settings one by one: a
+ * name that is not allowed fails it, whether set or not.
  */
 
 /** Names of environment variables, as `--allow-env` takes them. */
@@ -19,7 +19,6 @@ export interface S3Reach {
   bucket: string;
   /** The server's URL; default AWS. */
   endpoint?: string;
-  /** Default `us-east-1`. */
   region?: string;
   /** Whether the bucket is in the path; default: yes with an endpoint. */
   path_style?: boolean;
@@ -29,19 +28,13 @@ export interface S3Reach {
 export interface S3Access {
   /** `host:port` of the server, and of the metadata services that issue credentials where the environment holds none. */
   net: string[];
-  /** Names of environment variables. */
   env: string[];
-  /** Facts about the system. */
   sys: string[];
-  /** Files with credentials and settings. */
   read: string[];
 }
 
-/** Environment that {@linkcode s3Access} asks. */
 export interface S3Environment {
-  /** The home directory, if there is one. */
   home: string | undefined;
-  /** The value of an environment variable. */
   env(name: string): string | undefined;
 }
 

@@ -14,19 +14,16 @@ import { assertGrowth } from "../store/object_file.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
 import { PageChecksums } from "../store/page_checksums.ts";
 
-/** Options of a {@linkcode DurableHead}. */
 export interface DurableHeadOptions {
   context: StoreContext;
   lease: Lease;
   tail: WalTail;
-  /** Path of the checkout. */
   checkout: string;
   head: Head;
   /** The chain that ends there. */
   chain: Chain;
 }
 
-/** The durable head of one session's branch. */
 export class DurableHead {
   readonly #context: StoreContext;
   readonly #lease: Lease;
@@ -34,9 +31,9 @@ export class DurableHead {
   readonly #checkout: string;
   #head: Head;
   #depth: number;
-  /** Pages of the database there. */
+  /** Pages of the database at the head. */
   #page_count: number;
-  /** Checksums of the pages there; read when first a segment is stored, undefined where they could not be. */
+  /** Checksums of these pages; read when first a segment is stored, undefined where they could not be. */
   #checksums: PageChecksums | undefined;
   /** The chain that they are to be read from. */
   #unread: Chain | undefined;
@@ -44,7 +41,6 @@ export class DurableHead {
   #attempted: Txid | undefined;
   #recorded: WalMark | undefined;
 
-  /** Begins at the branch's head. */
   constructor({ context, lease, tail, checkout, head, chain }: DurableHeadOptions) {
     this.#context = context;
     this.#lease = lease;
@@ -56,7 +52,6 @@ export class DurableHead {
     this.#page_count = tail.page_count;
   }
 
-  /** The head itself. */
   get head(): Head {
     return this.#head;
   }

@@ -12,14 +12,11 @@ import { retryWhileBusy } from "./_retry_while_busy.ts";
 import type { Pending } from "./_pending.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
 
-/** Options of a {@linkcode Flusher}. */
 export interface FlusherOptions {
   clock: Clock;
   pending: Pending;
   durable: DurableHead;
-  /** Milliseconds between flushes of the timer; 0 for none. */
   every_ms: number;
-  /** Receives an event at the end of each flush. */
   onEvent: (event: SessionEvent) => void;
 }
 
@@ -46,7 +43,6 @@ export class Flusher {
     return this.#options.every_ms > 0 && this.#options.clock.monotonic() >= this.#next_ms;
   }
 
-  /** Starts the timer anew. */
   restartTimer(): void {
     this.#next_ms = this.#options.clock.monotonic() + this.#options.every_ms;
   }

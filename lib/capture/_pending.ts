@@ -15,26 +15,22 @@ import type { DurableHead } from "./_durable_head.ts";
 /** Further tries within one storing, for an application that breaks the log while it is read. */
 const MAX_RETRIES = 3;
 
-/** Options of {@linkcode Pending}. */
 export interface PendingOptions {
   file: CheckoutFile;
   tail: WalTail;
   lease: Lease;
   durable: DurableHead;
-  /** Segments past the last snapshot before the next one. */
   snapshot_every: number;
   /** Receives the reason for a full copy, once for each. */
   onRebase: (reason: string) => void;
 }
 
-/** The pending changes of one session. */
 export class Pending {
   readonly #options: PendingOptions;
   /** Why only a full copy is safe. */
   #rebase: string | undefined;
   #rebases = 0;
 
-  /** Begins with what the tail has read. */
   constructor(options: PendingOptions) {
     this.#options = options;
   }
@@ -44,7 +40,6 @@ export class Pending {
     return this.#rebase !== undefined;
   }
 
-  /** How often a full copy was requested. */
   get rebases(): number {
     return this.#rebases;
   }
@@ -59,7 +54,7 @@ export class Pending {
     return this.any || this.#options.tail.in_doubt;
   }
 
-  /** Has all be stored anew. */
+  /** Makes the next {@linkcode store} a full copy. */
   requestRebase(reason: string): void {
     if (this.#rebase === undefined) {
       this.#rebases++;

@@ -21,7 +21,6 @@ const BACKOFF_MS = { first: 100, longest: 10_000 };
 /** Between checks that the checkout is still at its path. */
 const IN_PLACE_MS = 2_000;
 
-/** When a session polls. */
 export class PollSchedule {
   readonly #clock: Clock;
   #last_commit_ms: number;
@@ -32,7 +31,6 @@ export class PollSchedule {
   /** Takeovers in a row that did not succeed. */
   blocked = 0;
 
-  /** Schedules by `clock`. */
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#last_commit_ms = clock.monotonic();
@@ -58,19 +56,16 @@ export class PollSchedule {
     return log_bytes >= TAKEOVER_BYTES || now - this.#last_commit_ms >= QUIET_MS;
   }
 
-  /** Records a takeover. */
   tookOver(done: boolean): void {
     this.blocked = done ? 0 : this.blocked + 1;
     this.#backoff_ms = done ? BACKOFF_MS.first : Math.min(BACKOFF_MS.longest, this.#backoff_ms * 2);
     this.#not_before_ms = done ? 0 : this.#clock.monotonic() + this.#backoff_ms;
   }
 
-  /** Whether to check that the checkout is still at its path. */
   inPlaceDue(): boolean {
     return this.#clock.monotonic() >= this.#in_place_ms;
   }
 
-  /** Records that check. */
   checkedInPlace(): void {
     this.#in_place_ms = this.#clock.monotonic() + IN_PLACE_MS;
   }

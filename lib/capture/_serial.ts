@@ -2,7 +2,6 @@
  * Runs jobs one after the other: a session's flushes, takeovers and renewals never overlap.
  */
 
-/** A queue of one. */
 export class Serial {
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;

@@ -12,12 +12,10 @@ export function endingError(error: unknown): TaskdError | undefined {
   return hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") ? error : undefined;
 }
 
-/** The error of calls on a closed session. */
 export function closedError(name: string): TaskdError {
   return new TaskdError("no_session", `The session of ${name} is closed`, { hint: "Open a new one" });
 }
 
-/** The error of calls on a session that `error` has ended. */
 export function brokenError(name: string, error: TaskdError): TaskdError {
   return new TaskdError("session_failed", `The session of ${name} is broken: ${error.message}`, {
     cause: error,

@@ -1,5 +1,5 @@
 /**
- * Events of a session.
+ * Events of a session, in order. The daemon publishes them.
  */
 
 import type { Txid } from "../store/names.ts";
@@ -7,7 +7,6 @@ import type { Txid } from "../store/names.ts";
 /** Whether the timer or a caller asked for a flush. */
 export type FlushKind = "auto" | "manual";
 
-/** An event of a session, in order. The daemon publishes them. */
 export type SessionEvent =
   | { type: "session_opened"; detail: { holder: string; epoch: number } }
   | { type: "flushed"; detail: { kind: FlushKind; txid: Txid; duration_seconds: number } }

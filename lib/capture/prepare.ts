@@ -1,7 +1,7 @@
 /**
- * Opening a session: brings a branch's checkout into a state from which
- * capturing can go on, or refuses. Edits that no store object has are
- * adopted if they continue the branch's head, and never dropped.
+ * Opening a session: brings the checkout of a branch, whose lease the caller holds, into a state from which capturing
+ * can go on, or refuses. Edits that the store does not have are adopted if they continue the branch's head, and never
+ * dropped.
  */
 
 import { TaskdError } from "../errors.ts";
@@ -15,7 +15,6 @@ import type { LongOptions } from "../store/results.ts";
 /** How long a session waits for a lock that another process holds; its event loop is blocked meanwhile. */
 const SESSION_BUSY_TIMEOUT_MS = 1_000;
 
-/** A checkout that is ready to be captured. */
 export interface Prepared {
   file: CheckoutFile;
   tail: WalTail;
@@ -25,7 +24,6 @@ export interface Prepared {
   resumed?: WalMark;
 }
 
-/** Prepares the checkout of a branch whose lease the caller holds. */
 export async function prepareCheckout(
   context: StoreContext,
   point: Point,

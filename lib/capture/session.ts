@@ -30,7 +30,6 @@ import { prepareCheckout, type Prepared } from "./prepare.ts";
 
 export type { FlushKind, SessionEvent } from "./_session_event.ts";
 
-/** How a session works. */
 export interface SessionOptions {
   /** Milliseconds between flushes of the timer; 0 for none. */
   flush_every_ms: number;
@@ -38,11 +37,9 @@ export interface SessionOptions {
   snapshot_every: number;
   /** Receives each event, synchronously and in order. */
   onEvent?: (event: SessionEvent) => void;
-  /** Receives lines for a log. */
   log?: (line: string) => void;
 }
 
-/** What a session begins with. */
 interface Begin {
   options: SessionOptions;
   renewal: Renewal;
@@ -129,12 +126,8 @@ export class CaptureSession {
     try {
       const point = await pointIn(context, branch, lease.ref);
       const prepared = await retryWhileBusy(context.clock, () => prepareCheckout(context, point));
-      session = CaptureSession.#begin(context, lease, prepared, {
-        options,
-        renewal,
-        head: point.head,
-        chain: point.chain,
-      });
+      const { head, chain } = point;
+      session = CaptureSession.#begin(context, lease, prepared, { options, renewal, head, chain });
       options.onEvent?.({ type: "session_opened", detail: { holder: lease.holder, epoch: lease.epoch } });
       if (lost !== undefined) session.#handleError(lost);
       return session;
@@ -155,17 +148,14 @@ export class CaptureSession {
     }
   }
 
-  /** The lease's epoch. */
   get epoch(): number {
     return this.#lease.epoch;
   }
 
-  /** The lease's holder. */
   get holder(): string {
     return this.#lease.holder;
   }
 
-  /** What is durable. */
   get txid(): Txid {
     return this.#durable.head.txid;
   }
@@ -329,8 +319,8 @@ export class CaptureSession {
     });
     await this.#renewal.stop();
     await this.#lease.release().catch((error) => failure ??= error);
-    const error = failure === undefined ? undefined : (failure as Error).message;
-    this.#options.onEvent?.({ type: "session_closed", detail: error === undefined ? {} : { error } });
+    const detail = failure === undefined ? {} : { error: (failure as Error).message };
+    this.#options.onEvent?.({ type: "session_closed", detail });
     if (failure !== undefined && failure !== this.#error) throw failure;
   }
 

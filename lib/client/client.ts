@@ -225,8 +225,7 @@ function connectError(socket: string, error: unknown): unknown {
   if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
     return new TaskdError("denied", `Cannot connect to the daemon at ${socket}: ${error.message}`, { cause: error });
   }
-  const reason = messageOf(error);
-  return new TaskdError("daemon_unreachable", `Cannot connect to the daemon at ${socket}: ${reason}`, {
+  return new TaskdError("daemon_unreachable", `Cannot connect to the daemon at ${socket}: ${messageOf(error)}`, {
     cause: error,
     hint: "Start it with: taskd serve",
   });

@@ -7,7 +7,6 @@ import { TaskdError } from "../errors.ts";
 /** The name alone never has more characters. */
 const MAX_NAME_CHARS = 253;
 
-/** Where to listen. */
 export interface HttpAddress {
   hostname: string;
   port: number;
@@ -34,8 +33,8 @@ export function hostPort({ hostname, port }: { hostname: string; port: number })
 }
 
 /**
- * Whether it can be a host: a name or an address, IPv6 in brackets. To ask for the permission to reach another is an
- * error of the runtime, which knows no flag and no setting.
+ * Whether it can be a host: a name or an address, IPv6 in brackets. Asking for the permission to reach anything else
+ * throws an error of the runtime, which names no flag and no setting.
  */
 export function isHost(text: string): boolean {
   if (text.startsWith("[")) return URL.canParse(`http://${text}`);

@@ -15,7 +15,6 @@ export class BearerCheck {
   /** Identifies the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
   readonly fingerprint: string;
 
-  /** Takes the token's digest; the token itself is not kept. */
   constructor(token: string) {
     this.#digest = sha256(token);
     this.fingerprint = sha256Hex(token).slice(0, FINGERPRINT_CHARS);

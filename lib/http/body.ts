@@ -6,7 +6,7 @@
 import type { GuardedRequest } from "./guard.ts";
 import { concat } from "../concat.ts";
 
-/** How much of a refused body is read, so that its connection can be used again; a longer one is closed. */
+/** How much of a refused body is read; a longer one ends its connection. */
 const MAX_DRAINED_BYTES = 16 << 20;
 
 /** Reads a body of at most `max_bytes`; undefined when it is longer, and then drained as {@linkcode drain} does. */
@@ -27,7 +27,7 @@ export async function readBounded(
   return concat(parts);
 }
 
-/** Reads and drops a body so that the connection can be used again; one that is too long for that ends it. */
+/** Reads and drops a body; one that is too long for that ends its connection. */
 export async function drain(request: Request, guarded: GuardedRequest): Promise<void> {
   try {
     if (await readUpTo(request, 0, () => {}) === undefined) guarded.last();

@@ -25,12 +25,10 @@ export const HTTP_TIMEOUTS = {
   stalled_write_ms: 45_000,
 };
 
-/** Deadlines of a guard. */
 export type HttpTimeouts = typeof HTTP_TIMEOUTS;
 
 /** At most this many connections at once; further ones are closed at once. */
 export const MAX_HTTP_CONNECTIONS = 2_048;
-/** Bytes moved at once in each direction. */
 const CHUNK_BYTES = 16 << 10;
 /** After the last answer of a connection, what still comes is dropped for so long, and no more than so many bytes: closing
  * at once would reset the connection before the answer has been read. */
@@ -65,7 +63,6 @@ export interface GuardedRequest {
 
 type Phase = "idle" | "head" | "body" | "response" | "linger";
 
-/** One guarded connection. */
 class Connection {
   readonly #client: Deno.Conn;
   readonly #server: Deno.TcpConn;
@@ -92,7 +89,6 @@ class Connection {
     this.#request_at_ms = this.#phase_at_ms = clock.monotonic();
   }
 
-  /** Resolves when the connection is closed. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
@@ -110,7 +106,6 @@ class Connection {
     this.close();
   }
 
-  /** The server has read a request's head on this connection. */
   requestBegan(): GuardedRequest {
     this.#enter("body");
     this.#endless = false;
@@ -134,7 +129,6 @@ class Connection {
     };
   }
 
-  /** Closes the connection if a deadline has passed. */
   check(now_ms: number): void {
     const { read_header_ms, read_ms, write_ms, idle_ms, stalled_write_ms } = this.#timeouts;
     const in_phase_ms = now_ms - this.#phase_at_ms;
@@ -148,7 +142,6 @@ class Connection {
     if (late) this.close();
   }
 
-  /** Ends both sides at once. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -210,7 +203,6 @@ class Connection {
   }
 }
 
-/** A running guard. */
 export class ConnectionGuard {
   readonly #listener: GuardedListener;
   readonly #backend: { hostname: string; port: number };
@@ -248,7 +240,6 @@ export class ConnectionGuard {
     return this.#listener.addr as Deno.NetAddr;
   }
 
-  /** Connections at present. */
   get connections(): number {
     return this.#connections.size;
   }
@@ -276,7 +267,6 @@ export class ConnectionGuard {
     await Promise.all([...this.#connections.values()].map((connection) => connection.ended));
   }
 
-  /** Ends everything. */
   async close(): Promise<void> {
     this.stopAccepting();
     this.#stop.abort();
@@ -347,11 +337,8 @@ export class ConnectionGuard {
   }
 }
 
-/** Options of a guard. */
 export interface GuardOptions {
-  /** Where Deno.serve listens. */
   backend: { hostname: string; port: number };
   clock: Clock;
-  /** Shorter deadlines, for tests. */
   timeouts?: Partial<HttpTimeouts>;
 }

@@ -22,7 +22,6 @@ const LAST_ANSWERS_MS = 2_000;
 
 /** Options of a {@linkcode GuardedServer}; `via` is what its listener was given. */
 export interface GuardedServerOptions<Via> {
-  /** Answers a request. */
   answer: (request: Request, guarded: GuardedRequest, via: Via) => Promise<Response>;
   /** Answers a request whose `answer` threw. */
   failed: (error: unknown) => Response;
@@ -35,7 +34,6 @@ export interface GuardedServerOptions<Via> {
 
 /** A server without listeners at first. */
 export class GuardedServer<Via> {
-  /** The deadlines in force. */
   readonly timeouts: HttpTimeouts;
   readonly #options: GuardedServerOptions<Via>;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -57,7 +55,6 @@ export class GuardedServer<Via> {
     return this.#ending.signal;
   }
 
-  /** Connections at present. */
   get connections(): number {
     return [...this.#guards.keys()].reduce((sum, guard) => sum + guard.connections, 0);
   }
@@ -84,7 +81,6 @@ export class GuardedServer<Via> {
     }
   }
 
-  /** Accepts on a listener that exists, which is closed at the end. */
   over(listener: GuardedListener, via: Via): void {
     this.#guards.set(ConnectionGuard.over(listener, this.#guardOptions()), via);
   }

@@ -6,7 +6,6 @@
  * without its final empty line counts only where {@linkcode EventParser.end} is called.
  *
  * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html}
- * @module
  */
 
 import { concat } from "../concat.ts";
@@ -24,7 +23,6 @@ export const PING: Uint8Array<ArrayBuffer> = encoder.encode(": ping\n\n");
 export interface EventHead {
   /** Where a subscriber that comes back goes on. */
   id?: string | number | undefined;
-  /** What kind of event it is. */
   event?: string;
 }
 
@@ -34,11 +32,8 @@ export function encodeEvent({ id, event }: EventHead, data: string | Uint8Array)
   return concat([encoder.encode(head), typeof data === "string" ? encoder.encode(data) : data, END]);
 }
 
-/** An event as it was read. */
 export interface ServerSentEvent {
-  /** What kind of event it is; absent when it was not named. */
   event?: string;
-  /** Its number; absent when it has none. */
   id?: string;
   /** Its data, lines joined by a newline. */
   data: string;
@@ -67,7 +62,6 @@ export class EventParser {
     this.#max_chars = max_chars;
   }
 
-  /** Takes the next bytes. */
   push(bytes: Uint8Array): void {
     this.#text(this.#decoder.decode(bytes, { stream: true }));
   }
@@ -109,7 +103,7 @@ export class EventParser {
     else this.#rest = [""];
   }
 
-  /** Whether the event is still within its bound with this, too. */
+  /** Whether the event is still within its bound with `part`. */
   #fits(part: string): boolean {
     const before = this.#chars;
     this.#chars += part.length;

@@ -14,10 +14,8 @@ export type {
   ServiceOutputTypes,
 } from "npm:@aws-sdk/client-s3@3.1169.0";
 
-/** The SDK's module. */
 export type S3Sdk = typeof import("npm:@aws-sdk/client-s3@3.1169.0");
 
-/** The package with its version. */
 export const S3_SDK: string = "npm:@aws-sdk/client-s3@3.1169.0";
 
 /** Loads the SDK; the first time it may have to be downloaded. */

@@ -34,7 +34,6 @@ export interface Field<T> extends Kind<T> {
   doc: string;
 }
 
-/** The fields of any request or object. */
 export type AnyFields = Readonly<Record<string, Field<unknown>>>;
 
 /** The fields of an object `T`: none missing, none unknown, each of its type, and required where `T` requires it. */
@@ -44,12 +43,10 @@ export type Fields<T> = {
   };
 };
 
-/** A field that is always there. */
 export function required<T>(kind: Kind<T>, doc: string): Field<T> & { required: true } {
   return { ...kind, required: true, doc };
 }
 
-/** A field that may be absent. */
 export function optional<T>(kind: Kind<T>, doc: string): Field<T> & { required: false } {
   return { ...kind, required: false, doc };
 }

@@ -25,18 +25,14 @@ import type { CloseAnswer, OpenAnswer, SessionInfo } from "./messages.ts";
 /** The branch that an answer is about. */
 export const OF_BRANCH = { db: required(STRING, "the database"), branch: required(STRING, "the branch") };
 
-/** How a branch keeps its storage. */
 export const STORAGE_MODE = oneOf("shared", "materialized");
-/** What an object of a chain is. */
 export const OBJECT_KIND = oneOf("snapshot", "segment");
 
-/** Why a session failed. */
 export const SESSION_ERROR: Kind<Required<CloseAnswer>["error"]> = object("error", {
   code: required(STRING, "one of the codes below"),
   message: required(STRING, "what went wrong"),
 });
 
-/** A database as `databases` lists it. */
 export const DATABASE_INFO: Kind<DatabaseInfo> = object("database", {
   db: OF_BRANCH.db,
   branches: required(COUNT, "number of its branches"),
@@ -65,10 +61,8 @@ const BRANCH_FIELDS: Fields<BranchInfo> = {
   problem: optional(STRING, "why its stored content cannot be read"),
   checkout: optional(STRING, "path of its writable checkout"),
 };
-/** A branch as `branches` lists it. */
 export const BRANCH_INFO: Kind<BranchInfo> = object("branch", BRANCH_FIELDS);
 
-/** A branch as `status` describes it. */
 export const BRANCH_STATUS: Kind<BranchStatus> = object("branch status", {
   ...BRANCH_FIELDS,
   storage: required(STORAGE_MODE, "how it keeps its storage"),
@@ -78,7 +72,6 @@ export const BRANCH_STATUS: Kind<BranchStatus> = object("branch status", {
   own_bytes: required(COUNT, "of these, bytes of its own"),
 });
 
-/** What open answers. */
 export const OPEN_FIELDS: Fields<OpenAnswer> = {
   ...OF_BRANCH,
   checkout: required(STRING, "absolute path of the SQLite file to open"),
@@ -87,7 +80,6 @@ export const OPEN_FIELDS: Fields<OpenAnswer> = {
   holder: required(STRING, "the holder of its lease"),
 };
 
-/** A session as `status` lists it. */
 export const SESSION_INFO: Kind<SessionInfo> = object("session", {
   ...OF_BRANCH,
   state: required(oneOf("active", "pending", "error"), "`pending` while it is being opened: then nothing follows"),
@@ -117,7 +109,6 @@ const ROW_DIFF: Kind<RowDiff> = object("row", {
   after: optional(ROW, "its columns in the second; absent for a removed row"),
 });
 
-/** A table that differs. */
 export const TABLE_DIFF: Kind<TableDiff> = object("table", {
   table: required(STRING, "its name"),
   change: required(

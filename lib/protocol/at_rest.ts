@@ -48,7 +48,6 @@ export class StoreAtRest {
   }
 }
 
-/** The error of what only a daemon can do. */
 export function noDaemon(): TaskdError {
   return new TaskdError("daemon_unreachable", "No daemon serves this store", { hint: "Start it with: taskd serve" });
 }

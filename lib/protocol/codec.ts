@@ -7,6 +7,7 @@
  */
 
 import { TaskdError } from "../errors.ts";
+import { parseJson } from "../text/json.ts";
 import type { FailureMessage, RequestId } from "./messages.ts";
 
 /** The longest `id`, in UTF-16 units. */
@@ -27,12 +28,8 @@ export interface DecodedRequest {
 /** Reads the text of a request. Never throws; `text` is undefined when it was not UTF-8. */
 export function decodeRequest(text: string | undefined): DecodedRequest {
   if (text === undefined) return { request: invalid("it is not UTF-8") };
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return { request: invalid("it is not JSON", "Send one JSON object per line") };
-  }
+  const value = parseJson(text);
+  if (value === undefined) return { request: invalid("it is not JSON", "Send one JSON object per line") };
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { request: invalid("it is not a JSON object", "Send one JSON object per line") };
   }
@@ -59,7 +56,7 @@ export function success(id: RequestId | undefined, answer: object): object {
   return { ok: true, ...(id === undefined ? {} : { id }), ...answer };
 }
 
-/** A failure as it is sent; a general `internal` for any error except a {@linkcode TaskdError}. */
+/** A failure as it is sent. */
 export function failure(id: RequestId | undefined, error: unknown): FailureMessage {
   const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon has a defect", {
     hint: "Its log has the details",

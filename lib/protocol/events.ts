@@ -21,10 +21,9 @@ export const EVENT_TYPES = [
 /** One event as a line of JSON, stamped with `now_ms` of wall-clock time. */
 export function encodeEvent<T extends EventType>(
   type: T,
-  about: { db: string; branch: string },
+  { db, branch }: { db: string; branch: string },
   detail: EventDetails[T],
   now_ms: number,
 ): Uint8Array {
-  const { db, branch } = about;
   return encodeLine({ v: 1, ts: new Date(now_ms).toISOString(), type, db, branch, detail } as DaemonEvent);
 }

@@ -17,7 +17,6 @@ export type Line =
 
 const NEWLINE = 0x0a;
 
-/** Splits a stream of bytes into lines; holds at most its limit. */
 export class LineSplitter {
   readonly #max_bytes: number;
   #buffer = new Uint8Array(0);

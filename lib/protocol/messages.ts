@@ -165,17 +165,12 @@ export type OpAnswer<O extends OpName> = OpTypes[O]["answer"];
 /** What a client may put beside `op` to find the answer again. */
 export type RequestId = string | number;
 
-/** A failure as it is sent. */
+/** A failure as it is sent: a {@linkcode TaskdError}, and the request's id. */
 export interface FailureMessage {
-  /** Tells it from an answer. */
   ok: false;
-  /** That of the request. */
   id?: RequestId;
-  /** The stable code. */
   code: ErrorCode;
-  /** What was attempted and what went wrong. */
   error: string;
-  /** What to do about it. */
   hint?: string;
 }
 

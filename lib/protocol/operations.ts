@@ -49,7 +49,6 @@ import type { CheckoutResult } from "../store/results.ts";
 
 export { type AnyFields, type Field, object, objectSchema } from "./_fields.ts";
 
-/** One operation. */
 export interface OpSpec<O extends OpName> {
   summary: string;
   /** What a request has beside `op` and `id`. */
@@ -126,7 +125,6 @@ const REPOINT_ERRORS = [
   ...UNFLUSHED,
 ] as const;
 
-/** Every operation. */
 export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   create: {
     summary: "Makes a database with its branch `main`, empty or from an SQLite file.",

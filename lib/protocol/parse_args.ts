@@ -8,7 +8,6 @@ import type { AnyFields, Field } from "./_fields.ts";
 import type { OpArgs, OpName } from "./messages.ts";
 import { OPS } from "./operations.ts";
 
-/** Whether `name` is an operation. */
 export function isOpName(name: string): name is OpName {
   return Object.hasOwn(OPS, name);
 }

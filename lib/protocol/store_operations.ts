@@ -14,9 +14,7 @@ export type StoreMethod = Exclude<
   keyof Store,
   "context" | "path" | "roCacheBytes" | "close" | typeof Symbol.dispose
 >;
-/** What a method takes. */
 export type StoreArgs<M extends StoreMethod> = Parameters<Store[M]>;
-/** What a method answers. */
 export type StoreAnswer<M extends StoreMethod> = Awaited<ReturnType<Store[M]>>;
 /** Runs a method of a store, wherever the store is open. */
 export type RunStoreMethod = <M extends StoreMethod>(method: M, args: StoreArgs<M>) => Promise<StoreAnswer<M>>;
@@ -24,7 +22,6 @@ export type RunStoreMethod = <M extends StoreMethod>(method: M, args: StoreArgs<
 /** Operations that a store can do without a session and without the process that answers. */
 export type StoreOp = Exclude<CallableOp, "open" | "flush" | "close" | "status" | "shutdown">;
 
-/** Operations done on a store. */
 export type StoreOperations = {
   readonly [O in StoreOp]: (args: OpArgs<O>, long?: LongOptions) => Promise<OpAnswer<O>>;
 };

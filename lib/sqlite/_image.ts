@@ -26,7 +26,6 @@ interface Authorizing {
   ): void;
 }
 
-/** A database image that is open for reading. */
 export interface OpenedImage {
   /** Statements answer arrays, with integers as bigint. */
   db: DatabaseSync;
@@ -86,7 +85,6 @@ function imageError(path: string, error: unknown): unknown {
   return error;
 }
 
-/** An identifier as SQL. */
 export function quoteName(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }

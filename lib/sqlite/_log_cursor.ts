@@ -32,10 +32,9 @@ export interface WalMark extends WalPosition {
   salt2: number;
 }
 
-/** Identify a generation of the log. */
 type Salts = Pick<WalMark, "salt1" | "salt2">;
 
-/** The place between what was read of one log and what follows. */
+/** The place between what was read of one log and what follows; what has no comment here has one in wal_tail.ts. */
 export class LogCursor {
   readonly #log: LogReader;
   readonly #page_size: number;
@@ -73,19 +72,16 @@ export class LogCursor {
     return WAL_HEADER_BYTES + frames * (WAL_FRAME_HEADER_BYTES + this.#page_size);
   }
 
-  /** Where the next frame is expected; undefined before the log's first frame. */
   get mark(): WalMark | undefined {
     if (this.#uncounted) return this.generation;
     return this.#header && this.#position &&
       { ...this.#position, salt1: this.#header.salt1, salt2: this.#header.salt2 };
   }
 
-  /** Where the present generation of the log begins; undefined before the log's first frame. */
   get generation(): WalMark | undefined {
     return this.#header && { ...walStart(this.#header), salt1: this.#header.salt1, salt2: this.#header.salt2 };
   }
 
-  /** Whether frames follow what was read: of an unfinished transaction, or of a commit that only SQLite can confirm. */
   get in_doubt(): boolean {
     return this.#header !== undefined && this.#position !== undefined &&
       (this.#uncounted || this.#log.mayCountAt(this.#header, this.#position.offset));
@@ -157,7 +153,7 @@ export class LogCursor {
     this.#ghost = this.#log.frameAt(this.#header!, this.#position!.offset);
   }
 
-  /** What follows has happened after all. */
+  /** What follows is no ghost: it has happened after all. */
   forgetGhost(): void {
     this.#ghost = undefined;
   }

@@ -12,9 +12,7 @@ import type { Connection } from "./connection.ts";
 /** How often, and in how many milliseconds, a checkpoint is tried again that met another process's. */
 const CHECKPOINTER = { tries: 40, pause_ms: 1 };
 
-/** The pin and the write barrier of one log. */
 export class LogPin {
-  /** Whether the journal mode had to be changed to WAL. */
   readonly converted: boolean;
   readonly #file: CheckoutFile;
   /** Holds the pin. The two connections change places when the pin is moved on. */

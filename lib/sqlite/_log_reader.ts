@@ -20,7 +20,6 @@ export class LogReader {
   readonly #file: CheckoutFile;
   readonly #peek = new Uint8Array(WAL_HEADER_BYTES);
 
-  /** Reads the log of `file`. */
   constructor(file: CheckoutFile) {
     this.#file = file;
   }

@@ -13,9 +13,8 @@ export interface Changes {
   pages: number[];
   /** Pages of the database after the last commit. */
   page_count: number;
-  /** Fewest pages that it had at any of the commits: what lies beyond must be among the pages. */
+  /** Fewest pages that the database had at any of the commits: what lies beyond must be among the pages. */
   low_page_count: number;
-  /** Transactions. */
   commits: number;
   /** Some of the pages as they were when changes were last taken. */
   before?: ReadonlyMap<number, Uint8Array>;
@@ -28,12 +27,9 @@ export class PageChanges {
   readonly #changed = new Set<number>();
   #commits = 0;
   #low_page_count = Infinity;
-  /** Some of the pages as they were when changes were last taken. */
   #before = new Map<number, Uint8Array>();
-  /** Pages of the database after the last commit. */
   page_count = 0;
 
-  /** Whether anything was committed since it was last taken. */
   get dirty(): boolean {
     return this.#changed.size > 0 || this.#commits > 0;
   }
@@ -67,7 +63,6 @@ export class PageChanges {
     }
   }
 
-  /** Adds what was committed. */
   merge(commit: WalCommit): void {
     for (const [pgno, offset] of commit.pages) {
       this.#overlay.set(pgno, offset);
@@ -103,7 +98,6 @@ export class PageChanges {
     return changes;
   }
 
-  /** Takes back what could not be stored. */
   giveBack(changes: Changes): void {
     for (const pgno of changes.pages) {
       if (pgno <= this.page_count) this.#changed.add(pgno);

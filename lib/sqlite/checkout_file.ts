@@ -18,7 +18,6 @@ import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHead
 /** One page of the smallest size: no database is shorter. */
 export const MIN_DATABASE_BYTES = 512;
 
-/** Size and modification time of a file. */
 export interface FileStamp {
   size: number;
   /** Nanoseconds since 1970 in decimal digits; Deno reports whole milliseconds. */
@@ -173,7 +172,6 @@ export class CheckoutFile {
     return header;
   }
 
-  /** Bytes of the main file. */
   mainSize(): number {
     return this.#main.size;
   }
@@ -196,16 +194,14 @@ export class CheckoutFile {
 
   /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
   assertInPlace(): void {
+    const hint = "Close the session and check the branch out again; what was flushed is safe";
     const found = inode(this.path);
     if (found === undefined || found !== this.#main.inode) {
-      throw new TaskdError("capture_failed", `${this.path} was ${found === undefined ? "removed" : "replaced"}`, {
-        hint: "Close the session and check the branch out again; what was flushed is safe",
-      });
+      const change = found === undefined ? "removed" : "replaced";
+      throw new TaskdError("capture_failed", `${this.path} was ${change}`, { hint });
     }
     if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.inode) {
-      throw new TaskdError("capture_failed", `${this.path}-wal was removed or replaced`, {
-        hint: "Close the session and check the branch out again; what was flushed is safe",
-      });
+      throw new TaskdError("capture_failed", `${this.path}-wal was removed or replaced`, { hint });
     }
   }
 
@@ -236,7 +232,6 @@ function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointA
   return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
 }
 
-/** A file that is open for reading. */
 class OpenFile {
   /** Kept: the runtime checks the path's permission at each call on an open file, which costs more than the call. */
   readonly inode: number | null;
@@ -253,7 +248,6 @@ class OpenFile {
     return this.#file.statSync().size;
   }
 
-  /** Fills `into` from `offset`; returns the bytes read, fewer only at the file's end. */
   readAt(offset: number, into: Uint8Array): number {
     // Idle sessions read nothing but the start of an empty log.
     if (offset !== this.#position) this.#file.seekSync(offset, Deno.SeekMode.Start);
@@ -320,7 +314,6 @@ export class ImageFile {
     }
   }
 
-  /** Fills `into` with whole pages; the lock page reads as zeros. */
   readPages(first: number, count: number, into: Uint8Array): void {
     const bytes = into.subarray(0, count * this.page_size);
     if (this.#file.readAt((first - 1) * this.page_size, bytes) < bytes.length) {
@@ -333,7 +326,6 @@ export class ImageFile {
     }
   }
 
-  /** Closes the file. */
   close(): void {
     this.#file.close();
   }

@@ -74,7 +74,6 @@ export function sqliteError(error: unknown, attempted: string, options: { opened
   return new TaskdError(code, `${attempted}: ${message ?? String(error)}`, { cause: error, hint });
 }
 
-/** A connection to one database file. */
 export class Connection {
   readonly #db: DatabaseSync;
   readonly #path: string;
@@ -98,7 +97,6 @@ export class Connection {
     }
   }
 
-  /** Runs one statement. */
   run(sql: string): void {
     this.get(sql);
   }
@@ -163,7 +161,6 @@ export class Connection {
     }
   }
 
-  /** Closes the connection. */
   close(): void {
     this.#db.close();
   }
@@ -173,7 +170,6 @@ function hasWaitedLong({ cause }: TaskdError): boolean {
   return (cause as { errcode?: number } | undefined)?.errcode === SQLITE_PROTOCOL;
 }
 
-/** Version of the SQLite library in this process. */
 export function sqliteVersion(): string {
   const db = new DatabaseSync(":memory:");
   try {

@@ -7,21 +7,16 @@
 /** Bytes of the header at the start of page 1. */
 export const DATABASE_HEADER_BYTES = 100;
 
-/** Byte offset of the lock bytes; the page that holds it is never used. */
 const LOCK_BYTE_OFFSET = 2 ** 30;
-
 const MAGIC = "SQLite format 3\0";
 
 /** The header's fields that matter to a reader of the bytes. */
 export interface DatabaseHeader {
-  /** Bytes of a page: a power of two, 512 to 65536. */
   page_size: number;
   /** File format version for writing: 1 is a rollback journal, 2 is WAL. */
   write_version: number;
   /** File format version for reading: 1 is a rollback journal, 2 is WAL. */
   read_version: number;
-  /** Unused bytes at the end of every page. */
-  reserved_bytes: number;
   /** Counts changes made outside WAL mode. */
   change_counter: number;
   /** Pages of the database; believable only if `version_valid_for` equals `change_counter`. */
@@ -66,7 +61,6 @@ export function parseDatabaseHeader(bytes: Uint8Array): DatabaseHeader | undefin
     page_size,
     write_version: view.getUint8(18),
     read_version: view.getUint8(19),
-    reserved_bytes: view.getUint8(20),
     change_counter: view.getUint32(24),
     page_count: view.getUint32(28),
     text_encoding: ([undefined, "UTF-8", "UTF-16le", "UTF-16be"] as const)[encoding],

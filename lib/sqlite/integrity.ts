@@ -5,7 +5,6 @@
 import { TaskdError } from "../errors.ts";
 import { attempt, openImage } from "./_image.ts";
 
-/** Problems that are listed at most. */
 const MAX_PROBLEMS = 100;
 
 /**

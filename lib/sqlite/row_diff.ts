@@ -14,7 +14,6 @@ import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
 /** Rows between two breaks, in which aborts and the process's other work get their turn. */
 const ROWS_PER_TURN = 10_000;
 
-/** What to compare and to show. */
 export interface RowDiffOptions {
   /** Only these tables; absent means all. */
   tables?: string[];
@@ -29,7 +28,6 @@ export interface RowDiffOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** What became of a table. */
 export interface ComparedTable extends TableDiff {
   /** Of a full-text table, when asked for internal ones: rows that were added, removed or changed in what it is kept in. */
   storage_rows?: number;
@@ -58,7 +56,6 @@ interface Plan {
   key: string[];
   key_columns: string[];
   by_rowid: boolean;
-  /** The columns that are compared. */
   columns: string[];
 }
 

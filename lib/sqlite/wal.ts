@@ -8,9 +8,7 @@
 
 import { isPageSize } from "./header.ts";
 
-/** Bytes of the file's header. */
 export const WAL_HEADER_BYTES = 32;
-/** Bytes of the header before each page. */
 export const WAL_FRAME_HEADER_BYTES = 24;
 
 /** The low bit set: checksums are over big-endian words. */
@@ -19,7 +17,6 @@ const MAGIC_BIG_ENDIAN = 0x377f0683;
 /** The only version that SQLite has ever written. */
 const WAL_VERSION = 3007000;
 
-/** Bytes asked for in one read. */
 const READ_BYTES = 1 << 20;
 /** Shared by all calls, which are synchronous; made at the first one. A poll of an idle log then allocates nothing. */
 let shared: ReturnType<typeof readBuffer> | undefined;
@@ -30,7 +27,6 @@ const HOST_IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] ===
 export interface WalHeader {
   /** Whether checksums are over big-endian words. */
   big_endian_checksums: boolean;
-  /** Bytes of a page. */
   page_size: number;
   /** Counts the resets since the file was made. */
   sequence: number;
@@ -38,9 +34,8 @@ export interface WalHeader {
   salt1: number;
   /** Random, new at each reset. */
   salt2: number;
-  /** First half of the header's checksum; the running checksum starts from it. */
+  /** The two halves of the header's checksum; the running checksum starts from it. */
   checksum1: number;
-  /** Second half. */
   checksum2: number;
 }
 
@@ -48,9 +43,8 @@ export interface WalHeader {
 export interface WalPosition {
   /** Byte offset of the next frame. */
   offset: number;
-  /** First half of the running checksum of everything before. */
+  /** The two halves of the running checksum of everything before. */
   checksum1: number;
-  /** Second half. */
   checksum2: number;
 }
 
@@ -64,7 +58,6 @@ export interface WalCommit {
   low_page_count: number;
   /** Frames that were read. */
   frames: number;
-  /** Transactions. */
   commits: number;
   /** Just after the last of the transactions. */
   end: WalPosition;
@@ -134,7 +127,6 @@ export function parseWalHeader(bytes: Uint8Array): WalHeader | undefined {
   return sum.s1 >>> 0 === header.checksum1 && sum.s2 >>> 0 === header.checksum2 ? header : undefined;
 }
 
-/** Bytes that one frame takes in the file. */
 export function walFrameBytes(header: WalHeader): number {
   return WAL_FRAME_HEADER_BYTES + header.page_size;
 }

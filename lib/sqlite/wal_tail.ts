@@ -244,9 +244,8 @@ export class WalTail {
   }
 
   /**
-   * Holds what was read against what SQLite itself counts as committed. A writer that was killed between its last
-   * frame and its update of the shared index leaves a commit that looks whole and never happened: the next
-   * writer overwrites it.
+   * Compares what was read with what SQLite itself counts as committed. A writer that was killed between its last frame
+   * and its update of the shared index leaves a commit that looks whole and never happened: the next one overwrites it.
    *
    * @throws {RebaseNeeded} when such a commit was read.
    */
@@ -279,7 +278,6 @@ export class WalTail {
     return this.#pages.take(lockPage(this.page_size));
   }
 
-  /** Puts changes back that could not be stored. */
   giveBack(changes: Changes): void {
     this.#pages.giveBack(changes);
   }
@@ -336,12 +334,8 @@ export class WalTail {
     if (answer.log === 0 && consumed > 0 && !this.#reset_allowed) throw new RebaseNeeded(NEVER_HAPPENED);
     // log 0: SQLite counts nothing as in the log, whatever bytes the file has.
     const complete = answer.log === 0 || (answer.log > 0 && answer.checkpointed === consumed);
-    if (complete) {
-      this.#pages.folded();
-      this.#pages.page_count = this.#mainPageCount();
-    } else if (consumed === 0) {
-      this.#pages.page_count = this.#mainPageCount();
-    }
+    if (complete) this.#pages.folded();
+    if (complete || consumed === 0) this.#pages.page_count = this.#mainPageCount();
     this.#reset_allowed = complete;
     return complete;
   }

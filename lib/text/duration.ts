@@ -1,8 +1,5 @@
 /**
  * Durations as people write and read them: `500ms`, `30s`, `1h30m`, `7d`.
- *
- * Parsing is exact: what is not understood is an error that points at it, and
- * {@linkcode formatDuration} never claims more precision than two units.
  */
 
 import { TaskdError } from "../errors.ts";

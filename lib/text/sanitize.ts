@@ -7,8 +7,8 @@
  * character is replaced by a visible escape, so that nothing is hidden either.
  */
 
-// C0 (but not tab and newline), DEL, C1, the line and paragraph separators, zero-width and
-// direction controls, variation tags and the byte order mark.
+// C0 (except tab and newline), DEL, C1, the line and paragraph separators, zero-width and direction controls, variation
+// tags and the byte order mark.
 const UNSAFE =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
