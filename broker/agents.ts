@@ -30,21 +30,17 @@ export function laneText(lane: Lane): string {
 /** Setting value of an agent. */
 export type AgentName = "agent_a" | "agent_b" | "agent_c" | "agent_d";
 
-/** What a launch is made for. */
 export interface LaunchOptions {
   /** `http://host:port` of the gateway, without a path. */
   gateway_url: string;
-  /** The task's token. */
   token: string;
   /** Model id; undefined when the agent picks its own. */
   model?: string;
-  /** What the agent is to do. */
   instruction: string;
   /** A writable directory of the agent's own, absolute, outside the work tree. */
   home: string;
 }
 
-/** How an agent's program is started. */
 export interface Launch {
   command: string[];
   env: Record<string, string>;
@@ -52,7 +48,6 @@ export interface Launch {
   files: { path: string; content: string }[];
 }
 
-/** One agent. */
 export interface Agent {
   name: AgentName;
   /** Name of its program, also accepted where an agent is named. */
@@ -67,7 +62,6 @@ export interface Agent {
   launch(options: LaunchOptions): Launch;
 }
 
-/** Every agent. */
 export const AGENTS: readonly Agent[] = [
   {
     name: "agent_a",

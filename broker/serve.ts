@@ -24,7 +24,7 @@ import { parsePriceFile, PriceBook } from "./gateway/prices.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "./git/credentials.ts";
 import { Git } from "./git/git.ts";
 import { Gh, GH_PATHS } from "./git/gh.ts";
-import { type RunningHttp, serveHttp } from "./http/serve.ts";
+import { serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "../lib/log.ts";
 import { DesktopNotifier, type NotifyProgram } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
@@ -39,11 +39,9 @@ import { TaskStore } from "./task/task_store.ts";
 import { webResponse } from "./web/web.ts";
 import { sha256Hex } from "../lib/sha256.ts";
 
-/** Options of {@linkcode serveBroker}. */
 export interface ServeBrokerOptions {
   /** The user's home directory, absolute; `~/.taskd` must exist. */
   home: string;
-  /** A variable of the operator's environment. */
   env: (name: string) => string | undefined;
   /** Takes a line of the log. */
   write: (line: string) => void;
@@ -59,7 +57,6 @@ export interface ServeBrokerOptions {
   overrides?: BrokerOverrides;
 }
 
-/** What can be put in a part's place. */
 export interface BrokerOverrides {
   /** In place of the one that the settings name. */
   runtime?: SandboxRuntime;
@@ -73,7 +70,6 @@ export interface BrokerOverrides {
   notify_programs?: readonly NotifyProgram[];
 }
 
-/** A broker that serves. */
 export interface RunningBroker {
   /** Path of the unix socket. */
   readonly socket: string;
@@ -128,10 +124,27 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     random,
   });
   cleanup.defer(() => http.close());
-  lock.update({ socket: http.socket });
-  const addresses = { socket: http.socket, addr: http.addr, ui_url: http.ui_url, runtime: sandboxes.runtime.name };
+  const { socket, addr, ui_url } = http;
+  lock.update({ socket });
+  const addresses = { socket, addr, ui_url, runtime: sandboxes.runtime.name };
   log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
-  return new Broker({ engine, resolved, http, log, signal }, cleanup.move());
+  const opened = cleanup.move();
+  const stopping = Promise.withResolvers<void>();
+  const finished = stopping.promise.then(async () => {
+    log("info", "broker_stopping", "stopping: tasks that run are ended, those at the gate are kept");
+    http.stopAccepting();
+    // Before the streams are cut, so that a follower of a task sees how it ended.
+    await engine.stop();
+    await opened.disposeAsync();
+    log("info", "broker_stopped", "stopped");
+  });
+  const stop = () => {
+    stopping.resolve();
+    return finished;
+  };
+  if (signal?.aborted) stopping.resolve();
+  signal?.addEventListener("abort", () => stopping.resolve(), { once: true });
+  return { socket, ...(addr === undefined ? {} : { addr }), ui_url, engine, resolved, finished, stop };
 }
 
 type OpenOptions =
@@ -176,13 +189,11 @@ async function openHost(options: OpenOptions): Promise<Host> {
   return { ...options, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
 }
 
-/** What tasks run in. */
 type Sandboxes = Awaited<ReturnType<typeof openSandboxes>>;
 
 /** Opens the runtime and ends what an earlier broker left in it. */
 async function openSandboxes(host: Host) {
-  const { resolved, log, clock, random, overrides, cleanup } = host;
-  const { settings } = resolved;
+  const { resolved: { settings }, log, clock, random, overrides, cleanup } = host;
   const runtime = overrides.runtime ?? await openConfiguredRuntime(host);
   const runtime_version = await runtime.version();
   const swept = await runtime.sweep(new Set());
@@ -199,7 +210,6 @@ async function openSandboxes(host: Host) {
   return { runtime, runtime_version, cache };
 }
 
-/** What sandboxes reach. */
 type Network = Awaited<ReturnType<typeof openNetwork>>;
 
 async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: Engine }) {
@@ -241,7 +251,6 @@ async function openAdmission({ resolved: { settings }, log, clock, cleanup }: Ho
   return admission;
 }
 
-/** Opens the engine, which takes over the tasks of an earlier broker. */
 async function openEngine(
   host: Host,
   { runtime, runtime_version, cache, gateway, proxy, admission }: Sandboxes & Network & { admission: Admission },
@@ -249,7 +258,7 @@ async function openEngine(
   const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, overrides, cleanup } = host;
   const { settings } = resolved;
   const queue_dir = `${taskdHome(home)}/queue`;
-  // What a broker was writing when it was killed; nothing is written there yet.
+  // What a broker was writing when it was killed; nothing is being written there now.
   for (const directory of [settings.audit_root, `${settings.audit_root}/global`, queue_dir]) {
     removeUnfinished(directory);
   }
@@ -304,47 +313,6 @@ async function openEngine(
     log,
     clock,
   });
-}
-
-interface BrokerParts {
-  engine: Engine;
-  resolved: ResolvedSettings;
-  http: RunningHttp;
-  log: Log;
-  signal?: AbortSignal | undefined;
-}
-
-class Broker implements RunningBroker {
-  readonly socket: string;
-  readonly addr?: string;
-  readonly ui_url: string;
-  readonly engine: Engine;
-  readonly resolved: ResolvedSettings;
-  readonly finished: Promise<void>;
-  readonly #stop = Promise.withResolvers<void>();
-
-  constructor({ engine, resolved, http, log, signal }: BrokerParts, cleanup: AsyncDisposableStack) {
-    this.engine = engine;
-    this.resolved = resolved;
-    this.socket = http.socket;
-    if (http.addr !== undefined) this.addr = http.addr;
-    this.ui_url = http.ui_url;
-    this.finished = this.#stop.promise.then(async () => {
-      log("info", "broker_stopping", "stopping: tasks that run are ended, those at the gate are kept");
-      http.stopAccepting();
-      // Before the streams are cut, so that a follower of a task sees how it ended.
-      await engine.stop();
-      await cleanup.disposeAsync();
-      log("info", "broker_stopped", "stopped");
-    });
-    if (signal?.aborted) this.#stop.resolve();
-    signal?.addEventListener("abort", () => this.#stop.resolve(), { once: true });
-  }
-
-  stop(): Promise<void> {
-    this.#stop.resolve();
-    return this.finished;
-  }
 }
 
 /** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */

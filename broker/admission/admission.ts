@@ -19,11 +19,11 @@ import type { SpendFigures, TaskRecord } from "../task/schema.ts";
 import type { Outcome } from "../task/stages.ts";
 import { Aggregate } from "./aggregate.ts";
 import { GlobalCeiling, type StartUnderWay, usdText, windowText } from "./global_ceiling.ts";
+import { MAX_START_USD } from "./ledger_line.ts";
 import { LedgerTime } from "./ledger_time.ts";
 import { suspendAwareClock } from "./suspend_aware_clock.ts";
 import { type TraceFile, traceFiles } from "./traces.ts";
 
-/** The settings that admission goes by. */
 export type AdmissionSettings = Pick<
   Settings,
   | "max_concurrent_tasks"
@@ -80,12 +80,7 @@ export interface StartClaim {
   abandon(): void;
 }
 
-/** The most USD that one start is recorded with. */
-const MAX_START_USD = 1e9;
-
-/** The gate before every task. */
 export class Admission {
-  /** What is worth saying when the broker starts. */
   readonly warnings: string[];
   readonly #settings: AdmissionSettings;
   readonly #ceiling: GlobalCeiling;
@@ -139,10 +134,11 @@ export class Admission {
     const aggregate = this.#aggregateRefusal(request);
     const refusal = aggregate ?? this.#ceiling.refusal();
     if (refusal !== undefined) {
-      // The headroom that is shown is the global ceiling's.
-      const shown = aggregate === undefined ? "`taskd stats` shows the headroom; t" : "T";
       throw new TaskdError("ceiling_reached", `Cannot start the task: ${refusal}`, {
-        hint: `${shown}asks that run already go on`,
+        // The headroom that is shown is the global ceiling's.
+        hint: aggregate === undefined
+          ? "`taskd stats` shows the headroom; tasks that run already go on"
+          : "Tasks that run already go on",
       });
     }
     const claim = this.#enter(request);
@@ -210,7 +206,7 @@ export class Admission {
 
   #record(claim: Claim, task_id: string, { outcome, ended_at, spend }: StartEnd): Promise<void> {
     const { lane, auth, agent, retry_of } = claim.request;
-    const usd = Math.min(MAX_START_USD, Math.max(claim.usd(), spend?.usd ?? 0));
+    const usd = Math.min(MAX_START_USD, Math.max(claim.spent_usd, spend?.usd ?? 0));
     return this.#ceiling.record(claim, {
       task_id,
       started_at: claim.started_at,
@@ -236,7 +232,6 @@ export class Admission {
     return this.#ceiling.view();
   }
 
-  /** Waits for what is being written and gives the ledger up. */
   async close(): Promise<void> {
     await this.#ceiling.close();
   }
@@ -262,10 +257,6 @@ class Claim implements StartClaim, StartUnderWay {
   constructor(request: StartRequest, hooks: ClaimHooks) {
     this.request = request;
     this.#hooks = hooks;
-  }
-
-  usd(): number {
-    return this.spent_usd;
   }
 
   spend(usd: number, unmetered: boolean): void {

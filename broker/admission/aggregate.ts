@@ -44,7 +44,7 @@ export class Aggregate {
     else parts.push({ until_ms, usd });
   }
 
-  /** The end of the part of a window that is now; the total has one part. */
+  /** The end of the present part of a window; the total has one part. */
   #endOfPart(): number {
     const { window_ms, monotonic } = this.#options;
     if (window_ms === 0) return Infinity;

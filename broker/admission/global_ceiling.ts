@@ -28,7 +28,7 @@ export interface GlobalCeilingOptions {
 /** A start that is admitted and has not ended. */
 export interface StartUnderWay {
   /** USD that the broker has metered for it by now. */
-  usd(): number;
+  readonly spent_usd: number;
 }
 
 /** USD in a text: cents, and more digits where cents would show zero. */
@@ -89,14 +89,14 @@ export class GlobalCeiling {
     this.#under_way.delete(start);
   }
 
-  /** The ledger has its end: from now on it counts there. See `Ledger.record` for what the promise resolves with. */
+  /** The ledger has its end: from now on it counts there. Resolves as `Ledger.record` does. */
   async record(start: StartUnderWay, ended: EndedStart): Promise<void> {
     const recorded = this.#ledger?.record(ended);
     this.#under_way.delete(start);
     await recorded;
   }
 
-  /** What the ledger has of a task that is under way after all is forgotten. */
+  /** The ledger forgets a task that is under way after all. */
   take(task_id: string): void {
     this.#ledger?.take(task_id);
   }
@@ -105,7 +105,7 @@ export class GlobalCeiling {
     const { budget_usd, max_tasks, window_ms } = this.#limits;
     const totals: LedgerTotals = this.#ledger?.totals() ?? { usd: 0, starts: 0, damaged_lines: 0 };
     let live_usd = 0;
-    for (const start of this.#under_way) live_usd += start.usd();
+    for (const start of this.#under_way) live_usd += start.spent_usd;
     const enabled = this.#ledger !== undefined;
     const spent_usd = enabled ? totals.usd + live_usd : 0;
     const in_flight_starts = enabled ? this.#under_way.size : 0;
@@ -191,7 +191,6 @@ export class GlobalCeiling {
     return `${this.#total()}To clear it, ${ways.join("; or ")}`;
   }
 
-  /** Waits for what is being written and gives the ledger up. */
   async close(): Promise<void> {
     await this.#ledger?.close();
   }

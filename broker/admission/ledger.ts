@@ -1,11 +1,9 @@
 /**
- * The durable memory of the global ceiling: every task start that has ended, what it
- * cost and how old it is. It is held in memory as a whole; the file is only read when the
- * broker starts.
+ * The durable memory of the global ceiling: every task start that has ended, what it cost and how old it is. It is held
+ * in memory as a whole; the file is only read when the broker starts.
  *
- * What it cannot know is reported, never guessed: it counts as a start what a damaged line
- * may have been, and a task whose trace is there without a line. A start ages out one
- * window after its end.
+ * What cannot be known is reported, never guessed: a damaged line counts as a start, and so does a task whose trace is
+ * there without a line. A start ages out one window after its end.
  */
 
 import { hasCode, type TaskdError } from "../../lib/errors.ts";
@@ -40,7 +38,6 @@ export interface LedgerTotals {
   ages_out_in_ms?: number;
 }
 
-/** What a start came to. */
 export type EndedStart = Omit<StartLine, "kind" | "held_since">;
 
 export interface LedgerOptions {

@@ -20,7 +20,6 @@ export interface LedgerText {
   changed_ms: number;
 }
 
-/** Where the ledger of an audit directory is. */
 export function ledgerPath(audit_root: string): string {
   return `${audit_root}/global/ledger.jsonl`;
 }
@@ -149,7 +148,6 @@ export class LedgerFile {
     }
   }
 
-  /** Gives the lock up. */
   close(): void {
     this.#release();
     unlockAndClose(this.#lock);

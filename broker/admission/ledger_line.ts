@@ -16,7 +16,7 @@ import { parseJson } from "../../lib/text/json.ts";
 /** The most bytes of a line but the first. */
 const MAX_LINE_BYTES = 4_096;
 /** The most USD that one start can have cost; more is no figure of this program's. */
-const MAX_USD = 1e9;
+export const MAX_START_USD = 1e9;
 
 const time = v.pipe(v.string(), v.isoTimestamp(), v.check((text) => !Number.isNaN(Date.parse(text)), "no time"));
 const task_id = v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/));
@@ -30,7 +30,7 @@ const START = v.strictObject({
   vendor: v.nullable(v.picklist(LANES)),
   agent: v.nullable(word),
   auth: v.nullable(v.picklist(["api_key", "subscription"])),
-  usd: v.nullable(v.pipe(v.number(), v.finite(), v.minValue(0), v.maxValue(MAX_USD))),
+  usd: v.nullable(v.pipe(v.number(), v.finite(), v.minValue(0), v.maxValue(MAX_START_USD))),
   usd_trusted: v.boolean(),
   outcome: word,
   retry_of: v.nullable(task_id),
@@ -59,7 +59,6 @@ const SCHEMAS = { start: START, damaged: DAMAGED, opened: OPENED } as const;
 export type StartLine = v.InferOutput<typeof START>;
 /** Lines that could not be read, the last of which was written at `ended_at` or before. */
 export type DamagedLine = v.InferOutput<typeof DAMAGED>;
-/** The beginning of a ledger. */
 export type OpenedLine = v.InferOutput<typeof OPENED>;
 export type LedgerLine = StartLine | DamagedLine | OpenedLine;
 
@@ -86,7 +85,7 @@ export function parseLedgerLine(text: string, first: boolean): LedgerLine | unde
   const value = parseJson(text);
   const kind = typeof value === "object" && value !== null && "kind" in value ? value.kind : undefined;
   if (kind !== "start" && kind !== "damaged" && kind !== "opened") return undefined;
-  if ((kind === "opened") !== (first && kind === "opened")) return undefined;
+  if (kind === "opened" && !first) return undefined;
   if (kind !== "opened" && text.length > MAX_LINE_BYTES) return undefined;
   const result = v.safeParse(SCHEMAS[kind], value, { abortEarly: true });
   return result.success ? result.output : undefined;

@@ -10,7 +10,6 @@ import type { Clock } from "../../lib/clock.ts";
 /** How far stamps and the wall clock may be apart without it meaning anything: small corrections, a coarse clock. */
 export const TOLERATED_STEP_MS = 60_000;
 
-/** Times of one process and one ledger. */
 export class LedgerTime {
   readonly #clock: Clock;
   readonly #monotonic: () => number;

@@ -16,8 +16,7 @@ const COARSE_MS = 2_000;
  */
 export function suspendAwareClock(clock: Clock, uptime: () => number = () => Deno.osUptime()): () => number {
   const awake = () => clock.monotonic();
-  if (clock !== systemClock) return awake;
-  return withSleep(awake, uptime);
+  return clock === systemClock ? withSleep(awake, uptime) : awake;
 }
 
 /** As {@linkcode suspendAwareClock} of a clock that does not count sleep. */

@@ -1,15 +1,12 @@
 /**
- * The traces in an audit directory as mere files: that one exists proves that a task was
- * started, and when it was last written, when that was at the latest. What is in it is
- * not read.
+ * The traces in an audit directory as mere files: that one exists proves that a task was started, and its last change
+ * when that was at the latest. What is in it is not read.
  */
 
-import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
-import { isTaskId } from "../task/ids.ts";
+import { fileError, lstatIfPresent } from "../../lib/fs.ts";
+import { traceIds } from "../task/task_index.ts";
+import { tracePath } from "../task/trace.ts";
 
-const SUFFIX = ".jsonl";
-
-/** A trace, from outside. */
 export interface TraceFile {
   task_id: string;
   /** Its last change by the file system's account, in milliseconds since 1970. */
@@ -22,17 +19,8 @@ export interface TraceFile {
  * @throws {TaskdError} `denied` or `unavailable`; a directory that is not there has none.
  */
 export function* traceFiles(audit_root: string): Generator<TraceFile> {
-  let entries: Deno.DirEntry[];
-  try {
-    entries = [...Deno.readDirSync(audit_root)];
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return;
-    throw fileError(error, `Cannot read ${audit_root}`);
-  }
-  for (const { name } of entries) {
-    const task_id = name.slice(0, -SUFFIX.length);
-    if (!name.endsWith(SUFFIX) || !isTaskId(task_id)) continue;
-    const path = `${audit_root}/${name}`;
+  for (const task_id of traceIds(audit_root)) {
+    const path = tracePath(audit_root, task_id);
     let info: Deno.FileInfo | undefined;
     try {
       info = lstatIfPresent(path);

@@ -13,7 +13,6 @@ export const MAX_NAME_LENGTH = 200;
 /** UTF-16 units of all rows that are shown. */
 export const MAX_SAMPLE_LENGTH = 256 << 10;
 
-/** A definition that is not what it was. */
 export type SchemaDifference = BriefDatabase["schema"][number];
 
 /** The line that the process prints. */

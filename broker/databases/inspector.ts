@@ -21,7 +21,6 @@ import { parseJson } from "../../lib/text/json.ts";
 
 /** What a database may have grown to: twice what it was and a gigabyte. */
 const GROWTH = { factor: 2, bytes: 2 ** 30 };
-/** Milliseconds that the inspection of one database may take. */
 const INSPECT_MS = 300_000;
 /** Seconds of the processor after which the system itself ends it, should the broker be gone by then. */
 const CPU_S = 600;
@@ -64,8 +63,6 @@ const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
 ]);
 
 /**
- * Inspects a database.
- *
  * @throws {TaskdError} `not_a_database`, `corrupt`, `denied` or `too_large` for what was left; `timed_out`; what keeps the
  * process from being run; the signal's reason.
  */

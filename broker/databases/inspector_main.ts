@@ -31,7 +31,6 @@ const MAX_PROBLEMS = 3;
 const COMPARE_BYTES = 1 << 20;
 /** The bytes of the header that change without the content: journal mode, change counter, version numbers. */
 const VOLATILE: readonly (readonly [start: number, end: number])[] = [[18, 20], [24, 28], [92, 100]];
-
 /** The bytes of the header that are settings: cache size, encoding, user_version, vacuum mode, application_id. */
 const SETTINGS: readonly (readonly [start: number, end: number])[] = [[48, 52], [56, 72]];
 

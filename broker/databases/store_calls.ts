@@ -3,8 +3,7 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
-import { connect } from "../../lib/client/client.ts";
-import type { Client } from "../../lib/client/client.ts";
+import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import type { BranchStatus } from "../../lib/store/results.ts";
 

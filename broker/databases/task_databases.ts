@@ -24,7 +24,6 @@ import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested_da
 const CONTENT_MS = 1_800_000;
 
 export interface TaskDatabasesOptions extends InspectorOptions {
-  /** The branch store's daemon. */
   socket: string;
   random: RandomBytes;
   log: Log;
@@ -62,7 +61,6 @@ export class TaskDatabases {
     this.#options = options;
   }
 
-  /** Where the store's daemon is, with the time. */
   get access(): Pick<TaskDatabasesOptions, "socket" | "clock"> {
     return this.#options;
   }
@@ -73,9 +71,8 @@ export class TaskDatabases {
    * @throws {TaskdError} `daemon_unreachable`, or `invalid_request` for one that there is not.
    */
   async check(requested: readonly RequestedDatabase[]): Promise<void> {
-    const attempted = "Cannot take the task";
     try {
-      await withStore(this.#options, { attempted }, async (client) => {
+      await withStore(this.#options, { attempted: "Cannot take the task" }, async (client) => {
         for (const { db, base } of requested) await statusOf(client, db, base);
       });
     } catch (error) {
@@ -117,7 +114,7 @@ export class TaskDatabases {
       const collected: CollectedDatabase[] = [];
       for (const fork of forks) {
         const { db, branch } = fork;
-        // Refused when the branch changed meanwhile: what would be shown is not what it began as.
+        // Refused when the branch changed meanwhile: it would be compared with another base than the task began with.
         const { path } = await client.call("checkout", { db, branch });
         const { report, image } = await inspectDatabase(this.#options, {
           what: `the database ${db}`,
@@ -194,8 +191,7 @@ export class TaskDatabases {
    * @returns How many are gone.
    */
   async sweep(isOver: (task_id: string, db: string) => boolean): Promise<number> {
-    const attempted = "Cannot look for branches of ended tasks";
-    return await withStore(this.#options, { attempted }, async (client) => {
+    return await withStore(this.#options, { attempted: "Cannot look for branches of ended tasks" }, async (client) => {
       const { branches } = await client.call("branches", {});
       let gone = 0;
       for (const { db, branch } of branches) {

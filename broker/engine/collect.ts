@@ -25,7 +25,6 @@ const SENSITIVE = "sensitive";
 /** Longest reason of a change that breaks the policy. */
 const MAX_REASON_CHARS = 2_000;
 
-/** What to collect. */
 export interface CollectTask {
   task: Task;
   url: RepoUrl;
@@ -43,8 +42,7 @@ export interface CollectTask {
  */
 export async function collectChange(deps: EngineDeps, collect: CollectTask): Promise<Gate> {
   const { task, url, staged, known, signal } = collect;
-  const { git, resolved } = deps;
-  const { settings } = resolved;
+  const { git, resolved: { settings } } = deps;
   const facts = await collectFacts(git, { ...staged, signal });
   const diff = await humanDiff(git, {
     git_dir: staged.git_dir,

@@ -1,5 +1,5 @@
 /**
- * A task's databases on the task's way: what the engine does with them at each stage, and writes down.
+ * A task's databases: what the engine does with them at each stage, and writes down.
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
@@ -23,14 +23,12 @@ import { changeOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import type { StagePaths } from "./task_paths.ts";
 
-/** What staging and collecting work with. */
 export interface DataWork {
   task: Task;
   paths: StagePaths;
   signal: AbortSignal;
 }
 
-/** The databases that a task was submitted with. */
 function requestedBy({ databases = [] }: Pick<TaskRecord, "databases">): RequestedDatabase[] {
   return parseRequested(databases);
 }
@@ -61,7 +59,7 @@ export async function stageData(deps: EngineDeps, { task, paths, signal }: DataW
   return forks;
 }
 
-/** Takes over what the agent has left of them; what it returns is in the trace, except the rows. */
+/** Takes over what the agent has left of them. All that it returns is in the trace, except the rows. */
 export async function collectData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<BriefDatabase[]> {
   const forks = forksOf(task.record);
   if (forks.length === 0) return [];
@@ -95,7 +93,7 @@ export async function promoteData(deps: EngineDeps, task: Task): Promise<Databas
   return results;
 }
 
-/** Destroys the branches of a task that has ended, but those that it has to keep. */
+/** Destroys the branches of a task that has ended, except those that it has to keep. */
 export async function releaseData({ databases }: Pick<EngineDeps, "databases">, record: TaskRecord): Promise<void> {
   if (record.databases === undefined) return;
   await databases?.release(record.id, requestedBy(record), keptOf(record));

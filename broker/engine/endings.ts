@@ -34,7 +34,6 @@ export function allowedOutcome(stage: Stage, outcome: Outcome): Outcome {
   return ends.includes(outcome) ? outcome : failureIn(stage);
 }
 
-/** The wall clock of a task. */
 export function timeoutEnding(task_timeout: number): TaskEnding {
   return new TaskEnding("timed_out", `it ran longer than task_timeout (${formatDuration(task_timeout)})`);
 }
@@ -88,10 +87,10 @@ function refusedBudget(end: SandboxEnd, { built_in }: { built_in: boolean }): st
   return undefined;
 }
 
-/** How a sandbox ended; an abort stops it. */
+/** Waits for a sandbox's end; an abort stops it. */
 export async function waitForEnd(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd> {
   const stop = () => {
-    // How that went, wait() says as well.
+    // `wait` reports a failure too.
     sandbox.stop().catch(() => {});
   };
   signal.addEventListener("abort", stop, { once: true });

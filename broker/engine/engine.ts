@@ -1,10 +1,9 @@
 /**
- * The broker's engine: every task of this broker, from its submission to its outcome, and what a person may do to it on
- * the way.
+ * The broker's engine: every task of this broker, from its submission to its outcome, and what people may do to it.
  *
- * What it guarantees: a task is admitted and on the disk before anything is done for it; a task at the gate holds no
- * slot and survives any restart; what is pushed is what was approved; whatever happens to the broker, the next one finds
- * in the traces what to do.
+ * A task is admitted and on the disk before anything is done for it; a task at the gate holds no slot and survives any
+ * restart; what is pushed is what was approved; whatever happens to the broker, the next one finds in the traces what
+ * to do.
  */
 
 import { withDeadline } from "../../lib/deadline.ts";
@@ -31,10 +30,9 @@ import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { figures, TaskWork } from "./work.ts";
 
 const NO_REASON = "a person ended it and gave no reason";
-/** How long a person waits who ends a task that is about to leave its stage: a large work tree is removed meanwhile. */
+/** How long ending a task waits while it leaves its stage: a large work tree is removed meanwhile. */
 const WRITTEN_MS = 10_000;
 
-/** A broker at work. */
 export class Engine implements BrokerEngine {
   readonly #deps: EngineDeps;
   #queue: TaskQueue | undefined;
@@ -43,11 +41,9 @@ export class Engine implements BrokerEngine {
   /** Tasks on their way to the gate. */
   readonly #works = new Map<string, TaskWork>();
   readonly #claims = new Map<string, StartClaim>();
-  /** Gates, pushes, watches. */
   readonly #background: Background;
   readonly #spend_listeners = new Set<(task_id: string, spend: SpendFigures) => void>();
   readonly #over = new AbortController();
-  /** From the gate on. */
   readonly #late: LateStages;
 
   private constructor(deps: EngineDeps) {
@@ -213,7 +209,7 @@ export class Engine implements BrokerEngine {
     await this.#late.cancel(id, given(reason));
   }
 
-  /** Waits until what has been decided of a task is written down: no longer than that takes while the disk has room. */
+  /** Waits until a task's decided move is written, no longer than that takes while the disk has room. */
   async #untilWritten({ finished, task }: TaskWork): Promise<void> {
     await withDeadline(finished, this.#deps.clock, WRITTEN_MS).catch(() => {
       const { id, stage } = task.record;
@@ -243,7 +239,6 @@ export class Engine implements BrokerEngine {
     return () => this.#spend_listeners.delete(listener);
   }
 
-  /** Receives each settled request of the gateway. */
   settled(lease: GatewayLease, settlement: Settlement): void {
     this.#deps.admission.settled(settlement);
     this.#metrics.settled(settlement);
@@ -251,7 +246,6 @@ export class Engine implements BrokerEngine {
     for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
   }
 
-  /** Receives each decision of the egress proxy. */
   decided(decision: EgressDecision): void {
     this.#metrics.decided(decision);
   }

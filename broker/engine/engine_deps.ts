@@ -1,6 +1,5 @@
 /**
- * What the engine works with. Each part has its own module and its own tests; the engine only knows what it asks of
- * them, so that a test can put another in a part's place.
+ * What the engine works with. It only knows what it asks of each part, so that a test can put another in its place.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -23,9 +22,6 @@ import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { RunSetupResult } from "./profile/run_setup.ts";
 
-/** Who may start. */
-export type AdmissionControl = Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
-
 /** What prepares a work tree before the agent runs. */
 export interface SetupRequest {
   order: TaskOrder;
@@ -41,11 +37,9 @@ export interface SetupRequest {
   /** Where the combined output goes. */
   log_path: string;
   signal: AbortSignal;
-  /** Called with each line. */
   onLine(text: string): void;
 }
 
-/** The result. */
 export interface SetupResult extends RunSetupResult {
   /** What the agent gets to see of the dependency cache. */
   mounts: CommandWorkload["mounts"];
@@ -62,13 +56,11 @@ export interface AtGate {
   instruction: string;
 }
 
-/** Who watches the checks of a pushed change. */
 export interface CiWatch {
   /** Takes a task in `awaiting_ci`, until it has ended or `signal`; does not reject. */
   watch(task: Task, signal: AbortSignal): Promise<void>;
 }
 
-/** The durable queue. */
 export interface TaskQueue {
   enqueue(request: SubmitRequest): Promise<QueueItemView>;
   list(): QueueItemView[];
@@ -77,18 +69,16 @@ export interface TaskQueue {
   stop(): Promise<void>;
 }
 
-/** Where a task comes from that no person has just submitted; it is part of the task's order. */
+/** Where a task that no person has just submitted comes from; part of the task's order. */
 export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id">;
 
 /** What the queue and the watch may ask of the engine. */
 export interface EngineOperations {
-  /** As the listeners' `submit`; `origin` says why a task is made that no person asked for just now. */
+  /** As the listeners' `submit`. */
   submit(request: SubmitRequest, origin?: TaskOrigin): Promise<TaskRecord>;
-  retry(id: string): Promise<TaskRecord>;
   kill(id: string, reason: string): Promise<void>;
 }
 
-/** Everything. */
 export interface EngineDeps {
   resolved: ResolvedSettings;
   tasks: TaskStore;
@@ -99,7 +89,7 @@ export interface EngineDeps {
   /** `http://host:port` of the gateway, as sandboxes reach it. */
   gateway_url: string;
   proxy: Pick<EgressProxy, "admit">;
-  admission: AdmissionControl;
+  admission: Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
   /** The operator's, for clone and push. */
   credentials: CredentialSources;
   /** Opens pull requests; absent where gh is not installed. */
@@ -111,9 +101,7 @@ export interface EngineDeps {
   databases?: TaskDatabases;
   /** Called when a task begins to wait for a person. */
   notify?: (task: AtGate) => void;
-  /** Made once the engine is there. */
   ci?: (engine: EngineOperations) => CiWatch;
-  /** Made once the engine is there. */
   queue?: (engine: EngineOperations) => TaskQueue;
   log: Log;
   clock: Clock;

@@ -9,11 +9,7 @@ import { fileError } from "../../lib/fs.ts";
 /** More than the broker writes: a diff is cut at 4 MiB, a brief lists a bounded number of paths. */
 const MAX_BYTES = 32 << 20;
 
-/**
- * Reads a whole file.
- *
- * @throws {TaskdError} `not_found`, `denied`, `too_large` or `unavailable`.
- */
+/** @throws {TaskdError} `not_found`, `denied`, `too_large` or `unavailable`. */
 export async function readBytes(path: string): Promise<Uint8Array<ArrayBuffer>> {
   try {
     const { isFile, size } = await Deno.lstat(path);

@@ -4,7 +4,7 @@
 
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { type BriefInput, buildBrief } from "../task/brief.ts";
-import type { TaskRecord, TrustBrief } from "../task/schema.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
@@ -14,14 +14,12 @@ export interface Known extends Omit<BriefInput, "task_id" | "instruction" | "rep
   policy_hash: string;
 }
 
-/** Writes the brief. */
 export async function writeBrief(
-  { resolved }: Pick<EngineDeps, "resolved">,
+  { resolved: { settings } }: Pick<EngineDeps, "resolved">,
   record: TaskRecord,
   url: RepoUrl,
   known: Known,
-): Promise<TrustBrief> {
-  const { settings } = resolved;
+): Promise<void> {
   const brief = buildBrief({
     task_id: record.id,
     instruction: record.instruction,
@@ -33,5 +31,4 @@ export async function writeBrief(
   });
   const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);
   await writeFileAtomic(auditPaths(settings.audit_root, record.id).brief, bytes, 0o600);
-  return brief;
 }

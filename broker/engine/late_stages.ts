@@ -1,8 +1,8 @@
 /**
- * What happens to a task from its gate on: waiting for a person, the push, the watch of its checks, its end. Also with
- * tasks that an earlier broker left there, or in the middle of its work.
+ * What happens to a task from its gate on: waiting for a person, the push, the watch of its checks, its end. Also to
+ * tasks that an earlier broker left, at whatever stage.
  *
- * Every move is on the disk before it is acted on. What can be answered is said to be answered only when it is written.
+ * Every move is on the disk before it is acted on, and a person's answer before it is confirmed.
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
@@ -19,10 +19,9 @@ import { stagePaths } from "./task_paths.ts";
 import { pushApproved } from "./push.ts";
 import { gateProblem, restoreTask } from "./restore.ts";
 
-/** Between looks at what could not be asked or written. */
+/** Between attempts at what could not be asked or written. */
 const RETRY_MS = 60_000;
 
-/** What the late stages share with the engine. */
 export interface LateStagesOptions {
   ci: CiWatch | undefined;
   background: Background;
@@ -30,16 +29,13 @@ export interface LateStagesOptions {
   claims: Map<string, StartClaim>;
   /** Aborted when the broker stops. */
   over: AbortSignal;
-  /** Receives each task that is released. */
   onEnded(outcome: Outcome): void;
 }
 
-/** The stages from the gate on. */
 export class LateStages {
   readonly #deps: EngineDeps;
   readonly #shared: LateStagesOptions;
 
-  /** Nothing happens yet. */
   constructor(deps: EngineDeps, shared: LateStagesOptions) {
     this.#deps = deps;
     this.#shared = shared;
@@ -66,14 +62,14 @@ export class LateStages {
 
   async #push(task: Task): Promise<void> {
     const move = await pushApproved(this.#deps, task);
-    // Nothing of it is needed any more: whether the change arrived, the remote knows.
+    // Not needed any more: the remote knows whether the change arrived.
     await this.#removeScratch(task);
     await this.#write(task, move);
     if (task.record.stage === "awaiting_ci") await this.#watch(task);
     else await this.settle(task);
   }
 
-  /** Makes a move of which the remote knows already: a disk that is full for a while must not hide it. */
+  /** Makes a move that the remote knows already: a disk that is full for a while must not hide it. */
   async #write(task: Task, move: Move): Promise<void> {
     for (;;) {
       try {
@@ -169,14 +165,13 @@ export class LateStages {
     this.#shared.background.go(() => this.#push(task));
   }
 
-  /** Denies; throws what the gate answers. */
   async deny(id: string, reason: string): Promise<void> {
     const task = this.#atTheGate(id, (record, time) => denialMove(record, reason, time));
     await task.deny(reason);
     await this.settle(task);
   }
 
-  /** The task whose gate is to be answered; one that this broker has not open gets the answer that its record gives. */
+  /** The task whose gate is to be answered; where this broker has it not open, its record gives the refusal. */
   #atTheGate(id: string, check: (record: TaskRecord, time: { now_ms: number }) => unknown): Task {
     const task = this.#deps.tasks.live(id);
     if (task !== undefined) return task;

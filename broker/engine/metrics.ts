@@ -1,8 +1,7 @@
 /**
- * The broker's metrics in Prometheus text format. What happens is counted as it happens;
- * what is, is read at each scrape. Every label has a few values that are known beforehand:
- * no task, repository, model or host name is one, so that nothing an agent does can make
- * more of them.
+ * The broker's metrics in Prometheus text format. Events are counted as they happen; states are read at each scrape.
+ * Every label has a few values that are known beforehand: no task, repository, model or host name is one, so that
+ * nothing an agent does can make more of them.
  */
 
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
@@ -17,11 +16,9 @@ import type { TaskChange } from "../task/task.ts";
 
 /** Bounds of the stages' durations in seconds: from a clone that takes no time to a gate that waits for a day. */
 const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3_600, 14_400, 86_400];
-/** Bounds of the gateway's requests in seconds. */
 const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 
 const AUTH_MODES = ["api_key", "subscription"] as const;
-/** Codes of refused starts. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
 
 /** States of items that have not ended. */
@@ -29,18 +26,14 @@ const OPEN_STATES: readonly QueueState[] = ["queued", "running", "awaiting_appro
 
 /** What is read at a scrape. */
 export interface Standing {
-  /** Tasks that are being worked on. */
   running: number;
-  /** Tasks at the gate. */
   pending: number;
-  /** Tasks that may run at the same time. */
   slots: number;
   ceiling: CeilingView;
   /** Items of the queue; those that have ended are not counted. */
   queue?: readonly Pick<QueueItemView, "state">[];
 }
 
-/** The metrics of one broker. */
 export class BrokerMetrics {
   readonly #registry = new Registry();
   readonly #read: () => Standing;
@@ -93,14 +86,13 @@ export class BrokerMetrics {
   ]);
   readonly #damaged = this.#gauge("ceiling_damaged_lines", "Lines of the global ceiling's ledger that are damaged.");
 
-  /** Registers every family; `read` is called at each scrape. */
   constructor(version: string, read: () => Standing) {
     this.#read = read;
     this.#gauge("build_info", "Always 1; the label is the running build.", ["version"]).set({ version }, 1);
     this.#beginAtZero();
   }
 
-  /** What is known beforehand stands at 0, so that its first event is an increase. */
+  /** What is known beforehand begins at 0, so that its first event is an increase. */
   #beginAtZero(): void {
     for (const outcome of Object.keys(OUTCOMES)) this.#ended.inc({ outcome }, 0);
     for (const code of REFUSALS) this.#refused.inc({ code }, 0);
@@ -113,12 +105,10 @@ export class BrokerMetrics {
     for (const reason of Object.keys(REASONS)) this.#egress.inc({ reason }, 0);
   }
 
-  /** A task was begun. */
   started(): void {
     this.#started.inc();
   }
 
-  /** A task has ended. */
   ended(outcome: Outcome): void {
     this.#ended.inc({ outcome });
   }
@@ -128,14 +118,13 @@ export class BrokerMetrics {
     if (REFUSALS.has(code)) this.#refused.inc({ code });
   }
 
-  /** Rows of a task were written; for the task store's `onChange`. */
   changed({ rows, record }: TaskChange): void {
     for (const row of rows) {
       const at_ms = Date.parse(row.ts);
       if (row.type === "created") this.#standing.set(record.id, { stage: "admission", since_ms: at_ms });
       if (row.type !== "stage") continue;
       const before = this.#standing.get(record.id);
-      // Since when an earlier broker's task stands where it was found is not known here.
+      // Since when an earlier broker's task has been in its stage is unknown.
       if (before?.stage === row.from) {
         this.#stage_duration.observe({ stage: row.from }, Math.max(0, at_ms - before.since_ms) / 1_000);
       }
@@ -144,7 +133,6 @@ export class BrokerMetrics {
     }
   }
 
-  /** A request was settled; for the gateway's `onSettled`. */
   settled({ lane, auth, ending, usd, unmetered, duration_ms }: Settlement): void {
     this.#requests.inc({ lane, auth, ending });
     this.#request_duration.observe({ lane }, duration_ms / 1_000);
@@ -152,12 +140,10 @@ export class BrokerMetrics {
     if (unmetered) this.#unmetered.inc({ lane, auth });
   }
 
-  /** The egress proxy has decided; for its `onDecision`. */
   decided({ reason }: Pick<EgressDecision, "reason">): void {
     this.#egress.inc({ reason });
   }
 
-  /** Everything, as a scrape gets it. */
   async text(): Promise<string> {
     const { running, pending, slots, ceiling, queue = [] } = this.#read();
     this.#running.set(running);
@@ -181,7 +167,7 @@ export class BrokerMetrics {
   }
 }
 
-/** A limb that is off has no headroom, which is something else than none left. */
+/** A limb that is off has no headroom, which differs from none left. */
 function setOrClear(gauge: Gauge, value: number | null): void {
   if (value === null) gauge.remove();
   else gauge.set(value);

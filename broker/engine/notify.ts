@@ -1,9 +1,8 @@
 /**
  * The desktop notification that an approval is pending, through the program that the desktop has for it.
  *
- * A notification is a courtesy: one that cannot be shown is logged, and nothing waits for it. What it says comes from
- * outside, so it goes as arguments of its own (no shell, no script is made of it), on one line, short, and without
- * markup.
+ * One that cannot be shown is logged, and nothing waits for it. Its texts come from outside: they go as arguments of
+ * their own (no shell, no script is made of them), on one line, short, and without markup.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -14,7 +13,6 @@ import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
 import { messageOf } from "../../lib/errors.ts";
 
-/** A program that shows notifications. */
 export interface NotifyProgram {
   /** Where it may be, the most usual place first; absolute. */
   paths: readonly string[];
@@ -53,9 +51,7 @@ const VARIABLES: readonly string[] = [
 ];
 
 const TITLE = "taskd: an approval is pending";
-/** Characters of an instruction that are shown. */
 const MAX_INSTRUCTION_CHARS = 140;
-/** Characters of a repository's name that are shown. */
 const MAX_REPO_CHARS = 100;
 /** A desktop that does not answer. */
 const DEADLINE_MS = 10_000;
@@ -63,11 +59,9 @@ const MAX_OUTPUT_BYTES = 64 << 10;
 /** Notifications that wait for a desktop; further ones are left out. */
 const MAX_PENDING = 8;
 
-/** What a {@linkcode DesktopNotifier} is made of. */
 export interface NotifierOptions {
   /** The setting `notifications`. */
   enabled: boolean;
-  /** A variable of the environment. */
   env: (name: string) => string | undefined;
   log: Log;
   clock: Clock;
@@ -75,7 +69,6 @@ export interface NotifierOptions {
   programs?: readonly NotifyProgram[];
 }
 
-/** Shows notifications. */
 export class DesktopNotifier {
   readonly #options: NotifierOptions;
   readonly #found: { path: string; program: NotifyProgram } | undefined;
@@ -90,7 +83,7 @@ export class DesktopNotifier {
     }
   }
 
-  /** Tells the person at the desktop that a task waits; returns at once and never throws. */
+  /** Returns at once and never throws. */
   notify(task: AtGate): void {
     if (this.#found === undefined) return;
     const { log } = this.#options;
@@ -133,7 +126,6 @@ export class DesktopNotifier {
   }
 }
 
-/** What a notification says of a task. */
 function textOf({ task_id, repo, instruction }: AtGate): string {
   const name = shortened(repo, MAX_REPO_CHARS);
   return `${name}: ${shortened(instruction, MAX_INSTRUCTION_CHARS)} (${task_id.slice(0, 8)})`;

@@ -9,10 +9,9 @@ import type { TaskRecord } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 
-/** What a title, also that of a commit, has at most. */
+/** Also for the title of a commit. */
 const MAX_TITLE_CHARS = 72;
 
-/** A branch that was pushed. */
 export interface PushedBranch {
   url: RepoUrl;
   branch: string;
@@ -20,7 +19,7 @@ export interface PushedBranch {
   base: string | undefined;
 }
 
-/** Opens it; the URL, or undefined where there is none. */
+/** Opens the pull request; the URL, or undefined where there is none. */
 export async function openPullRequest(
   { code_host, log }: Pick<EngineDeps, "code_host" | "log">,
   task: Task,

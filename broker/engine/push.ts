@@ -1,8 +1,6 @@
 /**
- * Pushing an approved change.
- *
- * What is pushed is a commit that has exactly the approved tree; each try is in the trace before it is made, so that
- * after a crash the remote can be asked for it.
+ * Pushing an approved change: a commit that has exactly the approved tree. Each try is in the trace before it is made,
+ * so that after a crash the remote can be asked for it.
  */
 
 import { messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
@@ -21,7 +19,7 @@ import type { EngineDeps } from "./engine_deps.ts";
 import { stagePaths } from "./task_paths.ts";
 import { openPullRequest, titleOf } from "./pull_request.ts";
 
-/** Author and committer: the broker, and no person who has not written the change. */
+/** Author and committer: the broker, because no person has written the change. */
 const AUTHOR = { name: "taskd", email: "agent@taskd.invalid" } as const;
 
 /**
@@ -32,7 +30,7 @@ const AUTHOR = { name: "taskd", email: "agent@taskd.invalid" } as const;
 export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> {
   try {
     if (isDataOnly(task.record)) return promotion(await promoteData(deps, task));
-    const { pushed, branch_note } = await push(deps, task);
+    const pushed = await push(deps, task);
     const data_note = resultsText(await promoteData(deps, task));
     const { settings } = deps.resolved;
     if (settings.ci.watch && deps.ci !== undefined && pushed.pull_request !== undefined) {
@@ -42,7 +40,7 @@ export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> 
       from: "pushing",
       to: "done",
       outcome: "pushed",
-      reason: [branch_note, data_note].filter((note) => note !== "").join("; "),
+      reason: [`pushed to ${pushed.branch}`, data_note].filter((note) => note !== "").join("; "),
       pushed,
     };
   } catch (error) {
@@ -65,9 +63,8 @@ function failed(reason: string): Move {
   return { from: "pushing", to: "done", outcome: "push_failed", reason };
 }
 
-async function push(deps: EngineDeps, task: Task): Promise<{ pushed: Pushed; branch_note: string }> {
-  const { git, credentials, resolved, clock, log } = deps;
-  const { settings } = resolved;
+async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
+  const { git, credentials, resolved: { settings }, clock, log } = deps;
   const { record } = task;
   const url = parseRepo(record.repo);
   const staged = stagedOf(record);
@@ -103,9 +100,8 @@ async function push(deps: EngineDeps, task: Task): Promise<{ pushed: Pushed; bra
     onRetry: ({ branch, reason, message, delay_ms }) =>
       log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
   });
-  const request = await openPullRequest(deps, task, { url, branch, base: staged.base_branch });
-  const branch_note = `pushed to ${branch}`;
-  return { pushed: { branch, commit, ...(request === undefined ? {} : { pull_request: request }) }, branch_note };
+  const pull_request = await openPullRequest(deps, task, { url, branch, base: staged.base_branch });
+  return { branch, commit, ...(pull_request === undefined ? {} : { pull_request }) };
 }
 
 function commitMessage(record: TaskRecord): string {

@@ -6,7 +6,6 @@ import type { DecisionEntry } from "../egress/decision.ts";
 import { REASONS } from "../egress/reasons.ts";
 import type { RefusedEgress } from "../task/schema.ts";
 
-/** The most that are kept. */
 const MAX_REFUSED = 50;
 
 /** The last refusals among `decisions`, the latest last. */

@@ -1,6 +1,5 @@
 /**
- * What a starting broker finds of its predecessor: tasks that stand somewhere on their way, and scratch that belongs to
- * nobody any more.
+ * What a starting broker finds of its predecessor: tasks at some stage, and scratch that belongs to no task any more.
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";
@@ -25,11 +24,7 @@ import { sha256Hex } from "../../lib/sha256.ts";
 const POLLS = 100;
 const POLL_MS = 50;
 
-/**
- * Does with a task what its record asks for.
- *
- * @throws {TaskdError} when a row cannot be written.
- */
+/** As {@linkcode recoverTask}, with the remote and what belongs to a push. */
 export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recovered> {
   if (task.record.stage === "pushing") await endOrphanedPush(deps, task);
   return await recoverTask(task, {
@@ -44,7 +39,7 @@ export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recover
   });
 }
 
-/** Ends a push of the task that has outlived its broker: what it has not done yet would be missed by looking now. */
+/** Ends a push of the task that has outlived its broker: a look at the remote would miss what it has not done yet. */
 async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): Promise<void> {
   const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
@@ -85,8 +80,7 @@ export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Pr
       if (code !== 0) return `the staged ${type} ${oid} is gone`;
     }
     const shown = await readBytes(auditPaths(settings.audit_root, task.id).diff);
-    const digest = sha256Hex(shown);
-    return digest === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
+    return sha256Hex(shown) === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
   } catch (error) {
     return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the staged change").message;
   }
@@ -109,8 +103,7 @@ export async function removeLeftovers(
       await removeTree(stagePaths(stage_root, id).root);
       gone.push(id);
     } catch (error) {
-      const why = messageOf(error);
-      log("warn", "cleanup_failed", why, { task_id: id, stage_root });
+      log("warn", "cleanup_failed", messageOf(error), { task_id: id, stage_root });
     }
   }
   return gone;

@@ -13,7 +13,6 @@ import type { Settings } from "../settings/settings.ts";
 import type { SetupRequest, SetupResult } from "./engine_deps.ts";
 import { architectureOf, containerOf } from "./workload.ts";
 
-/** What setup phases need. */
 export interface SetupDeps {
   settings: Pick<Settings, "sandbox_image" | "network">;
   runtime: SandboxRuntime;
@@ -24,7 +23,6 @@ export interface SetupDeps {
   clock: Clock;
 }
 
-/** Runs setup phases; see {@linkcode SetupRequest}. */
 export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise<SetupResult> {
   const { settings, runtime, cache, git, clock } = deps;
   return async (request) => {

@@ -1,12 +1,11 @@
 /**
- * Where a task's files are: scratch below `stage_root/<id>`, which goes when the task ends, and what is kept of it below
- * `audit_root`.
+ * Where a task's files are: scratch below `stage_root/<id>`, which goes when the task ends, and what is kept of it,
+ * beside its trace, below `audit_root`.
  */
 
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { isTaskId } from "../task/ids.ts";
 
-/** Scratch of one task. */
 export interface StagePaths {
   root: string;
   /** The git directory; no sandbox ever sees it. */
@@ -21,7 +20,6 @@ export interface StagePaths {
   inspected_dir: string;
 }
 
-/** Paths below `stage_root`. */
 export function stagePaths(stage_root: string, id: string): StagePaths {
   const root = `${stage_root}/${id}`;
   return {
@@ -34,14 +32,12 @@ export function stagePaths(stage_root: string, id: string): StagePaths {
   };
 }
 
-/** What is kept of a task beside its trace. */
 export interface AuditPaths {
   diff: string;
   brief: string;
   setup_log: string;
 }
 
-/** Paths below `audit_root`. */
 export function auditPaths(audit_root: string, id: string): AuditPaths {
   const stem = `${audit_root}/${id}`;
   return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log` };

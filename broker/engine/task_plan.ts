@@ -1,6 +1,5 @@
 /**
- * What is checked of a task before it is begun: everything that would make it fail later for a reason that is known
- * now, so that its submission fails at once.
+ * What is checked of a task before it begins: all that would make it fail later for a reason that is known now.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -30,24 +29,17 @@ export interface TaskPlan {
   profile: Profile | undefined;
 }
 
-/** What a plan is made by. */
 export interface PlanContext {
   settings: Settings;
   runtime: SandboxRuntimeName;
   origin: TaskOrigin;
 }
 
-const ATTEMPTED = "Cannot take the task";
-
 function refuse(why: string, hint: string): never {
-  throw new TaskdError("invalid_request", `${ATTEMPTED}: ${why}`, { hint });
+  throw new TaskdError("invalid_request", `Cannot take the task: ${why}`, { hint });
 }
 
-/**
- * Checks a request.
- *
- * @throws {TaskdError} `invalid_request`, with what to change.
- */
+/** @throws {TaskdError} `invalid_request`, with what to change. */
 export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan {
   const { settings, runtime, origin } = context;
   const url = parseRepo(request.repo);
@@ -71,7 +63,6 @@ export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan
   return { order, url, agent, auth: authOf(settings, agent), model, extra, profile };
 }
 
-/** How an agent's vendor is paid. */
 function authOf(settings: Settings, agent: Agent): VendorAuth {
   if (agent.lane === "vendor_a") return settings.vendor_a_auth;
   return agent.lane === "vendor_b" ? settings.vendor_b_auth : "api_key";

@@ -11,7 +11,6 @@ const oid = v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/));
 
 /** Evidence `staged`: what the work started from. */
 const STAGED_SCHEMA = v.object({ base_commit: oid, base_branch: v.exactOptional(v.string()) });
-/** What the work started from. */
 export type Staged = v.InferOutput<typeof STAGED_SCHEMA>;
 
 /** Evidence `change`: what the agent did. */
@@ -24,7 +23,6 @@ const CHANGE_SCHEMA = v.object({
   files_changed: v.number(),
   lines_changed: v.number(),
 });
-/** What the agent did. */
 export type Change = v.InferOutput<typeof CHANGE_SCHEMA>;
 
 /** What the work started from; undefined before it was staged. */

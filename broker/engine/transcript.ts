@@ -19,7 +19,6 @@ const MAX_WAITING_CHARS = 4 << 20;
 /** Cost as agents print it in a line of JSON. Within a text its quotes would be escaped. */
 const CLAIMED_COST = /"total_cost_usd"\s*:\s*(\d{1,9}(?:\.\d{1,20})?(?:[eE]-?\d{1,2})?)/;
 
-/** Where a line comes from. */
 type Channel = "stdout" | "stderr" | "setup";
 
 /** Lines of one channel, next to each other, that make one row. */
@@ -30,7 +29,6 @@ interface Batch {
   chars: number;
 }
 
-/** The output of one run. */
 export class Transcript {
   readonly #task: Task;
   readonly #waiting: Batch[] = [];
@@ -40,12 +38,10 @@ export class Transcript {
   #lost = 0;
   #claimed_usd: number | undefined;
 
-  /** Writes into the trace of `task`. */
   constructor(task: Task) {
     this.#task = task;
   }
 
-  /** Takes a line. */
   take(channel: Channel, text: string): void {
     const claimed = channel === "stdout" && text.startsWith("{") ? CLAIMED_COST.exec(text)?.[1] : undefined;
     if (claimed !== undefined) this.#claimed_usd = Number(claimed);

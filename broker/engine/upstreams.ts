@@ -16,7 +16,6 @@ import type { VendorAuth } from "../settings/settings.ts";
 /** Where subscriptions of vendor_b are served; a key's requests go to `upstreams.vendor_b`. */
 const VENDOR_B_SUBSCRIPTION = { base_url: "https://chatgpt.com", base_path: "/backend-api/codex" } as const;
 
-/** What the lanes are made of. */
 export interface LaneSources {
   resolved: ResolvedSettings;
   home: string;
@@ -27,7 +26,6 @@ export interface LaneSources {
   log: Log;
 }
 
-/** The lanes, and what they lack. */
 export interface Lanes {
   upstreams: Partial<Record<Lane, UpstreamOptions>>;
   /** Texts that no log may show. */

@@ -19,7 +19,7 @@ export interface LiveTask {
   refused_egress: RefusedEgress;
 }
 
-/** A whole record, with what `liveOf` tells when it has been read; throws `not_found` or `corrupt`. */
+/** A whole record, with what `liveOf` returns once it has been read; throws `not_found` or `corrupt`. */
 export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveTask | undefined): Promise<TaskView> {
   const verdict = await tasks.verify(id);
   const record = await tasks.load(id);
@@ -85,7 +85,6 @@ export async function keptFile(
   }
 }
 
-/** Removes what there is of tasks that ended before `before_ms`; returns their ids. */
 export async function pruneTasks(
   tasks: TaskStore,
   { before_ms, dry_run }: { before_ms: number; dry_run: boolean },

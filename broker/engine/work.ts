@@ -39,7 +39,6 @@ const MAX_INTERIM_ROWS = 10_000;
 /** Between attempts to write a task's end down. */
 const REWRITE_MS = 5_000;
 
-/** One task's work. */
 export class TaskWork {
   readonly task: Task;
   /** Resolves when the task is at the gate or done; never rejects. */
@@ -58,7 +57,6 @@ export class TaskWork {
   #unwritten_spend: SpendFigures | undefined;
   /** Aborted when the broker stops: the disk is not waited for then. */
   readonly #abandoned = new AbortController();
-
   readonly #releaseSlot: () => void;
 
   /** Begins; `releaseSlot` is called when nothing of the task runs any more, before that is visible. */
@@ -97,7 +95,6 @@ export class TaskWork {
     return this.#lease && figures(this.#lease.spend());
   }
 
-  /** Names that the egress proxy refused to the task. */
   refusedEgress(): RefusedEgress {
     return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
   }
@@ -124,7 +121,7 @@ export class TaskWork {
     } catch (error) {
       move = this.#moveFor(error);
     }
-    // In one turn: a later request for another end is refused as too late.
+    // In one turn: from then on a request for another end comes too late.
     if (move.to !== "done" && this.#signal.aborted) move = this.#moveFor(this.#signal.reason);
     this.#decided = true;
     over.abort();
@@ -201,10 +198,8 @@ export class TaskWork {
   }
 
   async #runAgent(setup: SetupResult | undefined): Promise<void> {
-    const { gateway, runtime, resolved } = this.#deps;
-    const { settings } = resolved;
-    const { lane } = this.#plan.agent;
-    const { auth } = this.#plan;
+    const { gateway, runtime, resolved: { settings } } = this.#deps;
+    const { agent: { lane }, auth } = this.#plan;
     const from = this.task.record.stage === "setting_up" ? "setting_up" : "staging";
     await this.#to({ from, to: "running" });
     const built_in = runtime.name === "deno";
@@ -271,7 +266,7 @@ export class TaskWork {
     return spend;
   }
 
-  /** Writes down what was spent in the end, which a full disk must not make less. */
+  /** Writes down the final spend, which a full disk must not make less. */
   async #writeSpend(): Promise<void> {
     if (this.#unwritten_spend === undefined) return;
     await this.task.append({ type: "spend", spend: this.#unwritten_spend });
@@ -376,7 +371,7 @@ export class TaskWork {
 
 /** The move that ends a task; an outcome that its stage does not have becomes the stage's failure. */
 function ended(stage: Stage, outcome: Outcome, reason: string): Move {
-  // The type knows moves by their stages; the table is asked when it is made.
+  // The type knows moves by their stages; the move is checked against the table when it is made.
   return { from: stage, to: "done", outcome: allowedOutcome(stage, outcome), reason } as Move;
 }
 

@@ -19,7 +19,6 @@ const AGENT_HOME = "/home/agent";
 /** Processes and threads of a container: compilers and test runners are many. */
 const MAX_PIDS = 1_024;
 
-/** What a workload is made for. */
 export interface WorkloadOf {
   plan: TaskPlan;
   record: TaskRecord;
@@ -67,10 +66,9 @@ export async function sandboxWorkload(
     ...(model === undefined ? {} : { model }),
   });
   await writeHome(paths.home_dir, launch.files);
-  const { settings } = resolved;
   return {
     kind: "command",
-    ...containerOf(record, settings),
+    ...containerOf(record, resolved.settings),
     command: launch.command,
     env: { ...env, ...proxyEnv(proxy_url, gateway_url), ...databasesEnv(databases), ...launch.env },
     mounts: [
@@ -95,7 +93,6 @@ export function architectureOf({ platform }: Container): string {
   return platform ?? Deno.build.arch;
 }
 
-/** Where programs find the task's databases. */
 function databasesEnv(databases: readonly string[]): Record<string, string> {
   return Object.fromEntries(databases.map((db) => [variableOf(db), `${DATABASES_MOUNT}/${fileOf(db)}`]));
 }

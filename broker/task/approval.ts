@@ -1,9 +1,7 @@
 /**
- * Who may pass the gate, as pure functions: approving names the diff that was read and
- * every category that asks for a second look. What is not waiting, is not that diff or
- * has waited too long is refused, and so is what misses a category. An
- * expired gate is shut from the very moment, whether or not a process has written the
- * denial down yet.
+ * Who may pass the gate, as pure functions. An approval names the diff that was read and every category that asks for a
+ * second look; it is refused for a task that does not wait, for another diff, for a missing category, and after the
+ * timeout. An expired gate is shut from that very moment, whether or not the denial is written down yet.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -11,7 +9,6 @@ import { NotAcknowledged } from "./not_acknowledged.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Move } from "./stages.ts";
 
-/** What an approver says. */
 export interface ApprovalRequest {
   /** SHA-256 of the diff that was read, in hex. */
   diff_sha256: string;
@@ -19,7 +16,6 @@ export interface ApprovalRequest {
   acknowledge: readonly string[];
 }
 
-/** The time, as far as it concerns a gate. */
 export interface GateTime {
   /** Wall-clock milliseconds. */
   now_ms: number;
@@ -39,7 +35,6 @@ export function gateExpiresIn(record: TaskRecord, time: GateTime): number | unde
   return Math.min(Date.parse(record.stage_since) + timeout_ms - time.now_ms, timeout_ms - (time.waited_ms ?? 0));
 }
 
-/** Refuses an answer to a gate that is shut. */
 function requireOpen(record: TaskRecord, time: GateTime): void {
   if (record.stage !== "awaiting_approval") {
     const state = record.outcome === undefined ? `in ${record.stage}` : `done (${record.outcome})`;
@@ -79,7 +74,6 @@ export function denialMove(record: TaskRecord, reason: string, time: GateTime): 
   return denied(reason);
 }
 
-/** The denial of a task whose gate has expired. */
 export function expiryMove(record: TaskRecord): Move {
   return denied(`it was not approved within approval_timeout (${record.gate?.timeout_ms ?? 0} ms)`);
 }

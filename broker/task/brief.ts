@@ -89,7 +89,6 @@ const GAPS: readonly ((input: BriefInput) => string | undefined)[] = [
   () => "whether the result builds or passes its tests: the broker runs nothing of it",
 ];
 
-/** Makes the brief of what is known. */
 export function buildBrief(input: BriefInput): TrustBrief {
   const { facts, verdict, setup } = input;
   const details = new Map(facts?.flags.map(({ category, path, detail }) => [`${category}\0${path}`, detail]));

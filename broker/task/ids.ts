@@ -10,11 +10,9 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Hex digits of an id: 128 bits, so that two never collide. */
 const TASK_ID_DIGITS = 32;
-
 /** How many of the tasks that a prefix could mean are named in the error. */
 const NAMED_CANDIDATES = 4;
 
-/** A new id. */
 export function newTaskId(random: RandomBytes): string {
   return randomHex(random, TASK_ID_DIGITS / 2);
 }

@@ -8,10 +8,9 @@ import { TaskdError } from "../../lib/errors.ts";
 
 /** An approval that does not name every category that asks for a second look. */
 export class NotAcknowledged extends TaskdError {
-  /** The categories that it still has to name. */
   readonly missing: readonly string[];
 
-  /** Refuses; `detail` is says so in a sentence. */
+  /** `detail` names them in a sentence. */
   constructor(missing: readonly string[], detail: string) {
     super("not_acknowledged", detail, { hint: "Look at each of them, then acknowledge it by name" });
     this.missing = missing;

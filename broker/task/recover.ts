@@ -1,7 +1,6 @@
 /**
- * What becomes of a task whose broker stopped: decided from its record alone, by the
- * table of stages. What was under way has failed and says so; what waited for a person
- * goes on waiting; what was being pushed is decided by looking at the remote, never by
+ * What becomes of a task whose broker stopped, decided from its record alone: what was under way has failed and says
+ * so; what waited for a person goes on waiting; what was being pushed is decided by looking at the remote, never by
  * guessing; a watch goes on.
  */
 
@@ -9,7 +8,6 @@ import type { PushAttempt, TaskRecord } from "./schema.ts";
 import { type Move, type Stage, STAGES } from "./stages.ts";
 import type { Task } from "./task.ts";
 
-/** What has to be done with a task. */
 export type Recovery =
   /** It has ended. */
   | { kind: "none" }
@@ -29,7 +27,6 @@ function lostIn(from: Stage): string {
   return `the broker stopped while the task was in ${from}: ${STAGES[from].meaning}`;
 }
 
-/** Decides what a starting broker does with the task of `record`. */
 export function recover(record: TaskRecord): Recovery {
   const { stage } = record;
   switch (stage) {
@@ -53,7 +50,6 @@ export function recover(record: TaskRecord): Recovery {
   }
 }
 
-/** What carrying a recovery out takes. */
 export interface RecoveryHooks {
   /** Whether the remote has this very commit at this branch. Rejects when that cannot be known now. */
   wasPushed(attempt: PushAttempt): Promise<boolean>;
@@ -67,14 +63,13 @@ export interface RecoveryHooks {
   watch_ci: boolean;
 }
 
-/** Result of a recovery. */
 export type Recovered =
   | { kind: "ended" | "kept" | "watching" }
   /** The remote could not be looked at: the task stays as it is, until it is asked again. */
   | { kind: "undecided"; cause: unknown };
 
 /**
- * Does with a task what {@linkcode recover} says.
+ * Carries out what {@linkcode recover} decides.
  *
  * @throws {TaskdError} when a row cannot be written; the task is then as it was.
  */

@@ -34,7 +34,6 @@ export type BrokerEvent =
   | { type: "stage" } & Move
   | EventOf<Exclude<keyof typeof ROW_EVENTS, AgentEvent["type"] | "stage">>;
 
-/** Either. */
 export type TaskEvent = BrokerEvent | AgentEvent;
 
 /** What every row has besides its event. */

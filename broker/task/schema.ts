@@ -71,7 +71,6 @@ export const TASK_ORDER = v.strictObject({
   /** The item of the queue that it was made of. */
   queue_id: v.exactOptional(RANDOM_ID),
 });
-/** See {@linkcode TASK_ORDER}. */
 export type TaskOrder = v.InferOutput<typeof TASK_ORDER>;
 
 /** The request that asks for the same again. */
@@ -180,7 +179,6 @@ export const TASK_RECORD = v.strictObject({
   /** Number of its last row. */
   seq: COUNT,
 });
-/** See {@linkcode TASK_RECORD}. */
 export type TaskRecord = v.InferOutput<typeof TASK_RECORD>;
 
 /** Names that the egress proxy refused to a task, with why; the last ones. */
@@ -216,7 +214,6 @@ export const TASK_SUMMARY = v.strictObject({
   ci_attempt,
   queue_id,
 });
-/** See {@linkcode TASK_SUMMARY}. */
 export type TaskSummary = v.InferOutput<typeof TASK_SUMMARY>;
 
 /** How one command of a profile ended, by its exit code alone. */
@@ -391,7 +388,6 @@ const TALLY = v.strictObject({
   /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
   agent_reported: v.strictObject({ tasks: COUNT, usd: AMOUNT }),
 });
-/** See {@linkcode TALLY}. */
 export type Tally = v.InferOutput<typeof TALLY>;
 
 const GROUP_TALLY = v.strictObject({ ...TALLY.entries, name: v.string() });
@@ -416,5 +412,4 @@ export const TASK_STATS = v.strictObject({
   /** Every day from the first task's to the last one's, of at most a year. */
   days: v.array(DAY_FIGURES),
 });
-/** See {@linkcode TASK_STATS}. */
 export type TaskStats = v.InferOutput<typeof TASK_STATS>;

@@ -38,7 +38,6 @@ export type AtRestart =
   | { kind: "resume" };
 
 interface StageRow {
-  /** What happens there. */
   readonly meaning: string;
   /** Where it may go next, except `done`. */
   readonly next: readonly string[];
@@ -47,7 +46,6 @@ interface StageRow {
   readonly at_restart: AtRestart;
 }
 
-/** Every stage. */
 export const STAGES = {
   admission: {
     meaning: "accepted, not begun",
@@ -122,7 +120,6 @@ export type Gate = v.InferOutput<typeof GATE>;
 
 /** A person's consent, with the categories that they acknowledged. */
 export const APPROVAL = v.strictObject({ diff_sha256: SHA256, acknowledged: WORDS });
-/** See {@linkcode APPROVAL}. */
 export type Approval = v.InferOutput<typeof APPROVAL>;
 
 /** What was pushed. */

@@ -12,17 +12,14 @@ import type { DayFigures, Grouping, GroupTally, Tally, TaskStats, TaskSummary } 
 /** Days that are listed one by one. */
 export const MAX_DAYS = 366;
 const DAY_MS = 86_400_000;
-/** The name of an unknown group. */
 const UNKNOWN = "unknown";
 
-/** How figures are added up. */
 export interface StatsOptions {
   /** Milliseconds since 1970: only tasks that were started from then on. */
   since_ms?: number;
   by?: Grouping;
 }
 
-/** Adds up. */
 export function computeStats(
   tasks: Iterable<TaskSummary>,
   { damaged = 0, ...options }: StatsOptions & { damaged?: number } = {},
@@ -47,7 +44,6 @@ export class RunningStats {
     this.#nameOf = by === undefined ? undefined : namer(by);
   }
 
-  /** Counts a task in. */
   add(task: TaskSummary): void {
     // Both are of the one form that the broker writes.
     if (this.#since !== null && task.created_at < this.#since) return;

@@ -20,7 +20,6 @@ function withoutTokens(
   return spend;
 }
 
-/** What lists show of `record`. */
 export function summarize(record: TaskRecord): TaskSummary {
   const { id, repo, agent, model, stage, outcome, reason, created_at, updated_at, spend, claimed_usd } = record;
   const { retry_of, ci_attempt, queue_id } = record;

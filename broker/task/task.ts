@@ -25,7 +25,6 @@ import { TraceWriter, type TraceWriterOptions } from "./trace_writer.ts";
 /** What can be written down besides moves. */
 export type TaskNote = Exclude<TaskEvent, { type: "created" | "stage" | "cut" }>;
 
-/** What a change of a task looks like from outside. */
 export interface TaskChange {
   record: TaskRecord;
   /** Rows that are new, all on the disk. */
@@ -33,7 +32,6 @@ export interface TaskChange {
   head: TraceHead;
 }
 
-/** What {@linkcode Task.create} and {@linkcode Task.open} accept. */
 export interface TaskOptions {
   /** Time, by default the system's. */
   clock?: Clock;
@@ -41,10 +39,9 @@ export interface TaskOptions {
   onChange?: (change: TaskChange) => void;
 }
 
-/** At most this long a gate is not looked at: the wall clock may be set forward, and timers end at 2^31 ms. */
+/** The longest between two looks at a gate: the wall clock may be set forward, and timers end at 2^31 ms. */
 const GATE_POLL_MS = 60_000;
 
-/** One task, open for writing. */
 export class Task {
   readonly #clock: Clock;
   readonly #writer: TraceWriter;
@@ -89,7 +86,6 @@ export class Task {
     return new Task(clock, writer, state);
   }
 
-  /** Its id. */
   get id(): string {
     return this.record.id;
   }

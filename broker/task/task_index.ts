@@ -1,12 +1,11 @@
 /**
- * The tasks of an audit directory, found fast: `index.jsonl` (0600) holds what lists
- * show of each trace, with the size and time that the trace's file had then and the
- * head that it ended with. An entry counts only while its file has that size and time;
- * whatever else is in the directory is read anew. So the index may be old, damaged or
- * gone at any time, and nothing is lost with it but time.
+ * The tasks of an audit directory, found fast: `index.jsonl` (0600) holds what lists show of each trace, with the size
+ * and time that the trace's file had then and the head that it ended with. An entry counts only while its file has that
+ * size and time; any other trace is read anew. So the index may be old, damaged or gone at any time, and only time is
+ * lost.
  *
- * Its heads are a second witness besides the traces: the last rows of a trace, or a chain
- * that was forged as a whole, cannot be distinguished from the true ones without.
+ * Its heads are a second witness besides the traces: without them, a trace that has lost its last rows, or a chain that
+ * was forged as a whole, cannot be distinguished from the true one.
  */
 
 import { nextTurn } from "../../lib/clock.ts";
@@ -36,7 +35,6 @@ const MAX_INDEX_BYTES = 1_073_741_824;
 const PER_TURN = 100;
 const VERSION = 1;
 
-/** What is known of one trace. */
 export interface TraceEntry {
   head: TraceHead;
   /** Bytes of the file, a torn last line included. */
@@ -54,11 +52,9 @@ export interface DamagedTask {
   noted?: TraceEntry;
 }
 
-/** Everything in an audit directory. */
+/** Everything in an audit directory, by id. */
 export interface Survey {
-  /** By id. */
   entries: Map<string, TraceEntry>;
-  /** By id. */
   damaged: Map<string, DamagedTask>;
   /** Traces that had to be read, because the index did not have them as they are. */
   read: number;
@@ -68,7 +64,6 @@ export interface Survey {
 
 const encoder = new TextEncoder();
 
-/** Where the index is kept. */
 export function indexPath(audit_root: string): string {
   return `${audit_root}/index.jsonl`;
 }
@@ -114,7 +109,6 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
   }
 }
 
-/** What is known of a trace before it is read. */
 export interface KnownOfTrace {
   /** A head that it has had. */
   known?: TraceHead | undefined;
@@ -203,7 +197,7 @@ export async function surveyTraces(audit_root: string): Promise<Survey> {
 }
 
 /**
- * Calls back with everything that {@linkcode surveyTraces} finds, one by one: who only adds up needs no memory for all.
+ * Calls back with everything that {@linkcode surveyTraces} finds, one by one: adding up needs no memory for all.
  *
  * @throws {TaskdError} `denied` or `unavailable`; a directory that is not there has no tasks.
  */
@@ -223,7 +217,7 @@ async function visitIndexed(
   for (const id of traceIds(audit_root)) {
     if (++count % PER_TURN === 0) await nextTurn();
     const entry = known.get(id);
-    // Before the reading: what is written meanwhile makes the entry old, not wrong.
+    // Before the reading: a row that comes meanwhile makes the entry old, not wrong.
     const now = stamp(tracePath(audit_root, id));
     if (now === undefined) continue;
     if (entry !== undefined && entry.size === now.size && entry.mtime_ms === now.mtime_ms) {
@@ -254,7 +248,8 @@ function readEntry(
   }
 }
 
-function traceIds(audit_root: string): string[] {
+/** Ids of the traces in an audit directory; none where there is no directory. */
+export function traceIds(audit_root: string): string[] {
   const ids: string[] = [];
   try {
     for (const { name } of Deno.readDirSync(audit_root)) {

@@ -20,12 +20,12 @@ import {
   recordSteps,
   saveIndex,
   stamp,
+  type Survey,
   surveyTraces,
   type TraceEntry,
 } from "./task_index.ts";
 import { DamagedTrace, EMPTY_HEAD, inTurns, scanTrace, tracePath, type Verdict, verifySteps } from "./trace.ts";
 
-/** What {@linkcode TaskStore.open} accepts. */
 export interface TaskStoreOptions {
   /** Time, by default the system's. */
   clock?: Clock;
@@ -33,13 +33,11 @@ export interface TaskStoreOptions {
   random?: RandomBytes;
 }
 
-/** Which tasks a list has. */
 export interface ListOptions {
   /** The most tasks; by default 100. */
   limit?: number;
   /** Only tasks older than this one: for the next page. */
   before?: string;
-  /** Only tasks that stand there. */
   stage?: Stage;
 }
 
@@ -60,11 +58,7 @@ export class TaskStore {
   /** Newest first; undefined when it has to be sorted anew. */
   #order: string[] | undefined;
 
-  private constructor(
-    audit_root: string,
-    found: { entries: Map<string, TraceEntry>; damaged: Map<string, DamagedTask>; stale: boolean },
-    options: Required<TaskStoreOptions>,
-  ) {
+  private constructor(audit_root: string, found: Survey, options: Required<TaskStoreOptions>) {
     this.audit_root = audit_root;
     this.#clock = options.clock;
     this.#random = options.random;
@@ -141,7 +135,7 @@ export class TaskStore {
     this.#entries.set(record.id, { head, size: -1, mtime_ms: -1, summary: summarize(record) });
     this.#damaged.delete(record.id);
     this.#stale = true;
-    // Later, so that a listener that throws is heard of and keeps no row from those who wait for it.
+    // Later, so that a listener's error surfaces and keeps no row from those who wait for it.
     for (const listener of this.#listeners) queueMicrotask(() => listener(change));
   }
 

@@ -1,8 +1,7 @@
 /**
- * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row held
- * against the one before. Nothing is passed on from behind the first row that is not
- * what was written. Lines at the end that nothing has acted on are recognised: a row
- * without its newline was still being written when the machine or the broker stopped.
+ * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row checked against the one before. No
+ * row after the first that is not what was written is passed on. A row without its newline at the end was still being
+ * written when the machine or the broker stopped; nothing has acted on it.
  */
 
 import { nextTurn } from "../../lib/clock.ts";
@@ -27,7 +26,6 @@ export interface TraceStamp {
   size: number;
   /** Milliseconds since 1970. */
   mtime_ms: number;
-  /** Whether it is a regular file. */
   is_file: boolean;
 }
 
@@ -52,13 +50,11 @@ export interface TraceFault {
   detail: string;
 }
 
-/** One line of a trace. */
 export interface TraceLine {
   row: Row;
   head: TraceHead;
 }
 
-/** Where a trace is kept. */
 export function tracePath(audit_root: string, id: string): string {
   return `${audit_root}/${id}.jsonl`;
 }
@@ -187,7 +183,6 @@ export async function inTurns<R>(steps: Generator<TraceHead, R>): Promise<R> {
   }
 }
 
-/** What {@linkcode verifyTrace} finds. */
 export type Verdict =
   | { intact: true; head: TraceHead; torn_bytes: number }
   | { intact: false; fault: TraceFault };

@@ -1,11 +1,10 @@
 /**
- * Writing a trace: only ever appended to, by one writer at a time (a lock of the
- * operating system), 0600 from its first moment.
+ * Writing a trace: only ever appended to, by one writer at a time (a lock of the operating system), 0600 from its first
+ * moment. A new trace has its first row before it has its name.
  *
- * The promise of {@linkcode TraceWriter.append}: when it resolves, the row is on the disk
- * (written, fsynced). When it rejects, the row is not there, or, if even that cannot be
- * said, the writer takes no more rows: a caller that waits for a row before acting then does not
- * act. A new trace has its first row before it has its name.
+ * The promise of {@linkcode TraceWriter.append}: when it resolves, the row is on the disk (written, fsynced). When it
+ * rejects, the row is not there, or, if even that cannot be said, the writer takes no more rows: a caller that waits
+ * for a row before acting then does not act.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -24,7 +23,7 @@ import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, t
 
 /** From here on output is no longer written, so that there is always room for what decides. */
 const MAX_OUTPUT_TRACE_BYTES = 50_331_648;
-/** Output is refused while this much waits for the disk: who produces it has to wait for it to be written. */
+/** Output is refused while this much waits for the disk. */
 const MAX_QUEUED_OUTPUT_BYTES = 4_194_304;
 
 interface Waiting {
@@ -33,7 +32,6 @@ interface Waiting {
   reject: (error: unknown) => void;
 }
 
-/** What writing takes. */
 export interface TraceWriterOptions {
   clock: Clock;
   /** Called with each batch of rows once they are on the disk, before those who wait for them go on. */
@@ -42,7 +40,6 @@ export interface TraceWriterOptions {
   onGivenUp?: () => void;
 }
 
-/** Appends to one trace. */
 export class TraceWriter {
   readonly path: string;
   readonly #file: Deno.FsFile;

@@ -10,7 +10,6 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 /** The most characters of a text that is never cut: an instruction, a reason. */
 const MAX_TEXT_CHARS = 131_072;
 
-/** A whole number from 0. */
 export const COUNT = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
 /** USD. */
 export const AMOUNT = v.pipe(v.number(), v.finite(), v.minValue(0));
@@ -18,15 +17,12 @@ export const AMOUNT = v.pipe(v.number(), v.finite(), v.minValue(0));
 export const TEXT = v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARS));
 /** A name, a path, a URL. */
 export const WORD = v.pipe(v.string(), v.maxLength(4_096));
-/** A list of names. */
 export const WORDS = v.pipe(v.array(WORD), v.maxLength(1_024));
-/** Hexadecimal. */
 export const SHA256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 /** 128 random bits, hexadecimal. */
 export const RANDOM_ID = v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/));
 /** ISO 8601 in UTC. */
 export const TIME = v.pipe(v.string(), v.isoTimestamp());
-/** Any JSON. */
 export const JSON_VALUE: v.GenericSchema<Json> = v.lazy(() =>
   v.union([v.null(), v.boolean(), v.number(), v.string(), v.array(JSON_VALUE), v.record(v.string(), JSON_VALUE)])
 );

@@ -1,9 +1,8 @@
 /**
- * Watches the checks of a pushed change: one look at its pull request each interval,
- * until they conclude or the deadline passes. The deadline is absolute and counts from
- * the push, also across restarts and also when the wall clock is set back. The task ends
- * as pushed whatever the checks say; what they said is in its trace, and a failure
- * may begin a bounded chain of retries, each at most once however often the broker dies.
+ * Watches the checks of a pushed change: one look at its pull request each interval, until they conclude or the
+ * deadline passes. The deadline is absolute and counts from the push, also across restarts and when the wall clock is
+ * set back. The task ends as pushed whatever the checks say; what they said is in its trace, and a failure may begin a
+ * bounded chain of retries, each at most once however often the broker dies.
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
@@ -20,7 +19,6 @@ import type { TaskStore } from "../../task/task_store.ts";
 import { dispatchFloor, evaluateChecks } from "./evaluate_checks.ts";
 import { retryRequest } from "./retry.ts";
 
-/** What a watch is made of. */
 export interface WatchOptions {
   poll_interval_ms: number;
   watch_timeout_ms: number;
@@ -34,17 +32,14 @@ export interface WatchOptions {
   random?: RandomBytes;
 }
 
-/** What the last look saw. */
 interface Seen {
   observation: CiObservation;
   checks: readonly CheckRun[];
 }
 
-/** Watches pushed changes. */
 export class CheckWatch implements CiWatch {
   readonly #options: WatchOptions;
 
-  /** Nothing is watched yet. */
   constructor(options: WatchOptions) {
     this.#options = options;
   }
@@ -81,7 +76,7 @@ export class CheckWatch implements CiWatch {
     if (typeof place === "string") return await this.#note(task, { state: "no_conclusion", detail: place }, []);
     const begun_ms = Date.parse(record.push_begun_at ?? record.stage_since);
     const opened_ms = clock.monotonic();
-    // The wall clock counts through restarts; the other besides it, so that setting the clock back gains no time.
+    // The wall clock counts through restarts; the monotonic one too, so that setting the clock back gains no time.
     const age = () => Math.max(clock.now() - begun_ms, clock.monotonic() - opened_ms);
     let complaint: string | undefined;
     for (;;) {
@@ -123,7 +118,6 @@ export class CheckWatch implements CiWatch {
     }
   }
 
-  /** Writes down what is new. */
   async #note(task: Task, observation: CiObservation, checks: readonly CheckRun[]): Promise<Seen> {
     const known = task.record.ci;
     if (known?.state !== observation.state || known.detail !== observation.detail) {
@@ -168,7 +162,7 @@ export class CheckWatch implements CiWatch {
     }
   }
 
-  /** What was asked for at the head of the chain: evidence of one attempt is not piled upon another's. */
+  /** What was asked for at the head of the chain: a retry has the evidence of one attempt alone. */
   #first({ record }: Task): string {
     let at: { instruction: string; ci_attempt?: number; retry_of?: string } = record;
     for (let hops = at.ci_attempt ?? 0; hops > 0 && at.retry_of !== undefined; hops--) {

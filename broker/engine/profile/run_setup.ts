@@ -22,7 +22,6 @@ import { setupEnv } from "./environment.ts";
 import { SetupLog } from "./setup_log.ts";
 import { messageOf } from "../../../lib/errors.ts";
 
-/** What a setup phase takes. */
 export interface SetupOptions {
   task_id: string;
   profile: Profile;
@@ -43,11 +42,9 @@ export interface SetupOptions {
   clock: Clock;
 }
 
-/** The result of a setup phase. */
 export interface RunSetupResult {
   evidence: SetupEvidence;
   passed: boolean;
-  /** Why it did not pass. */
   reason?: string;
 }
 
@@ -56,21 +53,16 @@ const MEMORY_BYTES = 4 * 2 ** 30;
 const MAX_PIDS = 2_048;
 /** Output that is taken, more than a person reads; what follows is discarded, and the command goes on. */
 const MAX_OUTPUT_BYTES = 1 << 20;
-
 /** The contract's default for each command. */
 const DEFAULT_TIMEOUT_MS = 600_000;
-
 /** The most characters of a command in a reason or a log's heading. */
 const MAX_SHOWN_COMMAND = 200;
 
-/** Whether a profile has anything to run. */
 export function hasSetup(profile: Profile | undefined): profile is Profile {
   return profile !== undefined && profile.setup.length + profile.readiness.length > 0;
 }
 
 /**
- * Runs a profile's commands.
- *
  * @throws The signal's reason after an abort, once nothing of the phase runs any more.
  * @throws {TaskdError} `sandbox_failed` or `invalid_config` when a sandbox cannot be started; what writing the log throws.
  */

@@ -8,13 +8,10 @@
 import { fileError, removeIfPresent, writeAllSync } from "../../../lib/fs.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 
-/** Bytes of a log. */
 export const MAX_SETUP_LOG_BYTES = 16 << 20;
-
-/** Kept free for what the broker says. */
+/** Kept free for the broker's own lines. */
 const RESERVED_BYTES = 1 << 20;
 
-/** Writes one log. */
 export class SetupLog implements Disposable {
   readonly path: string;
   readonly #file: Deno.FsFile;
@@ -49,7 +46,6 @@ export class SetupLog implements Disposable {
     if (this.#bytes < MAX_SETUP_LOG_BYTES) this.#write(text);
   }
 
-  /** Closes the file. */
   [Symbol.dispose](): void {
     this.#file.close();
   }

@@ -1,8 +1,7 @@
 /**
- * An item of the queue: what was asked for, and its state. Each is one file of
- * JSON that is replaced as a whole, so that a crash leaves the old item or the new one.
- * What became of an item is read off its task, which is the record; the file only
- * has to say which task that is, or that there is none yet.
+ * An item of the queue: what was asked for, and its state. Each is one JSON file that is replaced as a whole, so that a
+ * crash leaves the old item or the new one. The item's task is the record of what became of it; the file only has to
+ * say which task that is, or that there is none yet.
  */
 
 import * as v from "valibot";
@@ -11,7 +10,6 @@ import { SUBMIT_REQUEST, type TaskRecord } from "../../task/schema.ts";
 import { COUNT, RANDOM_ID, TEXT, TIME } from "../../task/values.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 
-/** States that an item never leaves. */
 export const FINAL_STATES: ReadonlySet<QueueState> = new Set(["completed", "ci_failed", "cancelled", "dead_letter"]);
 
 const ITEM = v.strictObject({
@@ -27,7 +25,6 @@ const ITEM = v.strictObject({
   reason: v.exactOptional(TEXT),
 });
 
-/** An item. */
 export type QueueItem = v.InferOutput<typeof ITEM>;
 
 /** The item that `text` holds; undefined when it holds none. */

@@ -1,8 +1,7 @@
 /**
- * The durable queue: items are begun one after the other as slots become free. An item
- * that was accepted is on the disk; what was in flight when a broker died is never begun
- * again, because the task that an item became names the item in its first row, which is
- * written before anything is done for it.
+ * The durable queue: items begin one after the other as slots become free. An item that was accepted is on the disk.
+ * What was in flight when a broker died never begins again, because the first row of the task that an item became names
+ * the item, and is written before anything is done for the task.
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
@@ -24,11 +23,9 @@ const MAX_QUEUED = 10_000;
 export const MAX_OPEN_BYTES = 64 << 20;
 /** Ended items that are kept to be looked at. */
 const MAX_ENDED = 1_000;
-/** Bytes of them. */
 export const MAX_ENDED_BYTES = 16 << 20;
 /** How long a refused start is left alone at first, unless a task ends before; it doubles with each refusal. */
 const AGAIN_MS = 5_000;
-/** The longest it gets. */
 const MAX_AGAIN_MS = 60_000;
 /** Refusals that pass by themselves; what a broker that stops does not begin is the next one's. */
 const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
@@ -36,7 +33,6 @@ const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as
 const PASSING_OF_A_VENDOR = ["ceiling_reached", "unavailable"] as const;
 const ITEMS: Identified = { called: "queue item", listed_by: "taskd queue list" };
 
-/** What a queue is made of. */
 export interface QueueOptions {
   /** Its directory, made 0700 when there is none; files are 0600. */
   directory: string;
@@ -47,7 +43,6 @@ export interface QueueOptions {
   random?: RandomBytes;
 }
 
-/** The queue of one broker. */
 export class DurableQueue implements TaskQueue {
   readonly #options: QueueOptions;
   readonly #items = new Map<string, QueueItem>();
@@ -90,7 +85,7 @@ export class DurableQueue implements TaskQueue {
     } catch (error) {
       throw fileError(error, `Cannot use the queue in ${directory}`);
     }
-    // The tasks know better: a crash may have come between a task's first row and its item's.
+    // A task's trace decides: a crash may have come between its first row and the write of its item.
     for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
       const item = queue_id === undefined ? undefined : this.#items.get(queue_id);
       if (item === undefined || FINAL_STATES.has(item.state)) continue;
@@ -121,7 +116,7 @@ export class DurableQueue implements TaskQueue {
       return undefined;
     } catch (error) {
       if (hasCode(error, "not_found")) return gone;
-      // What waits at the gate does so again where the trace is put right; what ran or was watched has ended with the broker.
+      // What waits at the gate goes on once its trace is repaired; what ran or was watched has ended with the broker.
       if (!hasCode(error, "corrupt") || state === "awaiting_approval") return undefined;
       return state === "awaiting_ci" ? NO_CI_CONCLUSION : `its task cannot be followed: ${error.message}`;
     }
@@ -195,7 +190,6 @@ export class DurableQueue implements TaskQueue {
     this.#prune();
   }
 
-  /** Ends dispatching; resolves once nothing of it runs any more. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#forget();
@@ -227,10 +221,9 @@ export class DurableQueue implements TaskQueue {
         continue;
       }
       const stop = new AbortController();
-      const wait = this.#waiting().length === 0
+      await (this.#waiting().length === 0
         ? news
-        : Promise.race([news, this.#options.clock.sleep(again_ms, stop.signal).catch(() => {})]);
-      await wait;
+        : Promise.race([news, this.#options.clock.sleep(again_ms, stop.signal).catch(() => {})]));
       stop.abort();
       again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
     }
@@ -261,15 +254,13 @@ export class DurableQueue implements TaskQueue {
       }
       return "begun";
     } catch (error) {
+      const known = this.#items.get(item.id);
       if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR)) {
-        const known = this.#items.get(item.id);
         // Not worth a write: the next start asks again.
         if (known?.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
         return hasCode(error, ...PASSING) ? "full" : "refused";
       }
-      const reason = messageOf(error);
-      const known = this.#items.get(item.id);
-      if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason });
+      if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason: messageOf(error) });
       return "begun";
     }
   }
@@ -323,7 +314,7 @@ export class DurableQueue implements TaskQueue {
       try {
         removeIfPresent(`${this.#options.directory}/${id}.json`);
       } catch (error) {
-        // Tried again when the next one ends: neither that one nor those that wait have to do with it.
+        // Tried again when the next one ends: no other item must fail for it.
         const reason = messageOf(error);
         this.#options.log("error", "queue_write_failed", `Cannot remove an ended item: ${reason}`, { item: id });
         return;
@@ -338,8 +329,7 @@ function sizeOf({ instruction, repo, egress_extra }: SubmitRequest): number {
   return instruction.length + repo.length + (egress_extra?.length ?? 0) * 256 + 512;
 }
 
-function view({ request, number: _number, v: _v, ...item }: QueueItem): QueueItemView {
-  const { id, state, queued_at, updated_at, task_id, reason } = item;
+function view({ request, id, state, queued_at, updated_at, task_id, reason }: QueueItem): QueueItemView {
   return {
     id,
     state,
