@@ -5,8 +5,8 @@
  * first, so that everything committed is included. Those that would change the branch under a live session are refused.
  */
 
-import { resolve } from "@std/path/resolve";
 import { hasCode, TaskdError } from "../lib/errors.ts";
+import { placeInside } from "../lib/real_path.ts";
 import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
 import { addressOf, type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
@@ -278,7 +278,7 @@ function storeOf(engine: StoreEngine, outside?: OutsidePaths): StoreOperations {
 
 /** With `force` an export replaces files, and those of the store may be open in a session. */
 function refuseInside(store: string, path: string): void {
-  if (!`${resolve(path)}/`.startsWith(`${resolve(store)}/`)) return;
+  if (placeInside(store, path) === undefined) return;
   throw new TaskdError("denied", `Cannot export to ${path}: it is inside the store`, {
     hint: "Name a file outside the store's directory",
   });

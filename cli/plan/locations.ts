@@ -58,36 +58,3 @@ export function checkSocketPath(path: string): void {
     { hint: "Name a shorter path with -socket, for example under /tmp or $XDG_RUNTIME_DIR" },
   );
 }
-
-/**
- * A path as absolute, from the current directory, and without symbolic links: permissions are checked against both the
- * spelling and the place, so both must agree. What does not exist yet is kept as spelled.
- */
-export function absolutePath(path: string): string {
-  const spelled = resolve(path);
-  let missing = "";
-  for (let known = spelled;; known = parentOf(known)) {
-    try {
-      const real = Deno.realPathSync(known);
-      return missing === "" ? real : `${real === "/" ? "" : real}${missing}`;
-    } catch {
-      if (known === "/") return spelled;
-      missing = known.slice(known.lastIndexOf("/")) + missing;
-    }
-  }
-}
-
-/** Written out: the path library would be a third of the start-up of a command that has nothing else to load. */
-function resolve(path: string): string {
-  const parts: string[] = [];
-  for (const part of (path.startsWith("/") ? path : `${Deno.cwd()}/${path}`).split("/")) {
-    if (part === "..") parts.pop();
-    else if (part !== "" && part !== ".") parts.push(part);
-  }
-  return `/${parts.join("/")}`;
-}
-
-/** The directory that an absolute path without `.` and `..` lies in; the root is its own. */
-export function parentOf(path: string): string {
-  return path.slice(0, path.lastIndexOf("/")) || "/";
-}

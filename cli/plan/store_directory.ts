@@ -3,7 +3,7 @@
  * directory, so what is above it is touched here, before they are narrowed.
  */
 
-import { parentOf } from "./locations.ts";
+import { parentOf } from "../../lib/real_path.ts";
 
 /**
  * Makes `directory`, for its owner alone, unless something is there. It is durable when this returns.

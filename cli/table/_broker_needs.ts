@@ -4,7 +4,7 @@
 
 import type { HostPlace } from "../plan/broker_host.ts";
 import type { Plan } from "../plan/plan.ts";
-import { parentOf } from "../plan/locations.ts";
+import { parentOf } from "../../lib/real_path.ts";
 import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { brokerNeeds } from "../plan/needs.ts";
 import { brokerOf, hostOf } from "../plan/plan.ts";

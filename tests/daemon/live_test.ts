@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { basename } from "@std/path/basename";
+import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
@@ -193,6 +195,10 @@ Deno.test("an export never replaces a file of the store, and another only with f
   };
   assertEquals(await refusal(checkout, true), "denied");
   assertEquals(await refusal(`${place.store}/../store/new.db`, false), "denied");
+  const link = join(place.directory, "link");
+  await Deno.symlink(dirname(checkout), link);
+  assertEquals(await refusal(join(link, basename(checkout)), true), "denied");
+  assertEquals(await refusal(join(link, "new.db"), true), "denied");
   const file = join(place.directory, "export.db");
   await client.call("export", { db: "app", path: file });
   assertEquals(await refusal(file, false), "already_exists");

@@ -3,10 +3,11 @@
  */
 
 import { Buffer } from "node:buffer";
-import { dirname, join, resolve } from "node:path/posix";
+import { dirname, join } from "node:path/posix";
 import { nextTurn } from "../../clock.ts";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
+import { placeInside, resolve } from "../../real_path.ts";
 import { ImageFile, stampFile } from "../../sqlite/checkout_file.ts";
 import { integrityCheck } from "../../sqlite/integrity.ts";
 import { diffRows } from "../../sqlite/row_diff.ts";
@@ -39,9 +40,10 @@ export interface ExportResult {
 export async function exportTo(
   context: StoreContext,
   address: Address,
-  file: string,
+  target: string,
   options: { force?: boolean } & LongOptions = {},
 ): Promise<ExportResult> {
+  const file = resolve(target);
   const point = await pointAt(context, address);
   const attempted = `Cannot export to ${file}`;
   const force = options.force === true;
@@ -78,9 +80,8 @@ export async function exportTo(
 
 /** An export with `force` replaces files, but never the store's objects or checkouts, whose edits are nowhere else. */
 function refuseOwn(root: string, file: string, attempted: string): void {
-  const inside = `${resolve(root)}/`;
-  const path = resolve(file);
-  if (!path.startsWith(inside) || !OWN_PARTS.has(path.slice(inside.length).split("/")[0]!)) return;
+  const place = placeInside(root, file);
+  if (place === undefined || !OWN_PARTS.has(place.split("/")[0]!)) return;
   throw new TaskdError("denied", `${attempted}: it is one of the store's own files`, {
     hint: "Name a file outside the store's directory",
   });

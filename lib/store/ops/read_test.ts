@@ -22,6 +22,8 @@ Deno.test("export() writes what is stored, and replaces a file only with force",
     await fails("not_found", store.export(at("app@main@none"), file, { force: true }));
     await fails("not_found", store.export(at("app"), `${directory}/none/out.db`));
     await fails("denied", store.export(at("app"), directory, { force: true }));
+    const relative = await store.export(at("app"), `${"../".repeat(20)}${directory.slice(1)}/again.db`);
+    assertEquals(relative.path, `${directory}/again.db`);
     Deno.symlinkSync(file, `${directory}/link`);
     await fails("denied", store.export(at("app"), `${directory}/link`, { force: true }));
     assertEquals([...Deno.readDirSync(directory)].filter(({ name }) => name.includes("partial")), []);
@@ -70,7 +72,21 @@ Deno.test("an export replaces none of the store's own files, not even by force",
     const checkout = await edit("main", "mine");
     const { key } = (await Array.fromAsync(store.context.backend.list("data/")))[0]!;
     const own = [checkout, `${directory}/${key}`, `${directory}/refs/app/main.json`, `${directory}/x/../bstore.json`];
-    for (const file of own) await fails("denied", store.export(at("app@main@c1"), file, { force: true }));
+    Deno.mkdirSync(`${directory}/links`);
+    Deno.symlinkSync(directory, `${directory}/links/store`);
+    Deno.symlinkSync(`${directory}/checkouts/app`, `${directory}/links/app`);
+    const linked = [
+      "links/store/checkouts/app/main.db",
+      "links/app/main.db",
+      "links/app/none.db",
+      "links/app/none/x.db",
+    ];
+    for (const file of [...own, ...linked.map((path) => `${directory}/${path}`)]) {
+      await fails("denied", store.export(at("app@main@c1"), file, { force: true }));
+    }
+    // Opened through a link, the store is still the same place.
+    using linked_store = await openAt(`${directory}/links/store`);
+    await fails("denied", linked_store.export(at("app@main@c1"), checkout, { force: true }));
     assertEquals(rows(checkout), "1,mine");
     assertEquals((await store.verify(at("app"))).ok, true);
   }, { on_disk: true }));
