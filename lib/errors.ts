@@ -71,7 +71,18 @@ export interface TaskdErrorOptions {
   hint?: string | undefined;
 }
 
-/** An error that a person or a program is meant to handle. */
+/**
+ * An error that a person or a program is meant to handle.
+ *
+ * @example
+ * ```ts
+ * import { messageOf, TaskdError } from "@taskd/taskd";
+ *
+ * const error = new TaskdError("not_found", "There is no branch shop@try", { hint: "Fork it first" });
+ * console.log(error.code, messageOf(error)); // not_found There is no branch shop@try
+ * console.log(messageOf("a thrown string")); // a thrown string
+ * ```
+ */
 export class TaskdError extends Error {
   /** Its name in stack traces. */
   override name = "TaskdError";
@@ -108,7 +119,7 @@ export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdEr
   return error instanceof TaskdError && codes.includes(error.code);
 }
 
-/** The message of anything that was thrown. */
+/** The message of anything that was thrown; {@linkcode TaskdError} shows it. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

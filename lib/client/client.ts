@@ -24,17 +24,22 @@ export interface ConnectOptions {
 /**
  * A connection for requests. The name of an operation and its fields are those of docs/reference/store_protocol.md.
  *
- * @example
+ * @example Stop a daemon and wait until it has gone; the module's example starts one
  * ```ts
  * import { connect } from "@taskd/taskd/client";
  *
- * // Where a live session of a branch keeps the SQLite file that applications open.
- * async function open(socket: string): Promise<string> {
- *   using client = await connect(socket);
- *   return (await client.call("open", { db: "app", branch: "dev" })).checkout;
+ * async function stop(socket: string): Promise<void> {
+ *   const client = await connect(socket);
+ *   try {
+ *     const { sessions } = await client.call("shutdown", {});
+ *     await client.closed();
+ *     console.log(`closed ${sessions} sessions`);
+ *   } finally {
+ *     client.close();
+ *   }
  * }
  *
- * await open("/run/user/1000/taskd.sock").catch((error) => console.log(error.message, error.hint));
+ * await stop("/run/none.sock").catch((error) => console.log(error.code, error.hint)); // daemon_unreachable …
  * ```
  */
 export class Client {
@@ -53,6 +58,7 @@ export class Client {
   /**
    * Runs an operation.
    *
+   * @param op Its name; {@linkcode OpTypes} lists them with what they take and answer.
    * @throws {TaskdError} with the code the daemon gave, or `daemon_unreachable` when the connection ends first.
    */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>): Promise<OpAnswer<O>> {
@@ -101,7 +107,8 @@ export class Client {
 /**
  * Connects to the daemon at `socket`.
  *
- * Requires `--allow-read`, `--allow-write` and `--allow-net=unix:<socket>`.
+ * Requires `--allow-read`, `--allow-write` and `--allow-net=unix:<socket>`. {@linkcode Client} and the example of
+ * `@taskd/taskd/client` show it.
  *
  * @throws {TaskdError} `daemon_unreachable` when no daemon answers there, `denied` when the socket may not be used.
  */
@@ -113,6 +120,19 @@ export async function connect(socket: string, options: ConnectOptions = {}): Pro
  * The daemon's events from now on: every event published after the daemon has acknowledged the first `next()`. It ends
  * when the daemon or the signal ends it, and after a `dropped_slow_consumer`: then subscribe again, and read `status`
  * for what was missed.
+ *
+ * @example Print what a daemon does for a second
+ * ```ts
+ * import { subscribe } from "@taskd/taskd/client";
+ *
+ * async function follow(socket: string): Promise<void> {
+ *   for await (const { ts, type, db, branch } of subscribe(socket, { signal: AbortSignal.timeout(1_000) })) {
+ *     console.log(ts, type, `${db}@${branch}`);
+ *   }
+ * }
+ *
+ * await follow("/run/none.sock").catch((error) => console.log(error.code)); // daemon_unreachable
+ * ```
  *
  * @throws {TaskdError} `daemon_unreachable` when no daemon answers there or the stream broke.
  */

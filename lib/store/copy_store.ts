@@ -62,6 +62,17 @@ interface CopiedRef {
  * Copies the store in `source` to `target`, which is empty or holds the beginning of the same copy. The source must be
  * at rest: branches written meanwhile are copied as they were at the beginning, or the copy fails.
  *
+ * @example
+ * ```ts
+ * import { copyStore, openBackend, openStore } from "@taskd/taskd";
+ *
+ * const [from, to] = [await Deno.makeTempDir(), await Deno.makeTempDir()];
+ * (await openStore(from)).close();
+ * const { branches, copied_bytes } = await copyStore(await openBackend(from), await openBackend(to));
+ * console.log(branches, copied_bytes); // 0 0
+ * for (const directory of [from, to]) await Deno.remove(directory, { recursive: true });
+ * ```
+ *
  * @throws {TaskdError} `not_a_store` (no store in the source, or another one or other data in the target),
  * `conflict` (a complete copy is there and differs), `corrupt` (what was read back is not what was written),
  * `chain_gap`, `interrupted`, and what the two backends report.

@@ -14,7 +14,19 @@ export const MAX_NAME_CHARS = 128;
 
 const NAME = new RegExp(`^(?![-.])[a-z0-9_.-]{1,${MAX_NAME_CHARS}}$`);
 
-/** Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`. */
+/**
+ * Checks a database, branch or checkpoint name: 1-128 of `[a-z0-9_.-]`, not beginning with `-` or `.`, without `..`.
+ *
+ * @example
+ * ```ts
+ * import { parseName } from "@taskd/taskd";
+ *
+ * console.log(parseName("try-2", "branch")); // try-2
+ * ```
+ *
+ * @returns The name as it was given.
+ * @throws {TaskdError} `invalid_name`.
+ */
 export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
   if (!NAME.test(text) || text.includes("..")) {
     throw new TaskdError(
@@ -54,10 +66,10 @@ export interface Address extends BranchName {
  *
  * @example
  * ```ts
- * import { parseAddress } from "@taskd/taskd";
+ * import { formatAddress, parseAddress } from "@taskd/taskd";
  *
  * console.log(parseAddress("shop@try@v1")); // { db: "shop", branch: "try", checkpoint: "v1" }
- * console.log(parseAddress("shop").branch); // main
+ * console.log(formatAddress(parseAddress("shop"))); // shop@main
  * ```
  *
  * @throws {TaskdError} `invalid_name`.
@@ -93,7 +105,19 @@ export function requireBranch(address: Address, done: string): void {
   throw new TaskdError("usage", `Cannot ${done} ${formatAddress(address)}: it is a checkpoint, not a branch`);
 }
 
-/** A txid or epoch as keys have it: 16 hex digits, so that keys sort. */
+/**
+ * A txid or epoch as keys have it: 16 hex digits, so that keys sort.
+ *
+ * @example
+ * ```ts
+ * import { formatTxid, parseTxid } from "@taskd/taskd";
+ *
+ * console.log(formatTxid(255)); // 00000000000000ff
+ * console.log(parseTxid("00000000000000ff"), parseTxid("ff")); // 255 undefined
+ * ```
+ *
+ * @throws {RangeError} for what is no safe integer >= 0.
+ */
 export function formatTxid(txid: Txid): string {
   if (!Number.isSafeInteger(txid) || txid < 0) {
     throw new RangeError(`Not a txid: ${txid}`);
@@ -101,7 +125,7 @@ export function formatTxid(txid: Txid): string {
   return txid.toString(16).padStart(16, "0");
 }
 
-/** Parses 16 hex digits; undefined when the text is anything else or beyond 2^53. */
+/** Parses the 16 hex digits of {@linkcode formatTxid}; undefined when the text is anything else or beyond 2^53. */
 export function parseTxid(text: string): Txid | undefined {
   if (!/^[0-9a-f]{16}$/.test(text)) return undefined;
   const value = Number.parseInt(text, 16);

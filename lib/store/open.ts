@@ -14,7 +14,15 @@ import { Store, type StoreOptions } from "./store.ts";
 /**
  * The directory that a location names: a path, or a `file:` URL without a host.
  *
- * @throws {TaskdError} `not_a_store` for any other URL.
+ * @example
+ * ```ts
+ * import { storeDirectory } from "@taskd/taskd";
+ *
+ * console.log(storeDirectory("file:///srv/store")); // /srv/store
+ * ```
+ *
+ * @returns An absolute path.
+ * @throws {TaskdError} `not_a_store` for any other URL, `usage` for an empty location.
  */
 export function storeDirectory(location: string): string {
   if (location === "") {
@@ -66,7 +74,7 @@ export interface OpenStoreOptions extends Omit<StoreOptions, "backend" | "worksp
 export type OpenBackendOptions = Pick<OpenStoreOptions, "clock" | "random" | "s3">;
 
 /**
- * Opens the place that a location names, without asking whether a store is there.
+ * Opens the place that a location names, without asking whether a store is there; {@linkcode copyStore} shows it.
  *
  * @throws {TaskdError} `not_found` (no such bucket), `denied`, `unavailable`, `not_a_store`, `usage`.
  */
@@ -89,7 +97,26 @@ export async function openBackend(location: string, options: OpenBackendOptions 
   }
 }
 
-/** Opens the store at `location`, making a new one where there is nothing yet. */
+/**
+ * Opens the store at `location`, making a new one where there is nothing yet.
+ *
+ * Requires `--allow-read` and `--allow-write` of the directory; for `s3:` also `--allow-net` and `--allow-env`.
+ *
+ * @example
+ * ```ts
+ * import { openStore } from "@taskd/taskd";
+ *
+ * const directory = await Deno.makeTempDir();
+ * // Or in a bucket: openStore("s3://bucket/prefix", { s3: { region: "eu-central-1" } })
+ * using store = await openStore(directory);
+ * await store.create("shop");
+ * await Deno.remove(directory, { recursive: true });
+ * ```
+ *
+ * @param location A directory, a `file:` URL or `s3://bucket/prefix`.
+ * @throws {TaskdError} `not_a_store`, `unsupported_layout`, `corrupt`, `not_found` (no such bucket), `denied`,
+ * `unavailable`, `usage`.
+ */
 export async function openStore(location: string, options: OpenStoreOptions = {}): Promise<Store> {
   const { workspace, s3, ...rest } = options;
   const backend = await openBackend(location, options);

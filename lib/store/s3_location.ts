@@ -6,7 +6,7 @@
 import { TaskdError } from "../errors.ts";
 import { sha256Hex } from "../sha256.ts";
 
-/** Whether a location names a bucket. */
+/** Whether a location names a bucket; {@linkcode defaultWorkspace} shows it. */
 export function isS3Location(location: string): boolean {
   return /^s3:\/\//i.test(location);
 }
@@ -31,6 +31,16 @@ export function parseS3Location(location: string): { bucket: string; prefix: str
 /**
  * The directory of a bucket store's checkouts, caches and locks on this host: `<home>/.taskd/workspaces/<hash>`. The hash
  * is of location and endpoint, so that all commands on one store share it.
+ *
+ * @example
+ * ```ts
+ * import { defaultWorkspace, isS3Location } from "@taskd/taskd";
+ *
+ * const location = "s3://bucket/prefix";
+ * if (isS3Location(location)) console.log(defaultWorkspace(location, { home: "/home/ada" }));
+ * ```
+ *
+ * @throws {TaskdError} `usage` for what is no bucket and prefix.
  */
 export function defaultWorkspace(location: string, options: { home: string; endpoint?: string }): string {
   const { url } = parseS3Location(location);

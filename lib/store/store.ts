@@ -87,17 +87,59 @@ export interface ReapResult {
  * Every method throws a {@linkcode TaskdError}: beside the codes that it names, `unavailable`, `denied` and `no_space` of
  * where the store is, and `interrupted` on its signal.
  *
- * @example
+ * @example Try a change on a fork, take it over, and take it back
+ * ```ts
+ * import { openStore, parseAddress } from "@taskd/taskd";
+ *
+ * const [main, fork] = [parseAddress("shop"), parseAddress("shop@try")];
+ * const directory = await Deno.makeTempDir();
+ * using store = await openStore(directory);
+ * await store.create("shop");
+ * await store.checkpoint(main, "empty", { note: "before anything was in it" });
+ * await store.protect(main, true);
+ *
+ * await store.fork(main, "try", { ttl_ms: 3_600_000 }); // gone an hour after its last use
+ * const { path } = await store.checkout(fork); // an ordinary SQLite file: change it with any client
+ * console.log(path === await store.path(fork)); // true
+ * await store.checkpoint(fork, "v1");
+ * console.log((await store.diff(main, fork)).identical); // true
+ * await store.touch(fork, { ttl_ms: null }); // never expires
+ *
+ * await store.promote(fork, main);
+ * await store.rollback(parseAddress("shop@main@empty"));
+ * await store.destroy(fork);
+ * await Deno.remove(directory, { recursive: true });
+ * ```
+ *
+ * @example Look at a store, and prove that it can be restored
+ * ```ts
+ * import { openStore, parseAddress } from "@taskd/taskd";
+ *
+ * const main = parseAddress("shop");
+ * const directory = await Deno.makeTempDir();
+ * using store = await openStore(directory);
+ * await store.create("shop");
+ *
+ * for (const { db } of await store.databases()) console.log((await store.branches(db)).length); // 1
+ * console.log((await store.status(main)).state, (await store.lease(main)).live); // idle false
+ * console.log((await store.verify(main)).problems); // []
+ * await store.export(main, `${directory}/copy.db`);
+ * await Deno.remove(directory, { recursive: true });
+ * ```
+ *
+ * @example Keep a store small
  * ```ts
  * import { openStore, parseAddress } from "@taskd/taskd";
  *
  * const directory = await Deno.makeTempDir();
- * {
- *   using store = await openStore(directory);
- *   await store.create("shop");
- *   await store.checkpoint(parseAddress("shop"), "empty", { note: "before anything was in it" });
- *   console.log((await store.branches("shop")).map(({ branch }) => branch)); // [ "main" ]
- * }
+ * const store = await openStore(directory);
+ * await store.create("shop");
+ *
+ * await store.compact(parseAddress("shop"));
+ * await store.reapExpired();
+ * await store.collectGarbage({ grace_ms: 15 * 60_000 });
+ * if (store.roCacheBytes() > 1 << 30) await store.enforceRoCacheBudget({ budget_bytes: 1 << 30 });
+ * store.close();
  * await Deno.remove(directory, { recursive: true });
  * ```
  */
@@ -113,7 +155,21 @@ export class Store {
     this.context = context;
   }
 
-  /** Opens a store; one that is empty is made a store by its manifest. */
+  /**
+   * Opens a store; one that is empty is made a store by its manifest.
+   *
+   * @example
+   * ```ts
+   * import { openBackend, Store } from "@taskd/taskd";
+   *
+   * const workspace = await Deno.makeTempDir();
+   * using store = await Store.open({ backend: await openBackend(workspace), workspace });
+   * console.log(await store.databases()); // []
+   * await Deno.remove(workspace, { recursive: true });
+   * ```
+   *
+   * @throws {TaskdError} `not_a_store` (other data, or another store's workspace), `unsupported_layout`, `corrupt`.
+   */
   static async open(options: StoreOptions): Promise<Store> {
     const { backend, clock = systemClock, random = systemRandom } = options;
     const manifest = await openManifest(backend, { now: clock.now(), random });
@@ -212,7 +268,7 @@ export class Store {
   /**
    * Destroys a branch; a protected one only with `force`.
    *
-   * @throws {TaskdError} `not_found`, `protected`, `lease_held`.
+   * @throws {TaskdError} `not_found`, `protected`, `lease_held`, `conflict`, `usage` (the address of a checkpoint).
    */
   destroy(address: Address, options: { force?: boolean } = {}): Promise<{ db: string; branch: string }> {
     return destroy(this.context, address, options);
@@ -248,6 +304,7 @@ export class Store {
   /**
    * Compares two addresses, by page and by row.
    *
+   * @param options `tables`: compare these alone; `rows`: how many changed rows of a table the answer lists.
    * @throws {TaskdError} `not_found`, `corrupt`.
    */
   diff(a: Address, b: Address, options: { tables?: string[]; rows?: number } & LongOptions = {}): Promise<DiffResult> {
@@ -272,7 +329,11 @@ export class Store {
     return status(this.context, address, options);
   }
 
-  /** All branches, or those of one database. */
+  /**
+   * All branches, or those of one database.
+   *
+   * @throws {TaskdError} `not_found` (the database).
+   */
   branches(db?: string, options: InspectOptions = {}): Promise<BranchInfo[]> {
     return branches(this.context, db, options);
   }
@@ -294,6 +355,8 @@ export class Store {
   /**
    * Runs one pass of garbage collection: deletes what no branch reaches, after its grace period. Also removes what dead
    * operations left in the workspace.
+   *
+   * @throws {TaskdError} `gc_failed` (what branches need could not all be found: nothing was deleted), `conflict`.
    */
   async collectGarbage(options: GcOptions): Promise<GcResult> {
     const result = await collectGarbage(this.context, options);
@@ -301,7 +364,11 @@ export class Store {
     return result;
   }
 
-  /** Destroys the branches whose time to live has passed, and finishes interrupted destroys; one that fails holds up no other. */
+  /**
+   * Destroys the branches whose time to live has passed, and finishes interrupted destroys.
+   *
+   * @returns What is gone, and what failed, which holds up no other.
+   */
   async reapExpired(): Promise<ReapResult> {
     const failed: ReapResult["failed"] = [];
     const onError = (address: { db: string; branch: string }, error: Error) => {
@@ -313,6 +380,8 @@ export class Store {
   /**
    * Brings the read-only cache within a budget, least recently used entries first; 0 only measures it. Also removes what
    * dead operations left in the workspace.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the workspace cannot be listed).
    */
   enforceRoCacheBudget(options: { budget_bytes: number }): Promise<RoCacheResult> {
     return enforceRoCacheBudget(this.context, options);
