@@ -22,16 +22,35 @@ export function withReference(page: string): string {
 }
 
 function renderReference(): string {
+  const first = new Map<string, string>();
   const groups = GROUPS.map((group) => {
     const commands = COMMANDS.filter((command) => command.group === group);
-    return [`## ${group}`, ...commands.map(renderCommand)].join("\n\n");
+    return [`## ${group}`, ...commands.map((command) => renderCommand(command, first))].join("\n\n");
   });
   return ["## Flags of every command", list(flagRows(GLOBAL_FLAGS)), ...groups].join("\n\n");
 }
 
-function renderCommand(command: CommandSpec): string {
-  const words = command.positionals.map((each) => [`\`${each.name}\`${each.optional ? " (optional)" : ""}`, each.help]);
-  const rows = [...words, ...flagRows(command.flags)];
+/** Words that mean the same in every command; the page describes them once. */
+const USUAL = [
+  "<db>[@<branch>][@<checkpoint>]",
+  "The branch, <db>[@<branch>]; main by default",
+  "The task's id, or a beginning of it that no other task has",
+  "The item's id, or a beginning of it that no other item has",
+];
+
+/** `first` has the command that described a flag before, for each flag with its help. */
+function renderCommand(command: CommandSpec, first: Map<string, string>): string {
+  const words = command.positionals.filter(({ help }) => !USUAL.includes(help)).map((
+    each,
+  ) => [`\`${each.name}\`${each.optional ? " (optional)" : ""}`, each.help]);
+  const alike = new Map<string, string[]>();
+  const fresh = [...words, ...flagRows(command.flags)].filter(([name, help]) => {
+    const earlier = first.get(`${name} ${help}`);
+    if (earlier === undefined) first.set(`${name} ${help}`, command.name);
+    else alike.set(earlier, [...alike.get(earlier) ?? [], name!]);
+    return earlier === undefined;
+  });
+  const rows = [...fresh, ...[...alike].map(([earlier, names]) => [names.join(", "), `as for \`${earlier}\``])];
   const examples = command.examples.map((example) => `taskd ${example.words}   # ${example.why}`);
   return [
     `### ${command.name}`,

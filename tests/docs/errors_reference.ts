@@ -16,14 +16,16 @@ export const PAGE = new URL("../../docs/reference/errors.md", import.meta.url);
 export function withReference(page: string): string {
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error("docs/reference/errors.md has lost the marks of its reference");
-  return `${page.slice(0, begin + BEGIN.length)}\n\n${table()}\n\n${page.slice(end)}`;
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${list()}\n\n${page.slice(end)}`;
 }
 
-function table(): string {
-  const rows = (Object.keys(ERROR_CODES) as ErrorCode[]).sort().map((code) =>
-    [`\`${code}\``, ERROR_CODES[code], shown(REMEDIES[code])].join(" | ")
-  );
-  return ["| Code | Meaning | What to do |", "| --- | --- | --- |", ...rows.map((row) => `| ${row} |`)].join("\n");
+function list(): string {
+  const codes = (Object.keys(ERROR_CODES) as ErrorCode[]).sort();
+  const remedies = [...new Set(codes.map((code) => REMEDIES[code]))];
+  return remedies.map((remedy) => {
+    const alike = codes.filter((code) => REMEDIES[code] === remedy);
+    return `- ${alike.map((code) => `\`${code}\`: ${ERROR_CODES[code]}`).join("; ")}. ${shown(remedy)}`;
+  }).join("\n");
 }
 
 /** Text that Markdown shows as it is. */

@@ -33,21 +33,28 @@ export async function withReference(page: string): Promise<string> {
   }, page);
 }
 
+/** A place of an alert's text by the name of what stands there. */
+function labelled(_whole: string, name: string): string {
+  return `_${name.replace("labels.", "")}_`;
+}
+
 /** A row for each family of a text in Prometheus's format. */
 function families(text: string): string {
   const kinds = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, kind]) => [name!, kind!]));
   const rows = [...text.matchAll(/^# HELP (\S+) (.*)$/gm)].map(([, name, help]) =>
-    `| \`${name}\` | ${kinds.get(name!)} | ${help!.replaceAll("|", "\\|").replaceAll("<", "\\<")} |`
+    `- \`${name}\`${kinds.get(name!) === "histogram" ? " (histogram)" : ""}: ${help!.replaceAll("<", "\\<")}`
   );
-  return ["| Metric | Type | Meaning |", "| --- | --- | --- |", ...rows].join("\n");
+  return rows.join("\n");
 }
 
 async function alerts(file: string): Promise<string> {
   const { groups } = parse(await Deno.readTextFile(new URL(`docs/monitoring/${file}`, ROOT))) as Rules;
   const rows = groups.flatMap(({ rules }) => rules).map(({ alert, labels, annotations }) =>
-    `| \`${alert}\` | ${labels.severity} | ${annotations.summary.replaceAll("|", "\\|")} |`
+    `- \`${alert}\` (${labels.severity}): ${
+      annotations.summary.replaceAll(/\{\{ *\$([^}|]*?) *(?:\|[^}]*)?\}\}/g, labelled)
+    }`
   );
-  return ["| Alert | Severity | Says |", "| --- | --- | --- |", ...rows].join("\n");
+  return rows.join("\n");
 }
 
 /** What a broker without tasks exposes, with a global ceiling. */

@@ -7,7 +7,6 @@
 import type { HttpRoute } from "../../../broker/http/route.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { STATUSES } from "../../../broker/http/statuses.ts";
-import { ERROR_CODES, type ErrorCode } from "../../../lib/errors.ts";
 
 /** The page. */
 export const PAGE = new URL("../../../docs/reference/broker_api.md", import.meta.url);
@@ -28,10 +27,11 @@ function replaced(page: string, name: string, table: string): string {
 function routes(): string {
   const lines = ROUTES.map((route) => {
     const { method, path, query = {}, doc } = route;
-    const takes = [...bodyText(route), ...Object.keys(query).map((name) => `[\`?${name}=\`]`)].join(" ");
-    return `| ${method} | \`${path}\` | ${takes} | ${answerText(route)} | ${doc.replaceAll("<id>", "`<id>`")} |`;
+    const names = Object.keys(query).map((name) => `?${name}=`).join(" ");
+    const line = `- \`${method} ${path}${names === "" ? "" : ` [${names}]`}\`: ${doc.replaceAll("<id>", "`<id>`")}`;
+    return [`${line}.`, ...bodyText(route), ...answerText(route)].join(" ");
   });
-  return ["| Method | Path | Takes | Answers | What it does |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
+  return lines.join("\n");
 }
 
 /** The fields of a body; in brackets when there need be none. */
@@ -41,20 +41,27 @@ function bodyText({ body }: HttpRoute): string[] {
   const named = (optional: boolean) =>
     fields.filter(([, { type }]) => type.endsWith("optional") === optional).map(([name]) => `\`${name}\``).join(", ");
   const optional = named(true);
-  return [[named(false), ...(optional === "" ? [] : [`[${optional}]`])].filter((text) => text !== "").join(", ")];
+  return [
+    `Takes ${[named(false), ...(optional === "" ? [] : [`[${optional}]`])].filter((text) => text !== "").join(", ")}.`,
+  ];
 }
 
-function answerText({ answer }: HttpRoute): string {
-  if ("schema" in answer) return `${answer.status} JSON`;
-  return "type" in answer ? `${answer.status} \`${answer.type}\`` : String(answer.status);
+/** What it answers, where that is not 200 with JSON. */
+function answerText({ answer }: HttpRoute): string[] {
+  if ("schema" in answer) return answer.status === 200 ? [] : [`Answers ${answer.status}.`];
+  if (!("type" in answer)) return [`Answers ${answer.status}.`];
+  return answer.type === "application/json" ? [] : [`Answers \`${answer.type}\`.`];
 }
 
 function statuses(): string {
-  const rows = Object.entries(STATUSES).sort(([a, [one]], [b, [two]]) => one - two || (a < b ? -1 : 1));
-  const lines = rows.map(([code, [status, retry_after_s]]) =>
-    `| ${status} | \`${code}\` | ${ERROR_CODES[code as ErrorCode]} | ${retry_after_s ?? ""} |`
-  );
-  return ["| Status | `code` | When | `Retry-After` |", "| --- | --- | --- | --- |", ...lines].join("\n");
+  const rows = Object.entries(STATUSES).sort(([a], [b]) => a < b ? -1 : 1);
+  const numbers = [...new Set(rows.map(([, [status]]) => status))].sort((a, b) => a - b);
+  return numbers.map((number) => {
+    const codes = rows.filter(([, [status]]) => status === number).map(([code, [, retry_after_s]]) =>
+      `\`${code}\`${retry_after_s === undefined ? "" : ` (${retry_after_s} s)`}`
+    );
+    return `- ${number}: ${codes.join(", ")}`;
+  }).join("\n");
 }
 
 if (import.meta.main) {

@@ -31,25 +31,30 @@ function renderReference(): string {
   const plain = SETTING_PATHS.filter((path) => !path.includes("."));
   const groups = GROUPS.map((group) => {
     const paths = SETTING_PATHS.filter((path) => path.startsWith(`${group}.`));
-    return `### ${group}\n\n${table(paths)}${examples(paths, group)}`;
+    return `### ${group}\n\n${list(paths)}${examples(paths, group)}`;
   });
-  return [`### Top level\n\n${table(plain)}${examples(plain)}`, ...groups].join("\n\n");
+  return [`### Top level\n\n${list(plain)}${examples(plain)}`, ...groups].join("\n\n");
 }
 
-function table(paths: readonly SettingPath[]): string {
+function list(paths: readonly SettingPath[]): string {
   const lines = paths.map((path) => {
     const { value, built_in, env, doc } = SETTINGS[path];
-    const variable = env === undefined ? "" : `\`${env}\``;
-    const shown = [
-      `\`${path}\``,
-      variable,
-      code(built_in),
-      traitsOf(value).type,
-      doc.replaceAll(/(<id>|\*\*?)/g, "`$1`"),
-    ];
-    return `| ${shown.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+    const facts = [...kind(traitsOf(value).type), code(built_in), ...variable(path, env)];
+    return `- \`${path}\` (${facts.join("; ")}): ${doc.replaceAll(/(<id>|\*\*?)/g, "`$1`")}`;
   });
-  return ["| Setting | Variable | Default | Value | Meaning |", "| --- | --- | --- | --- | --- |", ...lines].join("\n");
+  return lines.join("\n");
+}
+
+/** What the value is, without the ranges that the page gives once, and nothing where the default shows it. */
+function kind(type: string): string[] {
+  if (type === "`true`, `false`") return [];
+  return [type.replace(/^(whole number|USD|duration), (?:0-10+|at most 3650d)$/, "$1")];
+}
+
+/** The variable, where it is not TASKD_ and the setting's name. */
+function variable(path: SettingPath, env: string | undefined): string[] {
+  if (env === undefined) return ["no variable"];
+  return env === `TASKD_${path.replaceAll(".", "_").toUpperCase()}` ? [] : [`\`${env}\``];
 }
 
 function code(value: SettingRow["built_in"]): string {
