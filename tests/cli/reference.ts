@@ -43,6 +43,7 @@ function renderCommand(command: CommandSpec, first: Map<string, string>): string
   const words = command.positionals.filter(({ help }) => !USUAL.includes(help)).map((
     each,
   ) => [`\`${each.name}\`${each.optional ? " (optional)" : ""}`, each.help]);
+  const usage = usageLine(command).replace(" [flags]", "");
   const alike = new Map<string, string[]>();
   const fresh = [...words, ...flagRows(command.flags)].filter(([name, help]) => {
     const earlier = first.get(`${name} ${help}`);
@@ -51,13 +52,15 @@ function renderCommand(command: CommandSpec, first: Map<string, string>): string
     return earlier === undefined;
   });
   const rows = [...fresh, ...[...alike].map(([earlier, names]) => [names.join(", "), `as for \`${earlier}\``])];
-  const examples = command.examples.map((example) => `taskd ${example.words}   # ${example.why}`);
+  const examples = command.examples.filter(({ words }) => words !== command.name).map((example) =>
+    `taskd ${example.words}   # ${example.why}`
+  );
   return [
     `### ${command.name}`,
-    `\`${usageLine(command)}\``,
+    ...(usage === `taskd ${command.name}` ? [] : [`\`${usage}\``]),
     shown(`${command.summary}.${command.details === undefined ? "" : ` ${command.details}`}`),
     ...(rows.length === 0 ? [] : [list(rows)]),
-    "```sh\n" + examples.join("\n") + "\n```",
+    ...(examples.length === 0 ? [] : ["```sh\n" + examples.join("\n") + "\n```"]),
   ].join("\n\n");
 }
 

@@ -1,5 +1,5 @@
 /**
- * Words that are out, with what to write instead. `docs/glossary.md` lists the same rows; a test compares them.
+ * Words that are out, with what to write instead.
  */
 
 /** A row: forms of a word, or a phrase, and the plain words in its place. */

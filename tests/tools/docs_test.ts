@@ -14,7 +14,15 @@ function filesBelow(folder: string): string[] {
 /** Pages that are written for readers: the README files of the project and everything in docs/. */
 function documents(): string[] {
   const docs = filesBelow("docs").filter((path) => path.endsWith(".md"));
-  return ["README.md", "broker/README.md", "tests/conformance/README.md", "tests/cli/redteam/README.md", ...docs];
+  return [
+    "README.md",
+    "broker/README.md",
+    "tests/README.md",
+    "std/README.md",
+    "tests/conformance/README.md",
+    "tests/cli/redteam/README.md",
+    ...docs,
+  ];
 }
 
 /** The anchors that the headings of a document make. */

@@ -6,11 +6,10 @@ import { GitBench, writeFiles } from "./bench.ts";
 const PAGE = await Deno.readTextFile(new URL("../../../docs/explanation/approval.md", import.meta.url));
 
 Deno.test("docs/explanation/approval.md lists the categories as they are", () => {
-  const [, table = ""] = /<!-- categories -->\n([^]*)<!-- end of categories -->/.exec(PAGE) ?? [];
-  const rows = table.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
-    const [, category, meaning] = line.split("|").map((cell) => cell.trim());
-    return [category!.replaceAll("`", ""), meaning];
-  });
+  const [, list = ""] = /<!-- categories -->\n([^]*)<!-- end of categories -->/.exec(PAGE) ?? [];
+  const rows = [...list.replaceAll(/\n {2,}/g, " ").matchAll(/^- `(\w+)`: (.*)$/gm)].map((
+    [, name, text],
+  ) => [name!, text!]);
   assertEquals(rows, Object.entries(FLAG_CATEGORIES));
 });
 

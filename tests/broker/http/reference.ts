@@ -25,11 +25,18 @@ function replaced(page: string, name: string, table: string): string {
 }
 
 function routes(): string {
+  const bodies = new Map<string, string>();
   const lines = ROUTES.map((route) => {
     const { method, path, query = {}, doc } = route;
     const names = Object.keys(query).map((name) => `?${name}=`).join(" ");
     const line = `- \`${method} ${path}${names === "" ? "" : ` [${names}]`}\`: ${doc.replaceAll("<id>", "`<id>`")}`;
-    return [`${line}.`, ...bodyText(route), ...answerText(route)].join(" ");
+    const takes = bodyText(route).map((text) => {
+      const earlier = bodies.get(text);
+      if (earlier !== undefined && text.length > 40) return `Takes what ${earlier} takes.`;
+      bodies.set(text, `\`${method} ${path}\``);
+      return text;
+    });
+    return [`${line}.`, ...takes, ...answerText(route)].join(" ");
   });
   return lines.join("\n");
 }

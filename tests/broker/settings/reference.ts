@@ -37,12 +37,13 @@ function renderReference(): string {
 }
 
 function list(paths: readonly SettingPath[]): string {
+  const none = paths.every((path) => SETTINGS[path].env === undefined);
   const lines = paths.map((path) => {
     const { value, built_in, env, doc } = SETTINGS[path];
-    const facts = [...kind(traitsOf(value).type), code(built_in), ...variable(path, env)];
+    const facts = [...kind(traitsOf(value).type), code(built_in), ...(none ? [] : variable(path, env))];
     return `- \`${path}\` (${facts.join("; ")}): ${doc.replaceAll(/(<id>|\*\*?)/g, "`$1`")}`;
   });
-  return lines.join("\n");
+  return `${none ? "No variables.\n\n" : ""}${lines.join("\n")}`;
 }
 
 /** What the value is, without the ranges that the page gives once, and nothing where the default shows it. */
