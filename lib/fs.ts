@@ -31,7 +31,7 @@ const ERRNO: Readonly<Record<string, FileErrorCode>> = {
 export function fileErrorCode(error: unknown): FileErrorCode {
   if (error instanceof Deno.errors.NotCapable) return "denied";
   const errno = error instanceof Error ? (error as Error & { code?: unknown }).code : undefined;
-  return (typeof errno === "string" ? ERRNO[errno] : undefined) ?? "unavailable";
+  return typeof errno === "string" && Object.hasOwn(ERRNO, errno) ? ERRNO[errno]! : "unavailable";
 }
 
 const HINTS: Readonly<Partial<Record<FileErrorCode, string>>> = {

@@ -43,11 +43,14 @@ export interface ModelClientOptions {
 const TRANSIENT = new Set([408, 409, 425, 429, 500, 502, 503, 504, 529]);
 
 /** What the gateway's own problems mean that end the run; the endpoint may answer the same status for its own reasons. */
-const FINAL: Readonly<Record<string, [AgentOutcome, string]>> = {
-  "urn:taskd:problem:unauthorized": ["token_refused", "the gateway does not know the task's token; the task has ended"],
-  "urn:taskd:problem:budget_exhausted": ["budget_exhausted", "the task's budget is spent"],
-  "urn:taskd:problem:request_cap": ["request_cap", "the task's requests are used up"],
-};
+const FINAL: ReadonlyMap<string, [AgentOutcome, string]> = new Map([
+  ["urn:taskd:problem:unauthorized", [
+    "token_refused",
+    "the gateway does not know the task's token; the task has ended",
+  ]],
+  ["urn:taskd:problem:budget_exhausted", ["budget_exhausted", "the task's budget is spent"]],
+  ["urn:taskd:problem:request_cap", ["request_cap", "the task's requests are used up"]],
+]);
 
 export class ModelClient {
   readonly #options: ModelClientOptions;
@@ -104,7 +107,7 @@ export class ModelClient {
     const { status } = response;
     const problem = parseJson(text ?? "");
     const why = `the answer was ${status}${describe(problem)}`;
-    const final = FINAL[typeOf(problem)];
+    const final = FINAL.get(typeOf(problem));
     const again = response.headers.get("x-should-retry") !== "false";
     if (final === undefined && again && TRANSIENT.has(status)) {
       const wait_ms = retryAfter(response.headers.get("retry-after"), this.#options.clock);

@@ -205,8 +205,10 @@ export class TaskLease {
 
   /** Books a settlement; for {@linkcode Claim}. */
   book(reserved_usd: number, settlement: Settlement): void {
-    this.#usd += settlement.usd;
-    if (settlement.unmetered) this.#unmetered++;
+    // A sum that is once not a number stays so, and no budget would limit it.
+    const known = Number.isFinite(settlement.usd) && settlement.usd >= 0;
+    if (known) this.#usd += settlement.usd;
+    if (settlement.unmetered || !known) this.#unmetered++;
     for (const { usage } of settlement.metered?.used ?? []) {
       this.#input_tokens += totalInput(usage);
       this.#output_tokens += usage.output_tokens;

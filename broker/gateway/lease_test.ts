@@ -98,6 +98,13 @@ Deno.test("a budget has room for what adds up to it, and is spent by it, in any 
   }
 });
 
+Deno.test("a figure that is no amount leaves the sum as it is and marks the request", () => {
+  const { lease } = TaskLease.create(OPTIONS, systemRandom);
+  for (const usd of [0.5, NaN, Infinity, -1, 1.5]) lease.claim().settle(settlement(usd));
+  assertEquals([lease.spend().usd, lease.spend().unmetered_requests], [2, 3]);
+  assertThrows(() => lease.claim(), Refusal, "raise task_budget_usd");
+});
+
 Deno.test("a lease that ends admits nothing, and is idle once what runs has settled", async () => {
   const { lease, token } = TaskLease.create(OPTIONS, systemRandom);
   assert(/^taskd-[0-9a-f]{64}$/.test(token) && !Deno.inspect(lease).includes(token));

@@ -66,7 +66,7 @@ const US_ONLY_FACTOR = 1.1;
  * The dearest factors at which OpenAI and Google sell priority, and Anthropic its fast mode. Requests for these are
  * refused; a project's own setting can still lead to them, and then the figure must not be too low.
  */
-const TIER_FACTORS: Readonly<Record<string, number>> = { priority: 2.5, fast: 6, flex: 1, scale: 1 };
+const TIER_FACTORS: ReadonlyMap<string, number> = new Map([["priority", 2.5], ["fast", 6]]);
 
 /** Reads a price file; throws `corrupt`, naming the place. `name` is for the message. */
 export function parsePriceFile(text: string, name: string): PriceFile {
@@ -127,7 +127,7 @@ export class PriceBook {
       if (!price) return undefined;
       total += cost(price, usage);
     }
-    return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS[metered.service_tier ?? ""] ?? 1);
+    return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS.get(metered.service_tier ?? "") ?? 1);
   }
 
   #priceFor(lane: Lane, asked: string, served: string | undefined): TokenPrice | undefined {

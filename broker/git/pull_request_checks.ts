@@ -44,21 +44,21 @@ export const RollupSchema = v.array(v.object({
 type RollupEntry = v.InferOutput<typeof RollupSchema>[number];
 
 /** States of commit statuses and conclusions of check runs: CheckConclusionState and StatusState of GitHub's schema. */
-const OUTCOMES: Readonly<Record<string, CheckOutcome>> = {
-  SUCCESS: "passed",
-  NEUTRAL: "skipped",
-  SKIPPED: "skipped",
-  FAILURE: "failed",
-  ERROR: "failed",
-  CANCELLED: "failed",
-  TIMED_OUT: "failed",
-  STARTUP_FAILURE: "failed",
+const OUTCOMES: ReadonlyMap<string, CheckOutcome> = new Map([
+  ["SUCCESS", "passed"],
+  ["NEUTRAL", "skipped"],
+  ["SKIPPED", "skipped"],
+  ["FAILURE", "failed"],
+  ["ERROR", "failed"],
+  ["CANCELLED", "failed"],
+  ["TIMED_OUT", "failed"],
+  ["STARTUP_FAILURE", "failed"],
   // Waits for a person; the host drops it after 14 days.
-  ACTION_REQUIRED: "failed",
-  STALE: "failed",
-  PENDING: "pending",
-  EXPECTED: "pending",
-};
+  ["ACTION_REQUIRED", "failed"],
+  ["STALE", "failed"],
+  ["PENDING", "pending"],
+  ["EXPECTED", "pending"],
+]);
 
 /** The checks that count: of a run that was repeated, the last. */
 export function decodeRollup(rollup: v.InferOutput<typeof RollupSchema>): CheckRun[] {
@@ -66,7 +66,7 @@ export function decodeRollup(rollup: v.InferOutput<typeof RollupSchema>): CheckR
     const state = stateOf(entry);
     const name = [entry.workflowName, entry.name || entry.context].filter(Boolean).join(" / ");
     const url = entry.detailsUrl || entry.targetUrl || "";
-    return { name, outcome: OUTCOMES[state] ?? "pending", state, url: /^https?:\/\//.test(url) ? url : "" };
+    return { name, outcome: OUTCOMES.get(state) ?? "pending", state, url: /^https?:\/\//.test(url) ? url : "" };
   });
 }
 

@@ -21,12 +21,12 @@ import {
 const CLIENT_TOOLS: ReadonlySet<string> = new Set(["functiondeclarations", "computeruse"]);
 
 /** Data of the model, of the program, or schemas: by the folded name of the object they stand in, and their own. */
-const SKIPPED: Readonly<Record<string, ReadonlySet<string>>> = {
-  functioncall: new Set(["args"]),
-  functionresponse: new Set(["response"]),
-  functiondeclarations: new Set(["parameters", "parametersjsonschema", "response", "responsejsonschema"]),
-  generationconfig: new Set(["responseschema", "responsejsonschema"]),
-};
+const SKIPPED: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ["functioncall", new Set(["args"])],
+  ["functionresponse", new Set(["response"])],
+  ["functiondeclarations", new Set(["parameters", "parametersjsonschema", "response", "responsejsonschema"])],
+  ["generationconfig", new Set(["responseschema", "responsejsonschema"])],
+]);
 
 /** Checks a request for `model`, which stands in the path. */
 export function checkGemini(body: JsonObject, model: string, allowed: Allowed): string {
@@ -87,7 +87,7 @@ function isSkipped(place: JsonPlace | undefined): boolean {
     if (typeof at.key !== "string") continue;
     let owner = at.parent;
     while (owner && typeof owner.key === "number") owner = owner.parent;
-    if (owner && SKIPPED[fold(String(owner.key))]?.has(fold(at.key))) return true;
+    if (owner && SKIPPED.get(fold(String(owner.key)))?.has(fold(at.key))) return true;
   }
   return false;
 }
