@@ -82,14 +82,13 @@ export class Exchange {
 
   /** Runs it until it is settled; throws a refusal while an answer can still be sent. */
   async run(): Promise<void> {
-    const { response, lease, claim, deadline, upstream } = this.#options;
+    const { response, lease, deadline, upstream } = this.#options;
     const { auth } = lease.options;
     const gone = () => this.#clientGone();
     response.once("close", gone);
     try {
       let credential = await upstream.credential(auth);
       if (this.#client_gone) return;
-      claim.markSent();
       let incoming = await this.#send(credential);
       if (incoming.statusCode === 401) {
         const renewed = await this.#renewed(credential, incoming);
@@ -106,8 +105,8 @@ export class Exchange {
       }
       await this.#pass(incoming, credential);
     } catch (error) {
-      // Nothing of an answer has been seen.
-      this.#settle("upstream_failed");
+      // Nothing of an answer has been seen. What never went out is not settled: its claim is withdrawn.
+      if (this.#outgoing !== undefined) this.#settle("upstream_failed");
       this.#outgoing?.destroy();
       if (!this.#client_gone) throw error;
     } finally {
@@ -117,7 +116,7 @@ export class Exchange {
   }
 
   #send(credential: Credential): Promise<IncomingMessage> {
-    const { upstream, route, body, request, lease, limits } = this.#options;
+    const { claim, upstream, route, body, request, lease, limits } = this.#options;
     return new Promise((resolve, reject) => {
       const outgoing = upstream.send(route, {
         headers: request.headers,
@@ -127,6 +126,7 @@ export class Exchange {
         onResponse: resolve,
       });
       this.#outgoing = outgoing;
+      claim.markSent();
       const fail = (code: "upstream_failed" | "upstream_timeout", detail: string) => {
         reject(new Refusal(code, detail));
         outgoing.destroy();

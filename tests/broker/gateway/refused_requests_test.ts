@@ -167,6 +167,26 @@ Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () =
   assertEquals([over.status, (await over.json()).code, open.spend().requests], [429, "request_cap", 1000]);
 });
 
+Deno.test("a request whose credential fails before it goes out does not count", async () => {
+  const failing = () => Promise.reject(new Error("no refresh"));
+  const base_url = "http://127.0.0.1:9";
+  await using gate = await harness(json({}), {
+    upstreams: {
+      vendor_a: { base_url, api_key: "two\nlines" },
+      vendor_b: { base_url, subscription: { source: { current: failing, renew: failing } } },
+    },
+  });
+  for (
+    const [lease, path, body, status] of [
+      [gate.lease("vendor_a", { max_requests: 1 }), "/v1/messages", BODIES.messages, 500],
+      [gate.lease("vendor_b", { auth: "subscription", max_requests: 1 }), "/v1/responses", BODIES.responses, 502],
+    ] as const
+  ) {
+    for (let again = 0; again < 2; again++) assertEquals((await gate.post(lease, path, body)).status, status);
+    assertEquals([lease.spend().requests, lease.spend().in_flight, lease.spend().priced], [0, 0, true]);
+  }
+});
+
 // conformance: b2.effect.task_max_inflight
 Deno.test("a parallel burst admits up to the in-flight cap; the others are 429 with Retry-After: 1", async () => {
   const gates: ReturnType<typeof gated>[] = [];
