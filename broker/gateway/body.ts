@@ -58,12 +58,15 @@ export async function readJsonBody(request: IncomingMessage, memory: BodyMemory)
   }
   const packed = await readBounded(request, memory);
   if (!unpack) return packed;
+  using _packed = packed;
+  // Its size is known only once it is there; until then it counts as the largest.
+  memory.reserve(MAX_BODY_BYTES);
   try {
-    using _packed = packed;
     const bytes = await unpack(packed.bytes, { maxOutputLength: MAX_BODY_BYTES });
+    memory.release(MAX_BODY_BYTES);
     return heldBody(bytes, memory);
   } catch (error) {
-    if (error instanceof Refusal) throw error;
+    memory.release(MAX_BODY_BYTES);
     const code = (error as { code?: unknown }).code;
     if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge();
     throw new Refusal("bad_request", `The body is not ${encoding}`);

@@ -1,5 +1,8 @@
-import { assertEquals, assertThrows } from "@std/assert";
-import { BodyMemory, MAX_BODY_BYTES, MAX_HELD_BYTES } from "./body.ts";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
+import { gzipSync, zstdCompressSync } from "node:zlib";
+import { BodyMemory, MAX_BODY_BYTES, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
 import { Refusal } from "./refusal.ts";
 
 Deno.test("the bodies of all tasks together are bounded, and released memory can be reserved again", () => {
@@ -9,4 +12,31 @@ Deno.test("the bodies of all tasks together are bounded, and released memory can
   memory.release(MAX_BODY_BYTES);
   memory.reserve(MAX_BODY_BYTES);
   assertThrows(() => memory.reserve(1), Refusal);
+});
+
+Deno.test("a packed body has room for all it can unpack to before it is unpacked, or is refused", async () => {
+  const json = new TextEncoder().encode(JSON.stringify("x".repeat(100_000)));
+  for (const [encoding, packed] of [["gzip", gzipSync(json)], ["zstd", zstdCompressSync(json)]] as const) {
+    const headers = { "content-type": "application/json", "content-encoding": encoding };
+    const request = (bytes: Uint8Array = packed) =>
+      Object.assign(Readable.from([bytes]), { headers }) as unknown as IncomingMessage;
+    const memory = new BodyMemory();
+    const others = MAX_HELD_BYTES - MAX_BODY_BYTES - packed.length;
+    memory.reserve(others + 1);
+    assertEquals((await assertRejects(() => readJsonBody(request(), memory), Refusal)).status, 503);
+    memory.release(1);
+    await assertRejects(
+      () => readJsonBody(request(packed.map((byte) => byte ^ 0xff)), memory),
+      Refusal,
+      `not ${encoding}`,
+    );
+    {
+      using body = await readJsonBody(request(), memory);
+      assertEquals(body.bytes.length, json.length);
+      memory.reserve(MAX_BODY_BYTES + packed.length - json.length);
+      assertThrows(() => memory.reserve(1), Refusal);
+    }
+    memory.reserve(json.length);
+    assertThrows(() => memory.reserve(1), Refusal);
+  }
 });
