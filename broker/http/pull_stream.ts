@@ -29,10 +29,16 @@ export function pullStream(source: PieceSource, signal: AbortSignal): ReadableSt
       if (signal.aborted) finish(true);
     },
     pull: async () => {
-      const piece = await source.next();
-      if (over) return;
-      if (piece === undefined) finish(true);
-      else controller.enqueue(piece);
+      try {
+        const piece = await source.next();
+        if (over) return;
+        if (piece === undefined) finish(true);
+        else controller.enqueue(piece);
+      } catch (error) {
+        // The stream fails with it, unless it has ended already.
+        finish(false);
+        throw error;
+      }
     },
     cancel: () => finish(false),
   }, { highWaterMark: 1 });
