@@ -79,7 +79,7 @@ export class Api {
     return await (await this.#post(`/tasks/${id}/retry`, {})).json();
   }
 
-  /** Follows a task until its result, connecting again and going on where it stopped. */
+  /** Follows a task until its result, connecting again and going on where it stopped; throws what the broker refuses. */
   async follow(id: string, { after, signal, onEvent, onLink }: FollowEventsOptions): Promise<void> {
     let last = String(after);
     for (let failures = 0; !signal.aborted;) {
@@ -94,6 +94,7 @@ export class Api {
         for await (const chunk of body ?? []) {
           for (const event of reader.feed(decoder.decode(chunk, { stream: true }))) {
             failures = 0;
+            if (event.event === "error") throw new ApiError(500, JSON.parse(event.data));
             if (event.id !== undefined) last = event.id;
             const view = { event: event.event, data: JSON.parse(event.data) } as TaskEventView;
             onEvent(view, event.id === undefined ? undefined : Number(event.id));
@@ -102,7 +103,11 @@ export class Api {
         }
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
+        // The broker cannot serve the events, now or later: another attempt would find the same.
+        if (error instanceof ApiError && error.status >= 400 && error.status <= 500) {
+          onLink(true);
+          throw error;
+        }
       }
       if (signal.aborted) return;
       onLink(false);

@@ -8,6 +8,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Page } from "playwright-core";
 import { newFile, ORDINARY } from "./_diffs.ts";
 import { closeBrowser, flagOf, type Pages, pageTest, picture, spent } from "./_pages.ts";
+import { tracePath } from "../../../broker/task/trace.ts";
 import { longTest } from "../../support/long.ts";
 
 Deno.test.afterAll(closeBrowser);
@@ -149,6 +150,25 @@ pageTest("a task is followed from its first stage to the gate", async (pages) =>
   await pages.engine.collect(task, { diff: ORDINARY });
   await page.getByRole("heading", { name: "Approve this change?" }).waitFor();
   assertEquals(await page.locator("#live").innerText(), "Waiting for approval");
+});
+
+pageTest("a trace that cannot be read is said on the task's page, which does not ask again", async (pages) => {
+  const { engine } = pages;
+  const task = await engine.begin();
+  await task.move({ from: "admission", to: "staging" });
+  await task.move({ from: "staging", to: "running" });
+  for (let n = 0; n < 50; n++) await task.append({ type: "output", channel: "stdout", text: `${n}` });
+  const path = tracePath(engine.tasks.audit_root, task.id);
+  await Deno.writeTextFile(path, (await Deno.readTextFile(path)).replace('"text":"45"', '"text":"xx"'));
+  let asked = 0;
+  const page = await pages.visit("/ui/");
+  page.on("request", (request) => void (request.url().endsWith("/events") && asked++));
+  await page.goto(`${pages.origin}/ui/tasks/${task.id}#token=${pages.token}`);
+  const alert = page.locator("[role=alert]");
+  await alert.waitFor();
+  assertStringIncludes(await alert.innerText(), "is altered");
+  await page.waitForTimeout(1_200);
+  assertEquals(asked, 1);
 });
 
 pageTest("what a task has spent never goes down while rows come that say less than the lease", async (pages) => {
