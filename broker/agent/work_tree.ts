@@ -6,6 +6,8 @@
  * compared with what was inspected, and a file that has a second name is never written, since that name may be outside.
  */
 
+import { hasGitName } from "../../lib/text/git_name.ts";
+
 /** A call that cannot be done; the model reads the message. */
 export class ToolError extends Error {
   override name = "ToolError";
@@ -19,19 +21,10 @@ const MAX_WALKED = 100_000;
 const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 2_048;
 
-/** Characters that some file systems ignore in a name, so that `.g\u200cit` would be `.git`. */
-const IGNORABLE = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g;
-
 export interface ListedEntry {
   name: string;
   kind: "file" | "folder" | "link" | "other";
   size_bytes?: number;
-}
-
-/** Whether `name` is git's folder in one of the spellings that a file system may take for it. */
-function isGitName(name: string): boolean {
-  const plain = name.replaceAll(IGNORABLE, "").toLowerCase().replace(/[. ]+$/, "").replace(/:.*$/, "");
-  return plain === ".git" || /^git~\d+$/.test(plain);
 }
 
 /** The components of `path`; throws {@linkcode ToolError} for what may not be named. */
@@ -49,7 +42,7 @@ export function parsePath(path: string): string[] {
   for (const part of parts) {
     if (part === "..") refuse("it has .. in it; nothing outside the work folder can be reached");
     if (bytes(part) > MAX_NAME_BYTES) refuse(`a name in it has more than ${MAX_NAME_BYTES} bytes`);
-    if (isGitName(part)) refuse("git's own folder is off limits");
+    if (hasGitName(part)) refuse("git's own folder is off limits");
   }
   return parts;
 }
@@ -105,7 +98,7 @@ export class WorkTree {
     const names: Deno.DirEntry[] = [];
     await system(path, async () => {
       for await (const entry of Deno.readDir(folder)) {
-        if (!isGitName(entry.name)) names.push(entry);
+        if (!hasGitName(entry.name)) names.push(entry);
         if (names.length > MAX_WALKED) break;
       }
     });
@@ -136,7 +129,7 @@ export class WorkTree {
       try {
         for await (const entry of Deno.readDir(`${this.#root}/${at}`)) {
           if (++walked > MAX_WALKED) return;
-          if (!isGitName(entry.name)) entries.push(entry);
+          if (!hasGitName(entry.name)) entries.push(entry);
         }
       } catch (error) {
         // Like an entry that list() shows as other.

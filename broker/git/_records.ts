@@ -4,6 +4,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { hasGitName } from "../../lib/text/git_name.ts";
 
 /** A path of git with one character (U+0000 to U+00FF) per byte. */
 export type RawPath = string;
@@ -57,17 +58,8 @@ export function joinRecords(records: readonly RawPath[]): Uint8Array<ArrayBuffer
   return bytesOf(records.map((record) => `${record}\0`).join(""));
 }
 
-/** Whether git, or a file system somewhere, reads this name as `.git`: other case, NTFS's and HFS's spellings. */
-export function isGitName(name: string): boolean {
-  // What HFS+ ignores in a name, as git's utf8.c lists it.
-  const plain = name.replace(/[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g, "").toLowerCase();
-  // NTFS drops spaces and dots at the end, opens streams behind a colon, and has a short name for it.
-  return /^(?:\.git|git~[0-9])[ .]*(?::.*)?$/s.test(plain);
-}
-
 /** Whether git would refuse this path, or a checkout of it would write into a git directory. */
 export function hasGitComponent(raw: RawPath): boolean {
   if (isAscii(raw) && !/git/i.test(raw)) return false;
-  // A backslash separates names on Windows.
-  return pathText(raw).split(/[/\\]/).some(isGitName);
+  return hasGitName(pathText(raw));
 }

@@ -5,7 +5,7 @@
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
-import { isGitName } from "./_records.ts";
+import { isGitName } from "../../lib/text/git_name.ts";
 
 /** What was found; paths are text, relative to the tree. */
 export interface Scan {
