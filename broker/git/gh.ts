@@ -195,14 +195,19 @@ const COMPLAINTS = [
     hint: "gh is too old: 2.9 and later can tell how a pull request's checks stand",
   },
   {
+    // GitHub answers with 403 as well as with 429.
+    pattern: /rate limit|HTTP 429/i,
+    code: "unavailable",
+    hint: "The code host counts requests: wait some minutes, then try again",
+  },
+  {
     pattern:
       /gh auth login|HTTP 401|Bad credentials|authentication|GH_TOKEN environment|HTTP 403|Resource not accessible/i,
     code: "auth_failed",
     hint: "Log in with `gh auth login`; the account needs write access to pull requests",
   },
   {
-    pattern:
-      /error connecting|dial tcp|no such host|connection (refused|reset)|timeout|HTTP (429|5\d\d)|rate limit|TLS|EOF/i,
+    pattern: /error connecting|dial tcp|no such host|connection (refused|reset)|timeout|HTTP 5\d\d|TLS|EOF/i,
     code: "unavailable",
     hint: "Check the network, then try again",
   },
@@ -215,7 +220,9 @@ const COMPLAINTS = [
 
 function ghError(attempted: string, { code, stderr }: ProcessResult): TaskdError {
   const words = sanitizeLine(stderr.trim()).slice(0, 600) || `gh ended with code ${code}`;
-  const known = COMPLAINTS.find(({ pattern }) => pattern.test(stderr));
+  // A repository may have any word in its name.
+  const text = stderr.replaceAll(/https?:\/\/\S+|'[^'\s]*'/g, "");
+  const known = COMPLAINTS.find(({ pattern }) => pattern.test(text));
   return known === undefined
     ? new TaskdError("push_rejected", `${attempted}: ${words}`)
     : new TaskdError(known.code, `${attempted}: ${words}`, { hint: known.hint });
