@@ -60,7 +60,7 @@ Deno.test("nothing that a repository's attributes ask for happens at checkout", 
   }
 });
 
-Deno.test("a git directory inside the work tree, or a work tree that is not empty, is refused", async () => {
+Deno.test("a git directory inside the work tree, a used one, or a full work tree is refused", async () => {
   await using bench = await GitBench.start();
   const url = parseRepo(bench.origin);
   const stage = (git_dir: string, work_tree: string) => stageRepository(bench.git, { url, git_dir, work_tree });
@@ -69,6 +69,15 @@ Deno.test("a git directory inside the work tree, or a work tree that is not empt
   await assertRejects(() => stage(join(root, "w"), join(root, "w", "x")), TaskdError, "apart");
   await writeFiles(root, { "full/x": "x" });
   await assertRejects(() => stage(join(root, "g"), join(root, "full")), TaskdError, "not empty");
+  await writeFiles(root, { "old/config": "[core]\n" });
+  await Deno.mkdir(join(root, "bare"));
+  for (const there of ["old", "bare", "old/config", "full/x"]) {
+    const error = await assertRejects(() => stage(join(root, there), join(root, "fresh")), TaskdError);
+    assertEquals(error.code, "already_exists", there);
+  }
+  assertEquals(await Deno.readTextFile(join(root, "old/config")), "[core]\n");
+  // A refusal leaves no git directory behind, so that the next try can succeed.
+  await stage(join(root, "g"), join(root, "fresh"));
 });
 
 Deno.test("a missing, an empty and a broken repository get different codes", async () => {
