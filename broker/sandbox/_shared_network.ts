@@ -3,9 +3,10 @@
  * to it and sleeps. The host has the gateway's address only while a container is attached.
  */
 
+import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { complaint, type ContainerProgram, refused, refusedImage } from "./container_program.ts";
+import { complaint, type ContainerProgram, printed, refused, refusedImage } from "./container_program.ts";
 import type { ProgramOutput } from "./host_programs.ts";
 import { remove } from "./_container_sandbox.ts";
 import {
@@ -24,6 +25,11 @@ const OTHER_OCI_RUNTIMES = ["crun", "runc"];
 
 /** Limits that every host has room for. */
 const LOW_LIMITS: Limits = { open_files: 1_024, processes: 1_000 };
+
+/** As podman and as docker writes it. */
+const NetworksSchema = v.looseTuple([
+  v.looseObject({ internal: v.optional(v.boolean()), Internal: v.optional(v.boolean()) }),
+]);
 
 /** What containers start with on this host. */
 export interface Working {
@@ -81,8 +87,8 @@ export class SharedNetwork {
   #checkNetwork(inspected: string): void {
     const { network, gateway_ip, kind } = this.#options;
     if (kind === "container") return;
-    const [found] = JSON.parse(inspected) as Record<string, unknown>[];
-    const isInternal = (found?.["internal"] ?? found?.["Internal"]) === true;
+    const [found] = printed(NetworksSchema, inspected, `Cannot use the network ${network}`);
+    const isInternal = (found.internal ?? found.Internal) === true;
     const text = JSON.stringify(found);
     if (isInternal && text.includes(`"${gateway_ip}"`) && text.includes(`"${subnetOf(gateway_ip)}"`)) return;
     const wrong = isInternal ? `its gateway is not ${gateway_ip}` : "it reaches other networks";

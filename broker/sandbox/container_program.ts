@@ -2,8 +2,10 @@
  * Calls the program that keeps containers, with nothing of the broker's environment but what it finds its own state by.
  */
 
+import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { parseJson } from "../../lib/text/json.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
 import { type ProgramOutput, toolVariables } from "./host_programs.ts";
@@ -59,6 +61,18 @@ export class ContainerProgram {
     if (answer.code !== 0) throw refused(attempted, answer);
     return answer.stdout;
   }
+}
+
+/** The JSON that a program printed; throws `sandbox_failed` with what it printed instead. */
+export function printed<const Schema extends v.GenericSchema>(
+  schema: Schema,
+  stdout: string,
+  attempted: string,
+): v.InferOutput<Schema> {
+  const { success, output } = v.safeParse(schema, parseJson(stdout));
+  if (success) return output;
+  const said = sanitizeLine(stdout.trim()).slice(0, 300) || "nothing";
+  throw new TaskdError("sandbox_failed", `${attempted}: the answer is not understood: ${said}`);
 }
 
 export function refused(attempted: string, answer: ProgramOutput, hint?: string): TaskdError {

@@ -6,12 +6,17 @@
  * has no rights outside of it. Its first program sets up a firewall that leaves two destinations and then drops what it
  * needed for that, so that nothing in the sandbox can take it down. Containers carry the labels of their broker and
  * task: what a crashed broker left is found by them, and other containers are not touched.
+ *
+ * Apple's container makes a virtual machine for each, with bounded memory and the same first program, and lacks the rest:
+ * its root file system is writable, only the first program drops capabilities, processes and /tmp have no bound, and a
+ * network that exists already is not checked. Only podman itself ends what outlives its broker.
  */
 
+import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
-import { ContainerProgram, refusedImage } from "./container_program.ts";
+import { ContainerProgram, printed, refusedImage } from "./container_program.ts";
 import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
@@ -173,16 +178,24 @@ export class ContainerRuntime implements SandboxRuntime {
   }
 }
 
+const StateSchema = v.object({
+  StartedAt: v.nullish(v.string()),
+  Running: v.nullish(v.boolean()),
+  ExitCode: v.number(),
+  OOMKilled: v.nullish(v.boolean()),
+  Error: v.nullish(v.string()),
+});
+
 async function inspectState(program: ContainerProgram, name: string): Promise<ContainerState> {
   const attempted = `Cannot learn how the sandbox ${name} ended`;
   const stdout = await program.do(["inspect", "--type=container", "--format={{json .State}}", name], attempted);
-  const state = JSON.parse(stdout) as Record<string, unknown>;
+  const state = printed(StateSchema, stdout, attempted);
   return {
-    started: !String(state["StartedAt"] ?? "0001").startsWith("0001"),
-    running: state["Running"] === true,
-    code: Number(state["ExitCode"]),
-    out_of_memory: state["OOMKilled"] === true,
-    error: sanitizeLine(String(state["Error"] ?? "")).slice(0, 500),
+    started: !(state.StartedAt ?? "0001").startsWith("0001"),
+    running: state.Running === true,
+    code: state.ExitCode,
+    out_of_memory: state.OOMKilled === true,
+    error: sanitizeLine(state.Error ?? "").slice(0, 500),
   };
 }
 
@@ -191,17 +204,19 @@ interface Listed {
   task_id: string;
 }
 
+const ListSchema = v.array(v.object({
+  configuration: v.object({ id: v.string(), labels: v.nullish(v.record(v.string(), v.string())) }),
+}));
+
 const LIST: Readonly<Record<ContainerKind, (program: ContainerProgram, owner: string) => Promise<Listed[]>>> = {
   podman: listByLabels,
   docker: listByLabels,
   async container(program, owner) {
     // It filters nothing by itself.
-    const stdout = await program.do(["list", "--all", "--format", "json"], "Cannot list the sandboxes");
-    const all = JSON.parse(stdout) as { configuration?: { id?: string; labels?: Record<string, string> } }[];
-    return all.flatMap(({ configuration: { id, labels = {} } = {} }) =>
-      id !== undefined && labels[ROLE_LABEL] === "task" && labels[OWNER_LABEL] === owner
-        ? listed(id, labels[TASK_LABEL])
-        : []
+    const attempted = "Cannot list the sandboxes";
+    const stdout = await program.do(["list", "--all", "--format", "json"], attempted);
+    return printed(ListSchema, stdout, attempted).flatMap(({ configuration: { id, labels } }) =>
+      labels?.[ROLE_LABEL] === "task" && labels[OWNER_LABEL] === owner ? listed(id, labels[TASK_LABEL]) : []
     );
   },
 };
