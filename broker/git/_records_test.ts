@@ -3,9 +3,9 @@
  */
 
 import { assertEquals, assertThrows } from "@std/assert";
-import { parsePath, ToolError } from "../../../broker/agent/work_tree.ts";
-import { hasGitComponent, rawPath } from "../../../broker/git/_records.ts";
-import { isGitName } from "../../../lib/text/git_name.ts";
+import { parsePath, ToolError } from "../agent/work_tree.ts";
+import { hasGitComponent, rawPath } from "./_records.ts";
+import { isGitName } from "../../lib/text/git_name.ts";
 
 const ENDINGS = ["", ".", " ", ". .", ":x", " :x", ".:x", ". :x", ":a\nb", "::$INDEX_ALLOCATION"];
 const SPELLINGS = [".git", ".GIT", ".Git", ".g\u200cit", "\ufeff.git", "git~1", "GIT~2", "git~10"]
