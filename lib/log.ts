@@ -7,6 +7,7 @@
 
 import type { Clock } from "./clock.ts";
 import { escapeJson, sanitizeLine } from "./text/sanitize.ts";
+import { hideSecrets } from "./text/secrets.ts";
 
 /** How much an entry matters. */
 export type Level = "info" | "warn" | "error";
@@ -42,8 +43,7 @@ const MIN_SECRET_CHARS = 8;
 export function createLog({ json, clock, write }: LogOptions): BrokerLog {
   const secrets = new Set<string>();
   const safe = (text: string) => {
-    let shown = text;
-    for (const secret of secrets) shown = shown.replaceAll(secret, "***");
+    const shown = hideSecrets(text, secrets);
     return shown.length > MAX_TEXT_CHARS ? `${shown.slice(0, MAX_TEXT_CHARS).toWellFormed()}...` : shown;
   };
   const log: Log = (level, event, message, fields = {}) => {

@@ -37,6 +37,9 @@ Deno.test("a text that was declared secret stands in no entry", () => {
   log("error", "gateway", "the key sk-0123456789 was refused", { url: "https://x/?key=sk-0123456789" });
   assertEquals(lines[0]!.includes("sk-0123456789"), false);
   assertEquals(JSON.parse(lines[0]!).message, "the key *** was refused");
+  hide("sk-0123456789-AND-MORE");
+  log("error", "gateway", "the key sk-0123456789-AND-MORE was refused");
+  assertEquals(JSON.parse(lines[1]!).message, "the key *** was refused");
 });
 
 Deno.test("a log that cannot be written is no reason to stop", () => {

@@ -5,12 +5,15 @@
  */
 
 import { Buffer } from "node:buffer";
+import { hideSecrets, secretRanges } from "../../lib/text/secrets.ts";
 
 const BLOT = 0x2a;
+const NOTHING = Buffer.alloc(0);
 
 export class Redactor {
   readonly #secrets: Buffer[];
-  #held: Buffer = Buffer.alloc(0);
+  /** The end of what came, as it came and as it passes: a secret may begin in another one's end. */
+  #held: { raw: Buffer; clean: Buffer } = { raw: NOTHING, clean: NOTHING };
 
   /** Looks for each of `secrets`; empty ones are ignored. */
   constructor(secrets: readonly string[]) {
@@ -19,36 +22,26 @@ export class Redactor {
 
   /** The next bytes that may pass; possibly none. */
   push(bytes: Uint8Array): Uint8Array {
-    const buffer = this.#held.length === 0
-      ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-      : Buffer.concat([this.#held, bytes]);
-    const clean = this.#blot(buffer);
-    const keep = this.#beginning(clean);
-    this.#held = keep === 0 ? this.#held.subarray(0, 0) : Buffer.from(clean.subarray(clean.length - keep));
-    return keep === 0 ? clean : clean.subarray(0, clean.length - keep);
+    const came = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const { raw, clean } = this.#held;
+    const buffer = raw.length === 0 ? came : Buffer.concat([raw, came]);
+    const ranges = secretRanges(buffer, this.#secrets);
+    const shown = ranges.length === 0 && raw.length === 0 ? came : Buffer.concat([clean, came]);
+    for (const [start, end] of ranges) shown.fill(BLOT, start, end);
+    const passing = buffer.length - this.#beginning(buffer);
+    if (passing === buffer.length) this.#held = { raw: NOTHING, clean: NOTHING };
+    else this.#held = { raw: Buffer.from(buffer.subarray(passing)), clean: Buffer.from(shown.subarray(passing)) };
+    return shown.subarray(0, passing);
   }
 
   end(): Uint8Array {
-    const rest = this.#held;
-    this.#held = this.#held.subarray(0, 0);
-    return rest;
+    const { clean } = this.#held;
+    this.#held = { raw: NOTHING, clean: NOTHING };
+    return clean;
   }
 
   text(text: string): string {
-    let clean = text;
-    for (const secret of this.#secrets) clean = clean.replaceAll(secret.toString(), "*".repeat(secret.length));
-    return clean;
-  }
-
-  #blot(buffer: Buffer): Buffer {
-    let clean = buffer;
-    for (const secret of this.#secrets) {
-      for (let at = clean.indexOf(secret); at >= 0; at = clean.indexOf(secret, at + secret.length)) {
-        if (clean === buffer) clean = Buffer.from(buffer);
-        clean.fill(BLOT, at, at + secret.length);
-      }
-    }
-    return clean;
+    return hideSecrets(text, this.#secrets.map(String), (part) => "*".repeat(Buffer.byteLength(part)));
   }
 
   /** How many bytes at the end could begin a secret. */

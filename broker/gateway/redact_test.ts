@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
+import { hideSecrets } from "../../lib/text/secrets.ts";
 import { Redactor } from "./redact.ts";
 
 const SECRET = "sk-aab-aab";
@@ -39,4 +40,16 @@ Deno.test("only what could begin a secret is held back", () => {
   assertEquals(push("not"), "sk-not");
   assertEquals(push("data\n\n"), "data\n\n");
   assertEquals(new Redactor([""]).text("x"), "x");
+});
+
+Deno.test("secrets that overlap pass in no part, however the bytes are cut", () => {
+  const text = fc.string({ unit: fc.constantFrom("a", "b", "c"), maxLength: 24 });
+  const secrets = fc.array(text.map((each) => each.slice(0, 5)), { maxLength: 4 });
+  const fractions = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 8 });
+  fc.assert(
+    fc.property(text, secrets, fractions, (sent, hidden, cuts) => {
+      assertEquals(pass(sent, cuts, hidden), hideSecrets(sent, hidden, (part) => "*".repeat(part.length)));
+    }),
+    { numRuns: 500 },
+  );
 });

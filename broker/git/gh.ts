@@ -10,6 +10,7 @@ import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { hideSecrets } from "../../lib/text/secrets.ts";
 import { HOST_VARIABLES, picked, TOKEN_VARIABLES } from "./credentials.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
@@ -171,8 +172,7 @@ export class Gh {
   }
 
   #withoutSecrets(text: string): string {
-    for (const name of TOKEN_VARIABLES) if (this.#env[name]) text = text.replaceAll(this.#env[name], "***");
-    return text;
+    return hideSecrets(text, TOKEN_VARIABLES.map((name) => this.#env[name] ?? ""));
   }
 }
 

@@ -10,6 +10,7 @@ import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
+import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
@@ -203,9 +204,7 @@ function repositoryEnv(repository: GitRepository | undefined): Record<string, st
 }
 
 function cleaned(stderr: string, secrets: readonly string[]): string {
-  let text = redactUserinfo(stderr);
-  for (const secret of secrets) if (secret !== "") text = text.replaceAll(secret, "***");
-  return sanitizeText(text);
+  return sanitizeText(redactUserinfo(hideSecrets(stderr, secrets)));
 }
 
 function findGit(): string {
