@@ -100,7 +100,8 @@ export class EventParser {
 
   #keep(part: string): void {
     if (this.#fits(part)) this.#rest.push(part);
-    else this.#rest = [""];
+    // Not empty, which would end the event: a comment.
+    else this.#rest = [":"];
   }
 
   /** Whether the event is still within its bound with `part`. */

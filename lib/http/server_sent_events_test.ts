@@ -35,6 +35,33 @@ Deno.test("EventParser drops an event that is too large and reads the rest", () 
   assertEquals(parse(bytesOf(text), 100, 1000), { seen: [{ data: "a" }, { data: "b" }], dropped: 1 });
 });
 
+Deno.test("EventParser finds the same events in any text, however it is cut", () => {
+  assertEquals(parse(bytesOf("data: 1234567890123\ndata: a\n\ndata: b"), 19, 12), {
+    seen: [{ data: "b" }],
+    dropped: 1,
+  });
+  const part = fc.constantFrom(
+    "\n",
+    "\r",
+    "\r\n",
+    "data: ",
+    "data:a",
+    "id: 1",
+    "event: x",
+    ": c",
+    "xxxxxxx",
+    "é",
+    "\n\n",
+  );
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 20 }), fc.integer({ min: 1, max: 20 }), (parts, chunk_bytes) => {
+      const bytes = bytesOf(parts.join(""));
+      assertEquals(parse(bytes, chunk_bytes, 12), parse(bytes, 1_000, 12));
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
 Deno.test("EventParser reads what the standard library writes", async () => {
   await fc.assert(fc.asyncProperty(events, fc.integer({ min: 1, max: 50 }), async (sent, chunk_bytes) => {
     const stream = ReadableStream.from(sent).pipeThrough(new ServerSentEventStream());
