@@ -8,7 +8,7 @@
 import { hasCode, TaskdError } from "../lib/errors.ts";
 import { placeInside } from "../lib/real_path.ts";
 import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
-import { addressOf, type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
+import { addressOf, statusAddress, type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import type { Handlers } from "./dispatch.ts";
@@ -156,19 +156,16 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
 
   return {
     status: async ({ db, branch }) => {
-      if (branch !== undefined && db === undefined) {
-        throw new TaskdError("invalid_request", 'Cannot run status: field "branch" needs field "db"');
-      }
+      const asked = statusAddress({ db, branch });
       const isAsked = (address: Address) =>
         (db === undefined || address.db === db) && (branch === undefined || address.branch === branch);
       const common = { store: context.location, sqlite_version: engine.sqlite_version, pid: context.pid };
       const infos = await sessions.infos(isAsked);
-      if (db === undefined || branch === undefined) return { sessions: infos, ...common };
-      const address = { db, branch };
+      if (asked === undefined) return { sessions: infos, ...common };
       // With a session, also one that is being opened, the checkout is that session's alone.
-      const status = sessions.has(address)
-        ? await engine.store("status", [address, { look: false }])
-        : await branches.idleStatus(address);
+      const status = sessions.has(asked)
+        ? await engine.store("status", [asked, { look: false }])
+        : await branches.idleStatus(asked);
       return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
     },
     branches: async ({ db }) => {

@@ -8,8 +8,8 @@ import type { LongOptions } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
 import type { CallableOp, OpAnswer, OpArgs, StatusAnswer } from "./messages.ts";
 import {
-  addressOf,
   type RunStoreMethod,
+  statusAddress,
   type StoreOp,
   type StoreOperations,
   storeOperations,
@@ -41,10 +41,10 @@ export class StoreAtRest {
     return await this.#operations[op as StoreOp](args as never, long) as OpAnswer<O>;
   }
 
-  async #status({ db, branch }: OpArgs<"status">): Promise<StatusAnswer> {
+  async #status(args: OpArgs<"status">): Promise<StatusAnswer> {
+    const address = statusAddress(args);
     const common = { sessions: [], store: this.#location, sqlite_version: sqliteVersion(), pid: Deno.pid };
-    if (db === undefined || branch === undefined) return common;
-    return { ...common, branch: await this.#store.status(addressOf({ db, branch })) };
+    return address === undefined ? common : { ...common, branch: await this.#store.status(address) };
   }
 }
 

@@ -3,6 +3,7 @@
  * daemon adds locks and live sessions around it; without a daemon it is all there is.
  */
 
+import { TaskdError } from "../errors.ts";
 import { type Address, DEFAULT_BRANCH, parseAddress } from "../store/names.ts";
 import type { LongOptions } from "../store/results.ts";
 import { DEFAULT_GC_GRACE_MS } from "../store/gc.ts";
@@ -68,4 +69,15 @@ export function addressOf(
   },
 ): Address {
   return checkpoint === undefined ? { db, branch } : { db, branch, checkpoint };
+}
+
+/**
+ * The branch that `status` is asked to describe; undefined when it is none.
+ *
+ * @throws {TaskdError} `invalid_request` for a branch of no database.
+ */
+export function statusAddress({ db, branch }: OpArgs<"status">): Address | undefined {
+  if (branch === undefined) return undefined;
+  if (db !== undefined) return { db, branch };
+  throw new TaskdError("invalid_request", 'Cannot run status: field "branch" needs field "db"');
 }

@@ -85,4 +85,8 @@ Deno.test("the answers of a store at rest match the table of operations", async 
     const error = await assertRejects(() => at_rest.call(op, { db: "app" }), TaskdError);
     assertEquals(error.code, "daemon_unreachable");
   }
+  assertEquals(
+    (await assertRejects(() => at_rest.call("status", { branch: "main" }), TaskdError)).code,
+    "invalid_request",
+  );
 });
