@@ -6,6 +6,7 @@
  * an absolute path, `host/owner/repo`, and plain http on loopback.
  */
 
+import { isLoopback } from "../../lib/http/address.ts";
 import { TaskdError } from "../../lib/errors.ts";
 
 /** How git reaches a repository; each is a protocol name of git. */
@@ -35,7 +36,6 @@ const IPV6 = /^\[[0-9a-f:.]+\]$/;
 const USER = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/;
 /** One part of a path on a code host: no option, no `..`, nothing that a shell, a URL or git reads as more than a name. */
 const SEGMENT = /^(?!\.{1,2}$)[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*$/;
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const DEFAULT_PORT: Readonly<Record<RepoTransport, string>> = { https: "443", http: "80", ssh: "22", file: "" };
 
 /** @throws {TaskdError} `invalid_request` with what is wrong; secrets in the address are not repeated. */
@@ -81,7 +81,9 @@ function fromUrl(text: string, scheme: string, rest: string): RepoUrl {
 function remote(text: string, transport: "https" | "http", authority: string, path: string): RepoUrl {
   const parts = /^(.*?)(?::(\d+))?$/.exec(authority)!;
   const host = checkedHost(text, parts[1]!);
-  if (transport === "http" && !LOOPBACK.test(host)) refuse(text, "plain http is for loopback alone");
+  if (transport === "http" && !isLoopback(host.replace(/^\[|\]$/g, ""))) {
+    refuse(text, "plain http is for loopback alone");
+  }
   const { named, owner, repo, raw } = checkedPath(text, host, parts[2], transport, path);
   const clone_url = `${transport}://${named}/${raw}`;
   return { transport, host: named, owner, repo, clone_url, canonical: `${named}/${owner}/${repo}` };

@@ -46,6 +46,10 @@ export function isHost(text: string): boolean {
  * change.
  */
 export function isLoopback(hostname: string): boolean {
-  return /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(hostname) || hostname.toLowerCase() === "localhost" ||
-    /^(?:0*:)+0*1$/.test(hostname);
+  if (hostname.includes(":")) {
+    return /^[0-9a-f:.]+$/i.test(hostname) && URL.parse(`http://[${hostname}]`)?.hostname === "[::1]";
+  }
+  // Written in its one form: other forms, and numbers that are too large, may be looked up as names.
+  return hostname.toLowerCase() === "localhost" ||
+    hostname.startsWith("127.") && URL.parse(`http://${hostname}`)?.hostname === hostname;
 }

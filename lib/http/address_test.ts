@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../errors.ts";
-import { parseHttpAddress } from "./address.ts";
+import { isLoopback, parseHttpAddress } from "./address.ts";
 
 Deno.test("parseHttpAddress() recognises loopback by the literal alone", () => {
   const cases: [string, boolean][] = [
@@ -16,7 +16,20 @@ Deno.test("parseHttpAddress() recognises loopback by the literal alone", () => {
     ["127.0.0.1.example.com:80", false],
     ["localhost.example.com:80", false],
     ["[::ffff:192.168.1.2]:80", false],
+    ["127.255.255.255:80", true],
+    ["127.999.1.1:80", false],
+    ["127.0.0.256:80", false],
+    ["127.0.0.01:80", false],
+    ["127.0.1:80", false],
+    ["127.0.0.1.:80", false],
+    ["[::01]:80", true],
+    ["[0::1]:80", true],
+    ["[::0.0.0.1]:80", true],
+    ["[::1:1]:80", false],
   ];
+  for (const name of ["", "0:1", ":::1", "0:0:1", "::1]/", "x@[::1", "00000::1"]) {
+    assertEquals(isLoopback(name), false, name);
+  }
   for (const [text, loopback] of cases) assertEquals(parseHttpAddress(text).loopback, loopback, text);
   for (const text of ["", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80", "[::1]", "a:b:1", "a:-1"]) {
     assertThrows(() => parseHttpAddress(text), TaskdError, "host:port");
