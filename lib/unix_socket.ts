@@ -5,7 +5,7 @@
 
 import { SocketStaging } from "./_socket_staging.ts";
 import { type ErrorCode, TaskdError } from "./errors.ts";
-import { lstatIfPresent } from "./fs.ts";
+import { fileError, fileErrorCode, lstatIfPresent } from "./fs.ts";
 import { MAX_SOCKET_PATH_BYTES, socketStagingOf } from "./socket_path.ts";
 
 /** How errors name the program that listens. */
@@ -127,7 +127,8 @@ function inodeOf(path: string): number | null | undefined {
   }
 }
 
-function explained(path: string, error: unknown, owner: SocketOwner): unknown {
+function explained(path: string, error: unknown, owner: SocketOwner): TaskdError {
+  if (error instanceof TaskdError) return error;
   if (error instanceof Deno.errors.AddrInUse) {
     return new TaskdError(owner.running, `Cannot listen on ${path}: another ${owner.name} has just bound it`, {
       cause: error,
@@ -140,14 +141,11 @@ function explained(path: string, error: unknown, owner: SocketOwner): unknown {
       { cause: error, hint: `The socket is made there: move it away or ${owner.elsewhere}` },
     );
   }
-  if (error instanceof Deno.errors.NotFound) {
+  if (fileErrorCode(error) === "not_found") {
     return new TaskdError("not_found", `Cannot listen on ${path}: its directory does not exist`, {
       cause: error,
       hint: `Make the directory or ${owner.elsewhere}`,
     });
   }
-  if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
-    return new TaskdError("denied", `Cannot listen on ${path}: ${error.message}`, { cause: error });
-  }
-  return error;
+  return fileError(error, `Cannot listen on ${path}`);
 }

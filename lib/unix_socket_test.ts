@@ -125,6 +125,10 @@ Deno.test("a path that cannot be a socket's says why", () =>
     (await bindSocket(fits)).close();
     assertEquals(await codeOf(`${fits}x`), "usage");
     assertEquals(await codeOf(join(folder, "missing", "s.sock")), "not_found");
+    await Deno.writeTextFile(join(folder, "file"), "");
+    assertEquals(await codeOf(join(folder, "file", "s.sock")), "not_found");
+    await Deno.symlink("loop", join(folder, "loop"));
+    assertEquals(await codeOf(join(folder, "loop", "s.sock")), "denied");
   }));
 
 Deno.test({
