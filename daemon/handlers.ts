@@ -155,8 +155,9 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
   };
 
   return {
-    status: async ({ db, branch }) => {
-      const asked = statusAddress({ db, branch });
+    status: async (args) => {
+      const { db, branch } = args;
+      const asked = statusAddress(args);
       const isAsked = (address: Address) =>
         (db === undefined || address.db === db) && (branch === undefined || address.branch === branch);
       const common = { store: context.location, sqlite_version: engine.sqlite_version, pid: context.pid };

@@ -51,5 +51,5 @@ export function isLoopback(hostname: string): boolean {
   }
   // Written in its one form: other forms, and numbers that are too large, may be looked up as names.
   return hostname.toLowerCase() === "localhost" ||
-    hostname.startsWith("127.") && URL.parse(`http://${hostname}`)?.hostname === hostname;
+    /^127\.[\d.]+$/.test(hostname) && URL.parse(`http://${hostname}`)?.hostname === hostname;
 }
