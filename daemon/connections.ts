@@ -35,7 +35,7 @@ export interface ConnectionsOptions {
 
 interface Client {
   conn: Deno.UnixConn;
-  /** A subscriber whose side of the connection has ended: half-closed, or the client has left. */
+  /** A subscriber whose side of the connection has ended (half-closed, or the client has left), or whose end cannot show. */
   maybe_gone: boolean;
 }
 
@@ -147,8 +147,8 @@ export class Connections {
       throw error;
     }
     subscription.start();
-    // One byte that is not used: the read resolves when the client's side has ended.
-    conn.read(new Uint8Array(1)).then((count) => client.maybe_gone = count === null, () => {});
+    // The read resolves when the client's side has ended. After a byte that no subscriber sends, its end would never show.
+    conn.read(new Uint8Array(1)).catch(() => {}).then(() => client.maybe_gone = true);
     await subscription.done;
   }
 
