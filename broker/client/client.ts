@@ -48,10 +48,10 @@ export interface ClientOptions {
   head_deadline_ms?: number;
 }
 
-/** A diff as the gate names it. */
+/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of the whole change instead: `gate.diff_sha256`. */
 export interface TaskDiff {
   bytes: Uint8Array<ArrayBuffer>;
-  /** What the broker says its SHA-256 is. */
+  /** What the broker says the SHA-256 of these bytes is. */
   sha256: string;
 }
 
@@ -145,7 +145,7 @@ export class BrokerClient {
     }
   }
 
-  /** The diff that is approved. */
+  /** The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text. */
   async diff(id: string): Promise<TaskDiff> {
     using received = await this.#send(get(`/tasks/${segment(id)}/diff`));
     return { bytes: await readAll(received, MAX_DIFF_BYTES), sha256: received.header("x-diff-sha256") };
@@ -190,7 +190,7 @@ export class BrokerClient {
     return (await this.#json(wire.PENDING_LIST, get("/admin/pending"))).tasks;
   }
 
-  /** Approves; throws `NotAcknowledged` with what is missing. */
+  /** Approves the change of `gate.diff_sha256`; throws `NotAcknowledged` with what is missing. */
   approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/approve`, request));
   }

@@ -78,7 +78,7 @@ export declare class BrokerClient {
     signal?: undefined | AbortSignal;
   }): AsyncGenerator<StreamedEvent, void>;
 
-  /** The diff that is approved. */
+  /** The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text. */
   diff(id: string): Promise<TaskDiff>;
 
   /** What the broker itself established about a task. */
@@ -106,7 +106,7 @@ export declare class BrokerClient {
   /** Tasks that wait for approval, oldest first. */
   pending(): Promise<(PendingTask)[]>;
 
-  /** Approves; throws `NotAcknowledged` with what is missing. */
+  /** Approves the change of `gate.diff_sha256`; throws `NotAcknowledged` with what is missing. */
   approve(id: string, request: {
     diff_sha256: string;
     acknowledge: readonly (string)[];
@@ -368,10 +368,10 @@ export type StreamedEvent = {
   id?: undefined | number;
 };
 
-/** A diff as the gate names it. */
+/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of the whole change instead: `gate.diff_sha256`. */
 export type TaskDiff = {
   bytes: Uint8Array<ArrayBuffer>;
-  /** What the broker says its SHA-256 is. */
+  /** What the broker says the SHA-256 of these bytes is. */
   sha256: string;
 };
 
