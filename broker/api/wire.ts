@@ -39,7 +39,7 @@ export function taskLinks(id: string): TaskLinks {
   return { self, events: `${self}/events`, diff: `${self}/diff`, brief: `${self}/brief`, log: `${self}/log` };
 }
 
-/** `POST /tasks` and `/retry`. */
+/** Answer of `POST /tasks` and `/retry`. */
 export const SUBMITTED = v.strictObject({ id, stage, links: TASK_LINKS });
 /** See {@linkcode SUBMITTED}. */
 export type Submitted = v.InferOutput<typeof SUBMITTED>;
@@ -52,7 +52,7 @@ const TASK_LIST_ITEM = v.strictObject({
 /** A task in `GET /tasks`. */
 export type TaskListItem = v.InferOutput<typeof TASK_LIST_ITEM>;
 
-/** `GET /tasks`. */
+/** Answer of `GET /tasks`. */
 export const TASK_LIST = v.strictObject({
   tasks: v.array(TASK_LIST_ITEM),
   /** The value of `before` for the next page; absent on the last. */
@@ -61,7 +61,7 @@ export const TASK_LIST = v.strictObject({
 /** See {@linkcode TASK_LIST}. */
 export type TaskList = v.InferOutput<typeof TASK_LIST>;
 
-/** `GET /tasks/<id>`; `<id>` may be any unique prefix. */
+/** Answer of `GET /tasks/<id>`; `<id>` may be any unique prefix. */
 export const TASK_VIEW = v.strictObject({
   ...TASK_RECORD.entries,
   /** As in a list. */
@@ -116,16 +116,16 @@ const PENDING_TASK = v.strictObject({
 /** A task at the gate. */
 export type PendingTask = v.InferOutput<typeof PENDING_TASK>;
 
-/** `GET /admin/pending`, oldest first. */
+/** Answer of `GET /admin/pending`, oldest first. */
 export const PENDING_LIST = v.strictObject({ tasks: v.array(PENDING_TASK) });
 
-/** `POST /admin/tasks/<id>/approve`. */
+/** Body of `POST /admin/tasks/<id>/approve`. */
 export const APPROVE_REQUEST = v.strictObject({
   diff_sha256: SHA256,
   acknowledge: v.optional(v.pipe(v.array(v.pipe(WORD, v.minLength(1))), v.maxLength(256)), []),
 });
 
-/** `POST /admin/tasks/<id>/deny` and `/kill`; may be empty. */
+/** Body of `POST /admin/tasks/<id>/deny` and `/kill`; may be empty. */
 export const REASON_REQUEST = v.strictObject({ reason: v.optional(WORD, "") });
 
 /** One limb of the global ceiling. */
@@ -138,7 +138,7 @@ const LIMB = v.strictObject({
 /** See {@linkcode LIMB}. */
 export type LimbView = v.InferOutput<typeof LIMB>;
 
-/** `GET /admin/ceiling`, and `global_ceiling` of `stats --json`. */
+/** Answer of `GET /admin/ceiling`, and `global_ceiling` of `stats --json`. */
 export const CEILING_VIEW = v.strictObject({
   enabled: v.boolean(),
   /** As configured: `24h`, or `0s` for the total. */
@@ -195,10 +195,10 @@ export const QUEUE_ITEM = v.strictObject({
 /** See {@linkcode QUEUE_ITEM}. */
 export type QueueItemView = v.InferOutput<typeof QUEUE_ITEM>;
 
-/** `GET /queue`, oldest first. */
+/** Answer of `GET /queue`, oldest first. */
 export const QUEUE_LIST = v.strictObject({ items: v.array(QUEUE_ITEM) });
 
-/** `GET /healthz`. */
+/** Answer of `GET /healthz`. */
 export const HEALTH = v.strictObject({
   ok: v.literal(true),
   version: v.string(),
@@ -213,7 +213,7 @@ export const HEALTH = v.strictObject({
 /** See {@linkcode HEALTH}. */
 export type Health = v.InferOutput<typeof HEALTH>;
 
-/** `POST /admin/prune`: tasks that ended before that moment. */
+/** Body of `POST /admin/prune`: tasks that ended before that moment. */
 export const PRUNE_REQUEST = v.strictObject({ before: TIME, dry_run: v.optional(v.boolean(), false) });
 
 /** The answer to `POST /admin/prune`. */
@@ -225,11 +225,11 @@ export const PRUNED = v.strictObject({
 /** See {@linkcode PRUNED}. */
 export type Pruned = v.InferOutput<typeof PRUNED>;
 
-/** `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
+/** Answer of `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
 export const UI_ADDRESS = v.strictObject({ url: v.string() });
 export type UiAddress = v.InferOutput<typeof UI_ADDRESS>;
 
-/** `GET /admin/stats`: as `stats --json`. */
+/** Answer of `GET /admin/stats`: as `stats --json`. */
 export const STATS_VIEW = v.strictObject({ ...TASK_STATS.entries, global_ceiling: CEILING_VIEW });
 /** See {@linkcode STATS_VIEW}. */
 export type StatsView = v.InferOutput<typeof STATS_VIEW>;

@@ -44,7 +44,7 @@ export interface ClientOptions {
   signal?: AbortSignal | undefined;
   /** Time, by default the system's. */
   clock?: Clock;
-  /** How long the head of an answer is waited for. */
+  /** How long the head of an answer is waited for, in milliseconds. */
   head_deadline_ms?: number;
 }
 
@@ -58,25 +58,62 @@ export interface TaskDiff {
 /**
  * Asks one broker.
  *
- * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when no broker answers
- * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
+ * Ids may be any unique prefix. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
  *
- * @example
+ * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
+ * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
+ * `overloaded` or `timed_out`, after which the call can be made again.
+ *
+ * @example Decide what waits for approval
  * ```ts
  * import { BrokerClient } from "@taskd/taskd/broker";
  *
- * // Submits a task and prints its stages until it waits for approval.
- * async function follow(broker: BrokerClient): Promise<void> {
- *   const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
- *   for await (const { event, data } of broker.events(id)) {
- *     if (event !== "stage") continue;
- *     console.log(data.stage);
- *     if (data.stage === "awaiting_approval") return;
+ * async function decide(broker: BrokerClient): Promise<void> {
+ *   for (const { id, gate, lines_changed } of await broker.pending()) {
+ *     const { flags } = await broker.brief(id);
+ *     if (flags.length > 0) await broker.deny(id, "it is flagged");
+ *     else if (lines_changed > 500) console.log((await broker.diff(id)).bytes.length);
+ *     else await broker.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: gate.second_look });
  *   }
  * }
  *
- * const broker = new BrokerClient({ socket: "/run/user/1000/taskd/taskd.sock" });
- * await follow(broker).catch((error) => console.log(error.message, error.hint));
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await decide(broker).catch((error) => console.log(error.code, error.hint)); // broker_unreachable …
+ * ```
+ *
+ * @example Follow tasks and the queue
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * async function work(broker: BrokerClient): Promise<void> {
+ *   await broker.enqueue({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+ *   for (const { id, state } of await broker.queue()) if (state === "queued") await broker.cancelQueued(id);
+ *
+ *   const [newest] = (await broker.tasks({ limit: 1 })).tasks;
+ *   if (newest === undefined) return;
+ *   for await (const text of broker.log(newest.id)) console.log(text);
+ *   const { outcome } = await broker.task(newest.id);
+ *   if (outcome === undefined) await broker.kill(newest.id, "no longer needed");
+ *   else if (outcome === "agent_failed") await broker.retry(newest.id);
+ * }
+ *
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await work(broker).catch((error) => console.log(error.code)); // broker_unreachable
+ * ```
+ *
+ * @example Watch a broker
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * async function watch(broker: BrokerClient): Promise<void> {
+ *   console.log((await broker.health()).pid, (await broker.policy()).hash, await broker.uiUrl());
+ *   console.log((await broker.ceiling()).headroom_usd, (await broker.stats({ by: "agent" })).groups);
+ *   console.log(await broker.metrics());
+ *   await broker.prune({ before: "2026-01-01T00:00:00Z", dry_run: true });
+ * }
+ *
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await watch(broker).catch((error) => console.log(error.code)); // broker_unreachable
  * ```
  */
 export class BrokerClient {
@@ -93,22 +130,39 @@ export class BrokerClient {
     this.#head_deadline_ms = options.head_deadline_ms ?? HEAD_DEADLINE_MS;
   }
 
-  /** Submits a task. */
+  /**
+   * Submits a task.
+   *
+   * @throws {TaskdError} `invalid_request`, `at_capacity`, `ceiling_reached`, `auth_failed`, `no_space`, `unavailable`.
+   */
   submit(request: SubmitRequest): Promise<Submitted> {
     return this.#json(wire.SUBMITTED, post("/tasks", request));
   }
 
-  /** Submits a task again, as a new one. */
+  /**
+   * Submits a task again, as a new one.
+   *
+   * @throws {TaskdError} `not_found`, and as {@linkcode submit}.
+   */
   retry(id: string): Promise<Submitted> {
     return this.#json(wire.SUBMITTED, post(`/tasks/${segment(id)}/retry`));
   }
 
-  /** Tasks, newest first. */
+  /**
+   * Tasks, newest first.
+   *
+   * @param options `limit`: at most so many, 1-1000; `before`: the `next` of the page before; `stage`: those in it alone.
+   * @throws {TaskdError} `invalid_request`, `not_found` (`before`).
+   */
   tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<TaskList> {
     return this.#json(wire.TASK_LIST, get("/tasks", options));
   }
 
-  /** The whole record of a task. */
+  /**
+   * The whole record of a task.
+   *
+   * @throws {TaskdError} `not_found`, `corrupt` (its trace).
+   */
   task(id: string): Promise<TaskView> {
     return this.#json(wire.TASK_VIEW, get(`/tasks/${segment(id)}`));
   }
@@ -117,6 +171,7 @@ export class BrokerClient {
    * What happens to a task, up to its result. A connection that breaks off is taken up again after the last event.
    *
    * @param options `after`: the id of an event, to get only those behind it.
+   * @throws {TaskdError} `not_found`, `invalid_request`, `corrupt` (its trace).
    */
   async *events(
     id: string,
@@ -145,13 +200,21 @@ export class BrokerClient {
     }
   }
 
-  /** The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text. */
+  /**
+   * The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text.
+   *
+   * @throws {TaskdError} `not_found`, also before there is one.
+   */
   async diff(id: string): Promise<TaskDiff> {
     using received = await this.#send(get(`/tasks/${segment(id)}/diff`));
     return { bytes: await readAll(received, MAX_DIFF_BYTES), sha256: received.header("x-diff-sha256") };
   }
 
-  /** What the broker itself established about a task. */
+  /**
+   * What the broker itself established about a task.
+   *
+   * @throws {TaskdError} `not_found`, also before there is anything.
+   */
   brief(id: string): Promise<TrustBrief> {
     return this.#json(wire.TRUST_BRIEF, get(`/tasks/${segment(id)}/brief`));
   }
@@ -160,6 +223,7 @@ export class BrokerClient {
    * What a task has printed, as it comes.
    *
    * @param options `follow`: go on until the task has ended.
+   * @throws {TaskdError} `not_found`.
    */
   async *log(id: string, options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<string, void> {
     const path = `/tasks/${segment(id)}/log${options.follow === true ? "?follow=1" : ""}`;
@@ -170,7 +234,11 @@ export class BrokerClient {
     if (rest !== "") yield rest;
   }
 
-  /** Puts a task into the queue. */
+  /**
+   * Puts a task into the queue.
+   *
+   * @throws {TaskdError} `invalid_request`, `at_capacity` (the queue is full), `no_space`, `unavailable`.
+   */
   enqueue(request: SubmitRequest): Promise<QueueItemView> {
     return this.#json(wire.QUEUE_ITEM, post("/queue", request));
   }
@@ -180,7 +248,11 @@ export class BrokerClient {
     return (await this.#json(wire.QUEUE_LIST, get("/queue"))).items;
   }
 
-  /** Takes an item off the queue, or ends its task. */
+  /**
+   * Takes an item off the queue, or ends its task.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`.
+   */
   cancelQueued(id: string): Promise<void> {
     return this.#done(post(`/queue/${segment(id)}/cancel`));
   }
@@ -190,22 +262,39 @@ export class BrokerClient {
     return (await this.#json(wire.PENDING_LIST, get("/admin/pending"))).tasks;
   }
 
-  /** Approves the change of `gate.diff_sha256`; throws `NotAcknowledged` with what is missing. */
+  /**
+   * Approves the change of `gate.diff_sha256`.
+   *
+   * @param request `diff_sha256`: the gate's, in hex; `acknowledge`: every category of its `second_look`.
+   * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
+   */
   approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/approve`, request));
   }
 
-  /** Refuses what waits for approval. */
+  /**
+   * Refuses what waits for approval.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`, `expired`.
+   */
   deny(id: string, reason = ""): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
   }
 
-  /** Ends a task in any stage before its push. */
+  /**
+   * Ends a task in any stage before its push.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`.
+   */
   kill(id: string, reason = ""): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/kill`, { reason }));
   }
 
-  /** Removes the records of tasks that ended before `before`, in ISO 8601. */
+  /**
+   * Removes the records of tasks that ended before `before`, in ISO 8601.
+   *
+   * @throws {TaskdError} `invalid_request`.
+   */
   prune(request: { before: string; dry_run: boolean }): Promise<Pruned> {
     return this.#json(wire.PRUNED, post("/admin/prune", request));
   }
@@ -220,7 +309,11 @@ export class BrokerClient {
     return this.#json(wire.CEILING_VIEW, get("/admin/ceiling"));
   }
 
-  /** Outcomes and cost of tasks; `since` in ISO 8601. */
+  /**
+   * Outcomes and cost in USD of the tasks since `since`, in ISO 8601; of all without it.
+   *
+   * @throws {TaskdError} `invalid_request`.
+   */
   stats(options: { since?: string; by?: Grouping } = {}): Promise<StatsView> {
     return this.#json(wire.STATS_VIEW, get("/admin/stats", options));
   }

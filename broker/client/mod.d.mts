@@ -19,30 +19,131 @@
  * }
  * ```
  *
+ * @example A task from its submission to its push, on a broker of its own
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * // A model that writes a file and is done; any OpenAI-compatible server can stand here.
+ * const calls = [
+ *   { name: "write", arguments: JSON.stringify({ path: "hello.txt", content: "hello\n" }) },
+ *   { name: "finish", arguments: JSON.stringify({ summary: "It says hello" }) },
+ * ];
+ * const model = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
+ *   const tool_calls = [{ id: "call", type: "function", function: calls.shift() }];
+ *   return Response.json({
+ *     choices: [{ message: { role: "assistant", content: null, tool_calls }, finish_reason: "tool_calls" }],
+ *     usage: { prompt_tokens: 100, completion_tokens: 10 },
+ *   });
+ * });
+ *
+ * // A repository of one commit.
+ * const home = await Deno.makeTempDir();
+ * const repo = `${home}/repo`;
+ * const author = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com"];
+ * await new Deno.Command("git", { args: ["init", "--initial-branch=main", repo] }).output();
+ * await new Deno.Command("git", { args: ["-C", repo, ...author, "commit", "--allow-empty", "-m", "First"] }).output();
+ *
+ * // A home directory with settings, and a broker in it: it prints one line as soon as it serves.
+ * const settings = {
+ *   runtime: "deno",
+ *   default_agent: "agent_d",
+ *   broker: { socket: `${home}/run/taskd.sock` },
+ *   compat: { base_url: `http://127.0.0.1:${model.addr.port}`, model: "scripted" },
+ * };
+ * await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
+ * await Deno.writeTextFile(`${home}/.taskd/config.yaml`, JSON.stringify(settings));
+ * const process = new Deno.Command(Deno.execPath(), {
+ *   args: [
+ *     ...["run", "--quiet", "-A", "--no-prompt", "--unstable-worker-options"],
+ *     ...[import.meta.resolve("@taskd/taskd/cli"), "start", "--json"],
+ *   ],
+ *   env: { HOME: home, DENO_DIR: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno` },
+ *   stdout: "piped",
+ *   stderr: "null",
+ * }).spawn();
+ * const reader = process.stdout.getReader();
+ * await reader.read();
+ *
+ * try {
+ *   const broker = new BrokerClient(settings.broker);
+ *   const { id } = await broker.submit({ repo, instruction: "Say hello in a file" });
+ *   for await (const { event, data } of broker.events(id)) {
+ *     if (event === "result") console.log(data.outcome, data.pushed?.branch); // pushed agent/…
+ *     if (event !== "stage" || data.gate === undefined) continue;
+ *     console.log(new TextDecoder().decode((await broker.diff(id)).bytes)); // … +hello
+ *     await broker.approve(id, { diff_sha256: data.gate.diff_sha256, acknowledge: data.gate.second_look });
+ *   }
+ *   console.log((await broker.stats()).tasks, (await broker.health()).ok); // 1 true
+ * } finally {
+ *   process.kill();
+ *   await process.status;
+ *   await reader.cancel();
+ *   await model.shutdown();
+ *   await Deno.remove(home, { recursive: true });
+ * }
+ * ```
+ *
  * @module */
 
 /**
  * Asks one broker.
  *
- * Every method throws a `TaskdError`: with the code that the broker gave, `broker_unreachable` when no broker answers
- * or the answer is not understood, `interrupted` on the signal. Ids may be any unique prefix.
+ * Ids may be any unique prefix. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
  *
- * @example
+ * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
+ * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
+ * `overloaded` or `timed_out`, after which the call can be made again.
+ *
+ * @example Decide what waits for approval
  * ```ts
  * import { BrokerClient } from "@taskd/taskd/broker";
  *
- * // Submits a task and prints its stages until it waits for approval.
- * async function follow(broker: BrokerClient): Promise<void> {
- *   const { id } = await broker.submit({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
- *   for await (const { event, data } of broker.events(id)) {
- *     if (event !== "stage") continue;
- *     console.log(data.stage);
- *     if (data.stage === "awaiting_approval") return;
+ * async function decide(broker: BrokerClient): Promise<void> {
+ *   for (const { id, gate, lines_changed } of await broker.pending()) {
+ *     const { flags } = await broker.brief(id);
+ *     if (flags.length > 0) await broker.deny(id, "it is flagged");
+ *     else if (lines_changed > 500) console.log((await broker.diff(id)).bytes.length);
+ *     else await broker.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: gate.second_look });
  *   }
  * }
  *
- * const broker = new BrokerClient({ socket: "/run/user/1000/taskd/taskd.sock" });
- * await follow(broker).catch((error) => console.log(error.message, error.hint));
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await decide(broker).catch((error) => console.log(error.code, error.hint)); // broker_unreachable …
+ * ```
+ *
+ * @example Follow tasks and the queue
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * async function work(broker: BrokerClient): Promise<void> {
+ *   await broker.enqueue({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
+ *   for (const { id, state } of await broker.queue()) if (state === "queued") await broker.cancelQueued(id);
+ *
+ *   const [newest] = (await broker.tasks({ limit: 1 })).tasks;
+ *   if (newest === undefined) return;
+ *   for await (const text of broker.log(newest.id)) console.log(text);
+ *   const { outcome } = await broker.task(newest.id);
+ *   if (outcome === undefined) await broker.kill(newest.id, "no longer needed");
+ *   else if (outcome === "agent_failed") await broker.retry(newest.id);
+ * }
+ *
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await work(broker).catch((error) => console.log(error.code)); // broker_unreachable
+ * ```
+ *
+ * @example Watch a broker
+ * ```ts
+ * import { BrokerClient } from "@taskd/taskd/broker";
+ *
+ * async function watch(broker: BrokerClient): Promise<void> {
+ *   console.log((await broker.health()).pid, (await broker.policy()).hash, await broker.uiUrl());
+ *   console.log((await broker.ceiling()).headroom_usd, (await broker.stats({ by: "agent" })).groups);
+ *   console.log(await broker.metrics());
+ *   await broker.prune({ before: "2026-01-01T00:00:00Z", dry_run: true });
+ * }
+ *
+ * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await watch(broker).catch((error) => console.log(error.code)); // broker_unreachable
  * ```
  */
 export declare class BrokerClient {
@@ -52,73 +153,125 @@ export declare class BrokerClient {
   /** Nothing is connected before something is asked. */
   constructor(place: BrokerAddress, options?: ClientOptions);
 
-  /** Submits a task. */
+  /**
+   * Submits a task.
+   *
+   * @throws {TaskdError} `invalid_request`, `at_capacity`, `ceiling_reached`, `auth_failed`, `no_space`, `unavailable`.
+   */
   submit(request: SubmitRequest): Promise<Submitted>;
 
-  /** Submits a task again, as a new one. */
+  /**
+   * Submits a task again, as a new one.
+   *
+   * @throws {TaskdError} `not_found`, and as {@linkcode submit}.
+   */
   retry(id: string): Promise<Submitted>;
 
-  /** Tasks, newest first. */
+  /**
+   * Tasks, newest first.
+   *
+   * @param options `limit`: at most so many, 1-1000; `before`: the `next` of the page before; `stage`: those in it alone.
+   * @throws {TaskdError} `invalid_request`, `not_found` (`before`).
+   */
   tasks(options?: {
     limit?: undefined | number;
     before?: undefined | string;
     stage?: Stage | undefined;
   }): Promise<TaskList>;
 
-  /** The whole record of a task. */
+  /**
+   * The whole record of a task.
+   *
+   * @throws {TaskdError} `not_found`, `corrupt` (its trace).
+   */
   task(id: string): Promise<TaskView>;
 
   /**
    * What happens to a task, up to its result. A connection that breaks off is taken up again after the last event.
    *
    * @param options `after`: the id of an event, to get only those behind it.
+   * @throws {TaskdError} `not_found`, `invalid_request`, `corrupt` (its trace).
    */
   events(id: string, options?: {
     after?: undefined | number;
     signal?: undefined | AbortSignal;
   }): AsyncGenerator<StreamedEvent, void>;
 
-  /** The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text. */
+  /**
+   * The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text.
+   *
+   * @throws {TaskdError} `not_found`, also before there is one.
+   */
   diff(id: string): Promise<TaskDiff>;
 
-  /** What the broker itself established about a task. */
+  /**
+   * What the broker itself established about a task.
+   *
+   * @throws {TaskdError} `not_found`, also before there is anything.
+   */
   brief(id: string): Promise<TrustBrief>;
 
   /**
    * What a task has printed, as it comes.
    *
    * @param options `follow`: go on until the task has ended.
+   * @throws {TaskdError} `not_found`.
    */
   log(id: string, options?: {
     follow?: undefined | boolean;
     signal?: undefined | AbortSignal;
   }): AsyncGenerator<string, void>;
 
-  /** Puts a task into the queue. */
+  /**
+   * Puts a task into the queue.
+   *
+   * @throws {TaskdError} `invalid_request`, `at_capacity` (the queue is full), `no_space`, `unavailable`.
+   */
   enqueue(request: SubmitRequest): Promise<QueueItemView>;
 
   /** The queue, oldest first. */
   queue(): Promise<(QueueItemView)[]>;
 
-  /** Takes an item off the queue, or ends its task. */
+  /**
+   * Takes an item off the queue, or ends its task.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`.
+   */
   cancelQueued(id: string): Promise<void>;
 
   /** Tasks that wait for approval, oldest first. */
   pending(): Promise<(PendingTask)[]>;
 
-  /** Approves the change of `gate.diff_sha256`; throws `NotAcknowledged` with what is missing. */
+  /**
+   * Approves the change of `gate.diff_sha256`.
+   *
+   * @param request `diff_sha256`: the gate's, in hex; `acknowledge`: every category of its `second_look`.
+   * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
+   */
   approve(id: string, request: {
     diff_sha256: string;
     acknowledge: readonly (string)[];
   }): Promise<void>;
 
-  /** Refuses what waits for approval. */
+  /**
+   * Refuses what waits for approval.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`, `expired`.
+   */
   deny(id: string, reason?: string): Promise<void>;
 
-  /** Ends a task in any stage before its push. */
+  /**
+   * Ends a task in any stage before its push.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`.
+   */
   kill(id: string, reason?: string): Promise<void>;
 
-  /** Removes the records of tasks that ended before `before`, in ISO 8601. */
+  /**
+   * Removes the records of tasks that ended before `before`, in ISO 8601.
+   *
+   * @throws {TaskdError} `invalid_request`.
+   */
   prune(request: {
     before: string;
     dry_run: boolean;
@@ -130,7 +283,11 @@ export declare class BrokerClient {
   /** The headroom of the global ceiling. */
   ceiling(): Promise<CeilingView>;
 
-  /** Outcomes and cost of tasks; `since` in ISO 8601. */
+  /**
+   * Outcomes and cost in USD of the tasks since `since`, in ISO 8601; of all without it.
+   *
+   * @throws {TaskdError} `invalid_request`.
+   */
   stats(options?: {
     since?: undefined | string;
     by?: Grouping | undefined;
@@ -159,11 +316,11 @@ export type ClientOptions = {
   signal?: undefined | AbortSignal;
   /** Time, by default the system's. */
   clock?: undefined | Clock;
-  /** How long the head of an answer is waited for. */
+  /** How long the head of an answer is waited for, in milliseconds. */
   head_deadline_ms?: undefined | number;
 };
 
-/** See {@linkcode SUBMIT_REQUEST}. */
+/** What a person asks for. It travels as one value, from the command line to the sandbox and the pull request. */
 export type SubmitRequest = {
   /** A URL, `host/owner/repo`, or a path of this machine. */
   repo: string;
@@ -188,7 +345,7 @@ export type SubmitRequest = {
   databases?: undefined | (string)[];
 };
 
-/** See {@linkcode SUBMITTED}. */
+/** Answer of `POST /tasks` and `/retry`. */
 export type Submitted = {
   id: string;
   stage: Stage;
@@ -207,14 +364,14 @@ export type Stage =
   | "awaiting_ci"
   | "done";
 
-/** See {@linkcode TASK_LIST}. */
+/** Answer of `GET /tasks`. */
 export type TaskList = {
   tasks: (TaskListItem)[];
   /** The value of `before` for the next page; absent on the last. */
   next?: undefined | string;
 };
 
-/** See {@linkcode TASK_VIEW}. */
+/** Answer of `GET /tasks/<id>`; `<id>` may be any unique prefix. */
 export type TaskView = {
   /** As in a list. */
   live?: SpendFigures | undefined;
@@ -375,7 +532,7 @@ export type TaskDiff = {
   sha256: string;
 };
 
-/** See {@linkcode TRUST_BRIEF}. */
+/** What the broker established. Strings may hold anything that a task can write: sanitise to show them. */
 export type TrustBrief = {
   version: 1;
   task_id: string;
@@ -412,7 +569,7 @@ export type TrustBrief = {
   missing_evidence: (string)[];
 };
 
-/** See {@linkcode QUEUE_ITEM}. */
+/** An item of the queue. */
 export type QueueItemView = {
   id: string;
   state: QueueState;
@@ -445,21 +602,21 @@ export type PendingTask = {
   sensitive: boolean;
 };
 
-/** See {@linkcode PRUNED}. */
+/** The answer to `POST /admin/prune`. */
 export type Pruned = {
   /** Ids of what was removed, or would be. */
   pruned: (string)[];
   dry_run: boolean;
 };
 
-/** See {@linkcode POLICY_VIEW}. */
+/** Every setting. */
 export type PolicyView = {
   fields: (PolicyField)[];
   /** SHA-256 in hex over the compared fields. */
   hash: string;
 };
 
-/** See {@linkcode CEILING_VIEW}. */
+/** Answer of `GET /admin/ceiling`, and `global_ceiling` of `stats --json`. */
 export type CeilingView = {
   enabled: boolean;
   /** As configured: `24h`, or `0s` for the total. */
@@ -483,10 +640,10 @@ export type CeilingView = {
   newest_entry: null | string;
 };
 
-/** One of them. */
+/** What figures of tasks are grouped by. */
 export type Grouping = "agent" | "repo" | "vendor" | "day";
 
-/** See {@linkcode STATS_VIEW}. */
+/** Answer of `GET /admin/stats`: as `stats --json`. */
 export type StatsView = {
   global_ceiling: CeilingView;
   /** Tasks whose trace cannot be followed; they are in no other figure. */
@@ -532,7 +689,7 @@ export type StatsView = {
   };
 };
 
-/** See {@linkcode HEALTH}. */
+/** Answer of `GET /healthz`. */
 export type Health = {
   ok: true;
   version: string;
@@ -555,7 +712,7 @@ export type Clock = {
   sleep: (ms: number, signal: undefined | AbortSignal) => Promise<void>;
 };
 
-/** See {@linkcode TASK_LINKS}. */
+/** Paths of what belongs to a task. */
 export type TaskLinks = {
   self: string;
   events: string;
@@ -594,7 +751,7 @@ export type TaskListItem = {
   queue_id?: undefined | string;
 };
 
-/** See {@linkcode SPEND}. */
+/** What a task has spent. */
 export type SpendFigures = {
   usd: number;
   requests: number;
@@ -606,7 +763,7 @@ export type SpendFigures = {
   priced: boolean;
 };
 
-/** See {@linkcode REFUSED_EGRESS}. */
+/** Names that the egress proxy refused to a task, with why; the last ones. */
 export type RefusedEgress = ({
   target: string;
   reason: string;
@@ -626,7 +783,7 @@ export type Outcome =
   | "policy_blocked"
   | "push_failed";
 
-/** See {@linkcode GATE}. */
+/** What a person decides on at the gate. */
 export type Gate = {
   /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
   diff_sha256: string;
@@ -636,7 +793,7 @@ export type Gate = {
   timeout_ms: number;
 };
 
-/** See {@linkcode PUSH_ATTEMPT}. */
+/** A push that is about to be tried. */
 export type PushAttempt = {
   /** URL without credentials. */
   remote: string;
@@ -644,7 +801,7 @@ export type PushAttempt = {
   commit: string;
 };
 
-/** See {@linkcode PUSHED}. */
+/** What was pushed. */
 export type Pushed = {
   branch: string;
   commit: string;
@@ -652,7 +809,7 @@ export type Pushed = {
   pull_request?: undefined | string;
 };
 
-/** See {@linkcode CI_OBSERVATION}. */
+/** The result of the watch of a pushed change, or what it has seen so far. */
 export type CiObservation = {
   state: "pending" | "passed" | "failed" | "no_checks" | "no_conclusion";
   detail?: undefined | string;
@@ -663,7 +820,7 @@ export type Json = null | string | number | (Json)[] | {
   [key: string]: Json;
 } | boolean;
 
-/** See {@linkcode BRIEF_DIFF}. */
+/** The change, as far as a person needs it. */
 export type BriefDiff = {
   sha256: string;
   tree: string;
@@ -679,7 +836,7 @@ export type BriefDiff = {
   })[];
 };
 
-/** See {@linkcode BRIEF_FLAG}. */
+/** One category that has to be acknowledged. */
 export type BriefFlag = {
   category: string;
   reason: string;
@@ -692,7 +849,7 @@ export type BriefFlag = {
   })[];
 };
 
-/** See {@linkcode SETUP_EVIDENCE}. */
+/** The result of the setup phase. */
 export type SetupEvidence = {
   commands: (CommandEvidence)[];
   cache: {
@@ -702,7 +859,7 @@ export type SetupEvidence = {
   };
 };
 
-/** See {@linkcode BRIEF_DATABASE}. */
+/** A database of the task: its branch, and how it ended. */
 export type BriefDatabase = {
   db: string;
   /** The branch that it was forked from and is promoted onto. */
@@ -771,7 +928,7 @@ export type PolicyField = {
   source: string;
 };
 
-/** See {@linkcode LIMB}. */
+/** One limb of the global ceiling. */
 export type LimbView = {
   /** Whether it refuses starts now. */
   blocked: boolean;
@@ -816,14 +973,14 @@ export type GroupTally = {
   };
 };
 
-/** See {@linkcode DAY_FIGURES}. */
+/** One day in UTC, `2026-01-31`; `usd` is metered by the broker. */
 export type DayFigures = {
   day: string;
   tasks: number;
   usd: number;
 };
 
-/** See {@linkcode COMMAND_EVIDENCE}. */
+/** How one command of a profile ended, by its exit code alone. */
 export type CommandEvidence = {
   phase: "setup" | "readiness";
   command: readonly (string)[];

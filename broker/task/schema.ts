@@ -260,7 +260,7 @@ export const TABLE_CHANGE = v.strictObject({
 /** A table, index, view or trigger whose definition is not what it was. */
 const DEFINITION_CHANGE = v.strictObject({ type: v.string(), name: v.string(), change });
 
-/** What became of a database. */
+/** A database of the task: its branch, and how it ended. */
 export const BRIEF_DATABASE = v.strictObject({
   db: v.string(),
   /** The branch that it was forked from and is promoted onto. */
@@ -362,7 +362,7 @@ export type TrustBrief = v.InferOutput<typeof TRUST_BRIEF>;
 
 /** What tasks are grouped by. */
 export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
-/** One of them. */
+/** What figures of tasks are grouped by. */
 export type Grouping = typeof GROUPINGS[number];
 
 /** Figures over some tasks. */

@@ -74,7 +74,16 @@ export interface OpenStoreOptions extends Omit<StoreOptions, "backend" | "worksp
 export type OpenBackendOptions = Pick<OpenStoreOptions, "clock" | "random" | "s3">;
 
 /**
- * Opens the place that a location names, without asking whether a store is there; {@linkcode copyStore} shows it.
+ * Opens the place that a location names, without asking whether a store is there.
+ *
+ * @example
+ * ```ts
+ * import { openBackend } from "@taskd/taskd";
+ *
+ * const directory = await Deno.makeTempDir();
+ * console.log((await openBackend(directory)).url);
+ * await Deno.remove(directory, { recursive: true });
+ * ```
  *
  * @throws {TaskdError} `not_found` (no such bucket), `denied`, `unavailable`, `not_a_store`, `usage`.
  */

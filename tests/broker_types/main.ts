@@ -179,10 +179,16 @@ function isOfPlatform(node: ts.Declaration): boolean {
   return ts.isInterfaceDeclaration(node) && /\/typescript\/.*\/lib\.[^/]*\.d\.ts$/.test(node.getSourceFile().fileName);
 }
 
-/** The comment before a declaration, with a line end; empty without one. */
+/** The comment before a declaration, with a line end; empty without one. A type that points at its schema has its words. */
 function comment(node: ts.Node): string {
   const [doc] = (node as ts.Node & { jsDoc?: ts.JSDoc[] }).jsDoc ?? [];
-  return doc === undefined ? "" : `${doc.getText()}\n`;
+  const text = doc?.getText() ?? "";
+  const schema = /^\/\*\* See \{@linkcode (\w+)\}\. \*\/$/.exec(text)?.[1];
+  const declared = node.getSourceFile().statements.find((statement) =>
+    ts.isVariableStatement(statement) && statement.declarationList.declarations[0]?.name.getText() === schema
+  );
+  if (declared !== undefined) return comment(declared);
+  return text === "" ? "" : `${text}\n`;
 }
 
 if (import.meta.main) {
