@@ -72,7 +72,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "inspect",
     group: "Tasks",
     summary: "Show a task's record and what the broker established about it",
-    details: "Ids may be cut to a beginning that no other task has. Exits with 1 when the record was altered.",
+    details: "Exits with 1 when the record was altered.",
     positionals: [TASK],
     flags: [],
     examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not established" }],
@@ -83,7 +83,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "logs",
     group: "Tasks",
     summary: "Print what a task's agent and its setup have printed",
-    details: "As it was printed. With -f, each JSON row of an agent becomes one line: what the agent wrote and did.",
+    details: "With -f, each JSON row of an agent becomes one line: what the agent wrote and did.",
     positionals: [TASK],
     flags: [{
       name: "follow",
