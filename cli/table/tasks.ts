@@ -47,8 +47,8 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
     name: "tasks",
     group: "Tasks",
     summary: "List tasks, the newest first",
-    details: "Spend is what the broker has metered. An amount with + is a lower bound: some requests " +
-      "have no price or reported no usage. A figure that only the agent reports is marked agent-reported.",
+    details: "Spend is what the broker has metered; + marks a lower bound, where requests have no price or reported " +
+      "no usage, and agent-reported what only the agent reports.",
     positionals: [],
     flags: [
       {

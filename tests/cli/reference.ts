@@ -42,7 +42,7 @@ const USUAL = [
 function renderCommand(command: CommandSpec, first: Map<string, string>): string {
   const words = command.positionals.filter(({ help }) => !USUAL.includes(help)).map((
     each,
-  ) => [`\`${each.name}\`${each.optional ? " (optional)" : ""}`, each.help]);
+  ) => [`\`${each.name}\``, each.help]);
   const usage = usageLine(command).replace(" [flags]", "");
   const alike = new Map<string, string[]>();
   const fresh = [...words, ...flagRows(command.flags)].filter(([name, help]) => {

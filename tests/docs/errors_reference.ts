@@ -24,7 +24,9 @@ function list(): string {
   const remedies = [...new Set(codes.map((code) => REMEDIES[code]))];
   return remedies.map((remedy) => {
     const alike = codes.filter((code) => REMEDIES[code] === remedy);
-    return `- ${alike.map((code) => `\`${code}\`: ${ERROR_CODES[code]}`).join("; ")}. ${shown(remedy)}`;
+    return `- ${alike.map((code) => `\`${code}\`: ${ERROR_CODES[code].replace(/; try again.*/, "")}`).join("; ")}. ${
+      shown(remedy)
+    }`;
   }).join("\n");
 }
 
