@@ -3,12 +3,11 @@
  */
 
 import * as v from "valibot";
-import { TaskdError } from "../../lib/errors.ts";
 import type { APPROVE_REQUEST, PRUNE_REQUEST, Pruned, REASON_REQUEST, StatsView } from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
-import { type Grouping, GROUPINGS } from "../task/schema.ts";
+import { GROUPINGS } from "../task/schema.ts";
 import { json, nothing } from "./answers.ts";
-import type { Call } from "./call.ts";
+import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
 import { RequestRefused } from "./statuses.ts";
 
@@ -24,29 +23,19 @@ export function ceiling(call: Call): Response {
   return json(call.engine.ceiling());
 }
 
-export function stats(call: Call): Response {
+export const STATS_QUERY = {
+  since: v.pipe(v.string(), v.isoTimestamp("must be a time in ISO 8601")),
+  by: v.picklist(GROUPINGS, `must be one of ${GROUPINGS.join(", ")}`),
+};
+
+export function stats(call: Call, { since, by }: Query<typeof STATS_QUERY>): Response {
   const { tasks } = call.engine;
-  const since = call.query("since");
-  const by = call.query("by");
-  const since_ms = since === undefined ? undefined : Date.parse(since);
-  if (since_ms !== undefined && !v.is(TIMESTAMP, since)) {
-    throw new TaskdError("invalid_request", "Cannot take the address: since must be a time in ISO 8601");
-  }
-  if (by !== undefined && !isGrouping(by)) {
-    throw new TaskdError("invalid_request", `Cannot take the address: by must be one of ${GROUPINGS.join(", ")}`);
-  }
   const figures = computeStats(tasks.list({ limit: Infinity }), {
     damaged: tasks.damaged().length,
-    ...(since_ms === undefined ? {} : { since_ms }),
+    ...(since === undefined ? {} : { since_ms: Date.parse(since) }),
     ...(by === undefined ? {} : { by }),
   });
   return json({ ...figures, global_ceiling: call.engine.ceiling() } satisfies StatsView);
-}
-
-const TIMESTAMP = v.pipe(v.string(), v.isoTimestamp());
-
-function isGrouping(text: string): text is Grouping {
-  return (GROUPINGS as readonly string[]).includes(text);
 }
 
 export async function approve(call: Call, body: ReadBody<typeof APPROVE_REQUEST>): Promise<Response> {

@@ -2,7 +2,7 @@
  * One request on its way through a route: what it asks for, read once and checked.
  */
 
-import type * as v from "valibot";
+import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { GuardedRequest } from "../../lib/http/guard.ts";
@@ -25,6 +25,10 @@ export interface CallContext {
   /** The address of the web pages, with its token. */
   ui_url: string;
 }
+
+/** Parameters of the URL: text, or whole numbers. The message of a schema says what a parameter must be. */
+export type QuerySchemas = Readonly<Record<string, v.GenericSchema>>;
+export type Query<Q extends QuerySchemas> = { readonly [N in keyof Q]?: v.InferOutput<Q[N]> };
 
 export class Call {
   readonly request: Request;
@@ -62,17 +66,16 @@ export class Call {
     }
   }
 
-  query(name: string): string | undefined {
-    return this.#query.get(name) ?? undefined;
-  }
-
-  /** A parameter of the URL that is a number; throws `invalid_request`. */
-  queryInteger(name: string, { min, max, otherwise }: { min: number; max: number; otherwise: number }): number {
-    const text = this.query(name);
-    if (text === undefined) return otherwise;
-    const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
-    if (value >= min && value <= max) return value;
-    throw new TaskdError("invalid_request", `Cannot take the address: ${name} must be from ${min} to ${max}`);
+  /** The parameters of the URL that are there, as their schemas take them; throws `invalid_request`. */
+  query<Q extends QuerySchemas>(schemas: Q): Query<Q> {
+    const found = Object.entries(schemas).filter(([name]) => this.#query.has(name)).map(([name, schema]) => {
+      const text = this.#query.get(name)!;
+      const value = schema.type === "number" && /^\d{1,15}$/.test(text) ? Number(text) : text;
+      const parsed = v.safeParse(schema, value, { abortEarly: true });
+      if (parsed.success) return [name, parsed.output];
+      throw new TaskdError("invalid_request", `Cannot take the address: ${name} ${parsed.issues[0].message}`);
+    });
+    return Object.fromEntries(found);
   }
 
   /** The body; throws as {@linkcode readBody}. */

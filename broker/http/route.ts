@@ -4,7 +4,7 @@
 
 import type * as v from "valibot";
 import type { BodySchema } from "./bodies.ts";
-import type { Call } from "./call.ts";
+import type { Call, Query, QuerySchemas } from "./call.ts";
 
 export interface HttpRoute {
   readonly method: "GET" | "POST";
@@ -13,7 +13,7 @@ export interface HttpRoute {
   /** Whether it is an operator's: then only for peers on this machine. */
   readonly admin?: true;
   /** Parameters of the URL that it takes, each of which may be absent. */
-  readonly query?: Readonly<Record<string, v.GenericSchema>>;
+  readonly query?: QuerySchemas;
   readonly body?: BodySchema;
   /** Whether an empty body stands for an empty object. */
   readonly body_optional?: true;
@@ -27,6 +27,14 @@ export type RouteAnswer =
   | { readonly status: 200 | 202; readonly schema: v.GenericSchema }
   | { readonly status: 200; readonly type: string }
   | { readonly status: 204 };
+
+/** A route's parameters of the URL and its handler, which gets those that are there. */
+export function asks<Q extends QuerySchemas>(
+  query: Q,
+  handle: (call: Call, query: Query<Q>) => Response | Promise<Response>,
+): Pick<HttpRoute, "query" | "run"> {
+  return { query, run: (call) => handle(call, call.query(query)) };
+}
 
 export type ReadBody<S extends BodySchema> = () => Promise<v.InferOutput<S>>;
 

@@ -3,22 +3,12 @@
  * docs/reference/broker_api.md are written from it.
  */
 
-import * as v from "valibot";
 import * as admin from "./admin_routes.ts";
 import * as wire from "../api/wire.ts";
-import { GROUPINGS } from "../task/schema.ts";
-import { STAGES } from "../task/stages.ts";
-import { TIME } from "../task/values.ts";
 import { json } from "./answers.ts";
 import { openApi } from "./openapi.ts";
-import { type HttpRoute, takes } from "./route.ts";
+import { asks, type HttpRoute, takes } from "./route.ts";
 import * as tasks from "./task_routes.ts";
-
-const LIST_QUERY = {
-  limit: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000)),
-  before: v.string(),
-  stage: v.picklist(Object.keys(STAGES)),
-};
 
 export const ROUTES: readonly HttpRoute[] = [
   {
@@ -31,10 +21,9 @@ export const ROUTES: readonly HttpRoute[] = [
   {
     method: "GET",
     path: "/tasks",
-    query: LIST_QUERY,
     answer: { status: 200, schema: wire.TASK_LIST },
     doc: "Tasks, newest first; `next` is the `before` of the next page",
-    run: tasks.list,
+    ...asks(tasks.LIST_QUERY, tasks.list),
   },
   {
     method: "GET",
@@ -67,10 +56,9 @@ export const ROUTES: readonly HttpRoute[] = [
   {
     method: "GET",
     path: "/tasks/<id>/log",
-    query: { follow: v.picklist(["0", "1"]) },
     answer: { status: 200, type: "text/plain" },
     doc: "What its setup and its agent have printed; `follow=1` goes on until it ends",
-    run: tasks.log,
+    ...asks(tasks.LOG_QUERY, tasks.log),
   },
   {
     method: "POST",
@@ -160,10 +148,9 @@ export const ROUTES: readonly HttpRoute[] = [
     method: "GET",
     path: "/admin/stats",
     admin: true,
-    query: { since: TIME, by: v.picklist(GROUPINGS) },
     answer: { status: 200, schema: wire.STATS_VIEW },
     doc: "Outcomes and cost of tasks, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
-    run: admin.stats,
+    ...asks(admin.STATS_QUERY, admin.stats),
   },
   {
     method: "GET",

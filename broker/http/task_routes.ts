@@ -4,18 +4,27 @@
 
 import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
+import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Submitted, taskLinks, type TaskList } from "../api/wire.ts";
 import type { SUBMIT_REQUEST, TaskRecord } from "../task/schema.ts";
-import { isStage, type Stage, STAGES } from "../task/stages.ts";
+import { type Stage, STAGES } from "../task/stages.ts";
 import { answer, json } from "./answers.ts";
-import type { Call } from "./call.ts";
+import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
 import { TaskEvents } from "./event_stream.ts";
 import { TaskLog } from "./log_stream.ts";
 
-const MAX_LISTED = 1_000;
 const DEFAULT_LISTED = 100;
+const LIMIT = "must be from 1 to 1000";
+const STAGE_NAMES = Object.keys(STAGES) as Stage[];
+
+export const LIST_QUERY = {
+  limit: v.pipe(v.number(LIMIT), v.integer(LIMIT), v.minValue(1, LIMIT), v.maxValue(1_000, LIMIT)),
+  before: v.string(),
+  stage: v.picklist(STAGE_NAMES, `must be one of ${STAGE_NAMES.join(", ")}`),
+};
+export const LOG_QUERY = { follow: v.picklist(["0", "1"], "must be 0 or 1") };
 
 function accepted({ id, stage }: TaskRecord): Response {
   const submitted: Submitted = { id, stage, links: taskLinks(id) };
@@ -30,11 +39,8 @@ export async function retry(call: Call): Promise<Response> {
   return accepted(await call.engine.retry(call.task()));
 }
 
-export function list(call: Call): Response {
-  const { engine } = call;
-  const limit = call.queryInteger("limit", { min: 1, max: MAX_LISTED, otherwise: DEFAULT_LISTED });
-  const before = call.query("before");
-  const stage = stageOf(call.query("stage"));
+export function list({ engine }: Call, query: Query<typeof LIST_QUERY>): Response {
+  const { limit = DEFAULT_LISTED, before, stage } = query;
   // One more than is shown says whether there is a next page.
   const found = engine.tasks.list({
     limit: limit + 1,
@@ -47,13 +53,6 @@ export function list(call: Call): Response {
   });
   const next = found.length > limit ? tasks.at(-1)?.id : undefined;
   return json({ tasks, ...(next && { next }) } satisfies TaskList);
-}
-
-function stageOf(text: string | undefined): Stage | undefined {
-  if (text === undefined || isStage(text)) return text;
-  throw new TaskdError("invalid_request", `Cannot list tasks: there is no stage ${JSON.stringify(text.slice(0, 64))}`, {
-    hint: `Stages are: ${Object.keys(STAGES).join(", ")}`,
-  });
 }
 
 export async function show(call: Call): Promise<Response> {
@@ -89,11 +88,7 @@ export async function brief(call: Call): Promise<Response> {
   return json(await call.engine.brief(call.task()));
 }
 
-export async function log(call: Call): Promise<Response> {
-  const follow = call.query("follow") ?? "0";
-  if (follow !== "0" && follow !== "1") {
-    throw new TaskdError("invalid_request", "Cannot take the address: follow must be 0 or 1");
-  }
+export async function log(call: Call, { follow }: Query<typeof LOG_QUERY>): Promise<Response> {
   const endless = follow === "1";
   const { tasks } = call.engine;
   const id = call.task();

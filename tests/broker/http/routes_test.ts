@@ -96,6 +96,22 @@ Deno.test("lists come newest first, in pages, by stage", () =>
     assertEquals(log, []);
   }));
 
+Deno.test("a parameter is refused for what its schema in the table refuses, with what it must be", () =>
+  withBroker(async (broker) => {
+    const { id } = await broker.runningTask();
+    const asked = ROUTES.flatMap(({ path, query = {} }) =>
+      Object.keys(query).filter((name) => name !== "before").map((name) => [path.replace("<id>", id), name])
+    );
+    assertEquals(asked.map(([, name]) => name), ["limit", "stage", "follow", "since", "by"]);
+    for (const [path, name] of asked) {
+      for (const value of ["", "nowhere", "constructor", "-1", "1e3", "9".repeat(20)]) {
+        const answer = await broker.ask(`GET ${path}?${name}=${value}`);
+        assertEquals(verdictOf(answer), [400, "invalid_request"], `${path} ${name}=${value}`);
+        assertStringIncludes(answer.body, `Cannot take the address: ${name} must be `);
+      }
+    }
+  }));
+
 Deno.test("a list refuses what it does not know", () =>
   withBroker(async (broker) => {
     for (
