@@ -58,7 +58,7 @@ export interface TaskDiff {
 /**
  * Asks one broker.
  *
- * Ids may be any unique prefix. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
+ * Ids may be any unique prefix; one of several is refused with `usage`. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
  *
  * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
  * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
@@ -237,7 +237,7 @@ export class BrokerClient {
   /**
    * Puts a task into the queue.
    *
-   * @throws {TaskdError} `invalid_request`, `at_capacity` (the queue is full), `no_space`, `unavailable`.
+   * @throws {TaskdError} `invalid_request`, `overloaded` (the queue is full), `no_space`, `unavailable`.
    */
   enqueue(request: SubmitRequest): Promise<QueueItemView> {
     return this.#json(wire.QUEUE_ITEM, post("/queue", request));

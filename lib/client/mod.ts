@@ -3,7 +3,7 @@
  * events, over its unix socket.
  *
  * A daemon owns its store: while one runs, other processes go through it. Paths in arguments and results are the
- * daemon's, times are milliseconds since the Unix epoch, sizes bytes.
+ * daemon's, times are ISO 8601 in UTC, sizes bytes; what ends in `_ms` is milliseconds.
  *
  * @example Start a daemon, open a live session, and write to it
  * ```ts

@@ -123,8 +123,8 @@ export async function openBackend(location: string, options: OpenBackendOptions 
  * ```
  *
  * @param location A directory, a `file:` URL or `s3://bucket/prefix`.
- * @throws {TaskdError} `not_a_store`, `unsupported_layout`, `corrupt`, `not_found` (no such bucket), `denied`,
- * `unavailable`, `usage`.
+ * @throws {TaskdError} `not_a_store`, `unsupported_layout`, `usage` (the location, or another store's workspace),
+ * `not_found` (no such bucket), `denied`, `unavailable`.
  */
 export async function openStore(location: string, options: OpenStoreOptions = {}): Promise<Store> {
   const { workspace, s3, ...rest } = options;

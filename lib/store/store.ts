@@ -82,7 +82,8 @@ export interface ReapResult {
 }
 
 /**
- * An open branch store, made by {@linkcode openStore}. Times are milliseconds since the Unix epoch, sizes bytes.
+ * An open branch store, made by {@linkcode openStore}. Times are ISO 8601 in UTC, sizes
+ * bytes; what ends in `_ms` is milliseconds.
  *
  * Every method throws a {@linkcode TaskdError}: beside the codes that it names, `unavailable`, `denied` and `no_space` of
  * where the store is, and `interrupted` on its signal.
@@ -168,7 +169,7 @@ export class Store {
    * await Deno.remove(workspace, { recursive: true });
    * ```
    *
-   * @throws {TaskdError} `not_a_store` (other data, or another store's workspace), `unsupported_layout`, `corrupt`.
+   * @throws {TaskdError} `not_a_store`, `unsupported_layout`, `usage` (another store's workspace).
    */
   static async open(options: StoreOptions): Promise<Store> {
     const { backend, clock = systemClock, random = systemRandom } = options;
