@@ -70,7 +70,7 @@ export class AgentDatabases {
       max_memory_bytes: this.#max_memory_bytes,
     });
     if (!answer.ok) {
-      const before = answer.done === 0 ? "" : `; the ${answer.done} statements before it are done`;
+      const before = answer.done === 0 ? "" : `; done before it: ${plural(answer.done, "statement")}`;
       throw new ToolError(`SQLite says: ${answer.message}${before}`);
     }
     return inWords(name, answer);
@@ -107,11 +107,11 @@ export class AgentDatabases {
 }
 
 function inWords(name: string, { statements, changes, rows }: SqlAnswer & { ok: true }): SqlResult {
-  const changed = `${plural(statements, "statement")}, ${changes} rows changed`;
+  const changed = `${plural(statements, "statement")}, ${plural(changes, "row")} changed`;
   if (rows === undefined) return { text: `done: ${changed}`, summary: `${name}: ${changed}` };
   const { columns, values, more } = rows;
   const lines = [columns.join(" | "), ...values.map((row) => row.join(" | "))];
   if (more) lines.push(`(only the first ${values.length} rows are shown)`);
-  const found = `${values.length}${more ? " or more" : ""} rows`;
+  const found = more ? `${values.length} or more rows` : plural(values.length, "row");
   return { text: [found, ...lines].join("\n"), summary: `${name}: ${changes > 0 ? `${changed}, ` : ""}${found}` };
 }

@@ -54,6 +54,7 @@ const PRAGMAS = new Set(
 const BUSY_MS = 5_000;
 
 function isAllowed(action: number, a: string | null, b: string | null): boolean {
+  // VACUUM and VACUUM INTO attach the file that they write, and so are denied too.
   if (action === ATTACH || action === DETACH) return false;
   if (action === FUNCTION) return b?.toLowerCase() !== "load_extension";
   return action !== PRAGMA || PRAGMAS.has((a ?? "").toLowerCase());

@@ -73,7 +73,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
       const first = args.integer("first_line", 1);
       const requested = all.slice(first - 1, first - 1 + args.integer("lines", all.length || 1));
       const numbered = requested.map((line, index) => `${first + index}\t${line}`).join("\n");
-      const head = `${path}: ${all.length} lines`;
+      const head = `${path}: ${plural(all.length, "line")}`;
       return { ok: true, text: `${head}\n${numbered}`, summary: head };
     },
   },
@@ -83,7 +83,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
     async run(args, { tree }) {
       const path = args.text("path");
       const content = args.text("content", { may_be_empty: true });
-      const done = `${await tree.write(path, content)} ${path} (${content.length} characters)`;
+      const done = `${await tree.write(path, content)} ${path} (${plural(content.length, "character")})`;
       return { ok: true, text: done, summary: done };
     },
   },
@@ -122,11 +122,11 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
         kind === "folder"
           ? `${name}/`
           : kind === "file"
-          ? `${name} (${size_bytes} bytes)`
+          ? `${name} (${plural(size_bytes!, "byte")})`
           : `${name} (${kind}, off limits)`
       );
       const text = [...shown, ...(more ? ["... and more that are not shown"] : [])].join("\n");
-      return { ok: true, text: text === "" ? "(empty)" : text, summary: `${path}: ${entries.length} entries` };
+      return { ok: true, text: text === "" ? "(empty)" : text, summary: `${path}: ${plural(entries.length, "entry")}` };
     },
   },
   search: {
@@ -266,9 +266,9 @@ async function search(args: Arguments, { tree, clock }: ToolContext): Promise<To
   const matches: string[] = [];
   let skipped = 0;
   let why_cut: string | undefined;
-  for await (const path of tree.files(args.has("path") ? args.text("path") : ".")) {
-    if (matches.length >= MAX_MATCHES) why_cut = `only the first ${MAX_MATCHES} matches are shown`;
-    if (clock.monotonic() > deadline) why_cut = "the time is up, the rest was not searched";
+  const cut = (why: string) => void (why_cut ??= why);
+  for await (const path of tree.files(args.has("path") ? args.text("path") : ".", cut)) {
+    if (clock.monotonic() > deadline) cut("the time is up, the rest was not searched");
     if (why_cut !== undefined) break;
     let content: string;
     try {
@@ -281,16 +281,19 @@ async function search(args: Arguments, { tree, clock }: ToolContext): Promise<To
     if (!fold(content).includes(needle)) continue;
     for (const [index, line] of content.split("\n").entries()) {
       if (!fold(line).includes(needle)) continue;
+      if (matches.length >= MAX_MATCHES) {
+        cut(`only the first ${MAX_MATCHES} matches are shown`);
+        break;
+      }
       matches.push(`${path}:${index + 1}: ${line.slice(0, MAX_SHOWN_LINE)}`);
-      if (matches.length >= MAX_MATCHES) break;
     }
   }
   const notes = [
     ...(why_cut === undefined ? [] : [`(${why_cut})`]),
-    ...(skipped === 0 ? [] : [`(${skipped} files that are binary, too large or unreadable were skipped)`]),
+    ...(skipped === 0 ? [] : [`(skipped: ${plural(skipped, "file")}, binary, too large or unreadable)`]),
   ];
   const found = matches.length === 0 ? ["no match"] : matches;
-  return { ok: true, text: [...found, ...notes].join("\n"), summary: `${matches.length} matches` };
+  return { ok: true, text: [...found, ...notes].join("\n"), summary: plural(matches.length, "match") };
 }
 
 function bounded(text: string): string {

@@ -68,15 +68,33 @@ Deno.test("search is bounded in matches, line length and time, and takes its tex
   assertEquals(await bench.call("search", { text: "(a+)+$", path: "a.txt" }), "a.txt:1: (a+)+$");
   const many = (await bench.call("search", { text: "needle" })).split("\n");
   assertEquals([many.length, many.at(-1)], [201, "(only the first 200 matches are shown)"]);
+  // In the last file as in the first, but not where there is nothing more.
+  const note = "(only the first 200 matches are shown)";
+  for (const [count, expected] of [[199, ""], [200, ""], [201, note]] as const) {
+    bench.file("z.txt", "last\n".repeat(count));
+    const lines = (await bench.call("search", { text: "last" })).split("\n");
+    assertEquals(lines.filter((line) => line.startsWith("(only")), expected === "" ? [] : [expected]);
+  }
   const folded = (await bench.call("search", { text: "needle", path: "b.txt", ignore_case: true })).split("\n")[0]!;
   assertEquals(folded.length, "b.txt:1: ".length + 300);
-  assertStringIncludes(await bench.call("search", { text: "absent" }), "no match\n(1 files that are binary");
+  assertStringIncludes(await bench.call("search", { text: "absent" }), "no match\n(skipped: 1 file, binary");
   const monotonic = bench.clock.monotonic.bind(bench.clock);
   bench.clock.monotonic = () => {
     bench.clock.advance(4_000);
     return monotonic();
   };
   assertStringIncludes(await bench.call("search", { text: "absent" }), "the time is up");
+});
+
+Deno.test("search tells when there are more entries than it looks at", async () => {
+  using bench = new Bench();
+  bench.file("a.txt", "needle\n");
+  bench.file("b.txt", "");
+  const search = async (max_walked: number) =>
+    await callTool("search", '{"text":"needle"}', { tree: new WorkTree(bench.work, max_walked), clock: bench.clock });
+  const whole = await search(2);
+  assertEquals([whole.text, whole.summary], ["a.txt:1: needle", "1 match"]);
+  assertEquals((await search(1)).text, "no match\n(stopped after 1 entry, the rest was not searched)");
 });
 
 Deno.test("the model is offered the tools of the table and none that runs a program", () => {

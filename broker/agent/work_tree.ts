@@ -6,6 +6,7 @@
  * compared with what was inspected, and a file that has a second name is never written, since that name may be outside.
  */
 
+import { plural } from "../../lib/text/plural.ts";
 import { hasGitName } from "../../lib/text/git_name.ts";
 
 /** A call that cannot be done; the model reads the message. */
@@ -49,10 +50,12 @@ export function parsePath(path: string): string[] {
 
 export class WorkTree {
   readonly #root: string;
+  readonly #max_walked: number;
 
   /** Of the folder at `root`, absolute and without links. */
-  constructor(root: string) {
+  constructor(root: string, max_walked = MAX_WALKED) {
     this.#root = root;
+    this.#max_walked = max_walked;
   }
 
   /** A file's text; a file that is too large, or not UTF-8, is refused. */
@@ -99,7 +102,7 @@ export class WorkTree {
     await system(path, async () => {
       for await (const entry of Deno.readDir(folder)) {
         if (!hasGitName(entry.name)) names.push(entry);
-        if (names.length > MAX_WALKED) break;
+        if (names.length > this.#max_walked) break;
       }
     });
     names.sort((a, b) => a.name < b.name ? -1 : 1);
@@ -117,8 +120,11 @@ export class WorkTree {
     return { entries, more: names.length > MAX_LISTED };
   }
 
-  /** Paths of the regular files below a folder (or the file itself), folders in the order of their names. */
-  async *files(path: string): AsyncGenerator<string> {
+  /**
+   * Paths of the regular files below a folder (or the file itself), folders in the order of their names. `onCut` gets
+   * the reason when there are more than are walked.
+   */
+  async *files(path: string, onCut: (why: string) => void = () => {}): AsyncGenerator<string> {
     const parts = parsePath(path);
     const { info } = await this.#inspect(parts, path);
     if (info?.isFile) return yield parts.join("/");
@@ -128,7 +134,9 @@ export class WorkTree {
       const entries: Deno.DirEntry[] = [];
       try {
         for await (const entry of Deno.readDir(`${this.#root}/${at}`)) {
-          if (++walked > MAX_WALKED) return;
+          if (++walked > this.#max_walked) {
+            return onCut(`stopped after ${plural(this.#max_walked, "entry")}, the rest was not searched`);
+          }
           if (!hasGitName(entry.name)) entries.push(entry);
         }
       } catch (error) {

@@ -3,6 +3,7 @@
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
+import { plural } from "../../lib/text/plural.ts";
 import type { BriefDatabase, TaskRecord } from "../task/schema.ts";
 import {
   asJson,
@@ -108,7 +109,7 @@ export async function sweepData({ databases, tasks, log }: EngineDeps): Promise<
   if (databases === undefined) return;
   try {
     const gone = await databases.sweep((task_id, db) => isOver(tasks, task_id, db));
-    if (gone > 0) log("info", "database_branches_removed", `destroyed ${gone} branches of ended tasks`);
+    if (gone > 0) log("info", "database_branches_removed", `destroyed ${plural(gone, "branch")} of ended tasks`);
   } catch (error) {
     // Most brokers have no branch store. The next start looks again.
     if (hasCode(error, "daemon_unreachable")) return;

@@ -117,9 +117,9 @@ async function totals(stats: StatsResult, charts: boolean): Promise<string> {
   }
   if (agent_reported.tasks > 0) {
     lines.push(
-      `agent-reported: ${
-        dollars(agent_reported.usd)
-      } by ${agent_reported.tasks} tasks without any metering, in no total`,
+      `agent-reported: ${dollars(agent_reported.usd)} by ${
+        plural(agent_reported.tasks, "task")
+      } without any metering, in no total`,
     );
   }
   const ended = Object.entries(outcomes).filter(([, count]) => count > 0);

@@ -2,7 +2,8 @@
  * Counts in sentences.
  */
 
-/** `1 check`, `3 checks`, `2 branches`. */
+/** `1 check`, `3 checks`, `2 branches`, `4 entries`. */
 export function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
+  if (count === 1) return `1 ${noun}`;
+  return `${count} ${noun.endsWith("ch") ? `${noun}es` : `${noun}s`.replace(/([^aeiou])ys$/, "$1ies")}`;
 }
