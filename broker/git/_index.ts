@@ -70,7 +70,8 @@ export async function buildTree(
   omitted.push(...others.filter(hasGitComponent));
   await call(["update-index", "--add", "--replace", "-z", "--stdin"], joinRecords([...edited, ...added]));
 
-  const kept = gitlinks.filter(({ path }) => !isTaken(path, added));
+  const taken = takenPlaces(gitlinks.map(({ path }) => path), added);
+  const kept = gitlinks.filter(({ path }) => !taken.has(path));
   await call(
     ["update-index", "-z", "--index-info"],
     joinRecords(kept.map(({ path, oid }) => `${GITLINK} ${oid}\t${path}`)),
@@ -111,9 +112,18 @@ function removals(paths: readonly RawPath[], base_commit: string): Uint8Array<Ar
   return joinRecords(paths.map((path) => `0 ${"0".repeat(base_commit.length)}\t${path}`));
 }
 
-/** Whether a submodule's place is taken by files of the task. */
-function isTaken(gitlink: RawPath, added: readonly RawPath[]): boolean {
-  return added.some((path) => path === gitlink || path.startsWith(`${gitlink}/`) || gitlink.startsWith(`${path}/`));
+/** The submodules whose place is taken by files of the task: at it, below it, or at a folder that it lies in. */
+export function takenPlaces(gitlinks: readonly RawPath[], added: readonly RawPath[]): Set<RawPath> {
+  const files = new Set(added);
+  const links = new Set(gitlinks);
+  const longest = gitlinks.reduce((length, link) => Math.max(length, link.length), 0);
+  const below = added.flatMap((path) => [...placesOf(path, longest)].filter((place) => links.has(place)));
+  return new Set([...below, ...gitlinks.filter((link) => placesOf(link).some((place) => files.has(place)))]);
+}
+
+/** A path and the folders that it lies in, those of at most `longest` characters. */
+function* placesOf(path: RawPath, longest: number = path.length): Generator<RawPath, void> {
+  for (let at = path.length; at > 0; at = path.lastIndexOf("/", at - 1)) if (at <= longest) yield path.slice(0, at);
 }
 
 /** Untracked files that no .gitignore excludes, those of nested repositories as plain files. */
