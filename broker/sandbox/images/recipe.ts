@@ -2,7 +2,7 @@
  * What the images are made of: one list of pinned versions for both ways of building them.
  */
 
-import { AGENTS } from "../../agents.ts";
+import { type AgentName, AGENTS } from "../../agents.ts";
 
 /** Debian release of the sandbox. */
 export const SUITE = "bookworm";
@@ -26,16 +26,17 @@ export const DEBIAN_PACKAGES: readonly string[] = [
   "ripgrep",
 ];
 
-const AGENT_VERSIONS: Readonly<Record<string, string>> = {
-  "@anthropic-ai/claude-code": "2.1.329",
-  "@openai/codex": "0.169.0",
-  "@google/gemini-cli": "0.61.0",
-  "opencode-ai": "1.18.33",
+/** Of their npm packages. */
+const AGENT_VERSIONS: Readonly<Record<AgentName, string>> = {
+  agent_a: "2.1.329",
+  agent_b: "0.169.0",
+  agent_c: "0.61.0",
+  agent_d: "1.18.33",
 };
 
 /** The agents' npm packages with their versions, of those labels, or all. */
 export function agentPackages(labels: readonly string[] = AGENTS.map(({ label }) => label)): string[] {
   return AGENTS.filter(({ label }) => labels.includes(label)).map((agent) =>
-    `${agent.package}@${AGENT_VERSIONS[agent.package]}`
+    `${agent.package}@${AGENT_VERSIONS[agent.name]}`
   );
 }
