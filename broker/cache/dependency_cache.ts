@@ -31,8 +31,8 @@ export interface DependencyCacheOptions {
 }
 
 export interface CacheRequest extends CacheInputs {
-  /** Whether the repository's profile has `cache: true`; by default it has. */
-  enabled?: boolean;
+  /** Whether the repository's profile has `cache: true`. */
+  enabled: boolean;
   signal?: AbortSignal | undefined;
 }
 
@@ -113,7 +113,7 @@ export class DependencyCache {
    */
   async use(request: CacheRequest): Promise<CacheUse> {
     const store = this.#store;
-    if (store === undefined || request.enabled === false) return new DisabledCacheUse("disabled");
+    if (store === undefined || !request.enabled) return new DisabledCacheUse("disabled");
     if (request.lockfiles.length === 0) return new DisabledCacheUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);

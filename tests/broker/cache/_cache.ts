@@ -57,6 +57,7 @@ export function request(repo: string, lock = "lock"): CacheRequest {
     arch: "x86_64",
     setup_commands: [["npm", "ci"]],
     image: "image",
+    enabled: true,
   };
 }
 
