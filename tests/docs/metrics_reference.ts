@@ -35,7 +35,7 @@ export async function withReference(page: string): Promise<string> {
 
 /** A place of an alert's text by the name of what stands there. */
 function labelled(_whole: string, name: string): string {
-  return `_${name.replace("labels.", "")}_`;
+  return `\`${name.replace("labels.", "")}\``;
 }
 
 /** A row for each family of a text in Prometheus's format. */
@@ -51,7 +51,10 @@ async function alerts(file: string): Promise<string> {
   const { groups } = parse(await Deno.readTextFile(new URL(`docs/monitoring/${file}`, ROOT))) as Rules;
   const rows = groups.flatMap(({ rules }) => rules).map(({ alert, labels, annotations }) =>
     `- \`${alert}\` (${labels.severity}): ${
-      annotations.summary.replaceAll(/\{\{ *\$([^}|]*?) *(?:\|[^}]*)?\}\}/g, labelled)
+      annotations.summary.replace(" on {{ $labels.instance }}", "").replaceAll(
+        /\{\{ *\$([^}|]*?) *(?:\|[^}]*)?\}\}/g,
+        labelled,
+      )
     }`
   );
   return rows.join("\n");
