@@ -21,6 +21,11 @@ const COMPANIES: Readonly<Record<Lane, string | undefined>> = {
   compat: undefined,
 };
 
+/** The lane of a name, or of its company's in any case: `vendor_a`, `anthropic`. */
+export function laneNamed(name: string): Lane | undefined {
+  return LANES.find((lane) => lane === name || COMPANIES[lane]?.toLowerCase() === name.toLowerCase());
+}
+
 /** A lane as people read it, with its company's name: `vendor_a (Anthropic)`. Data keeps the lane alone. */
 export function laneText(lane: Lane): string {
   const company = COMPANIES[lane];

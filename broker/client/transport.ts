@@ -136,7 +136,8 @@ function explained(place: BrokerAddress, error: unknown): TaskdError {
   if (error instanceof Deno.errors.NotCapable || code === "EACCES" || code === "EPERM") {
     return new TaskdError("denied", `Cannot ask the broker at ${where}: ${reason}`, { cause: error });
   }
-  return new TaskdError("broker_unreachable", `Cannot ask the broker at ${where}: ${reason}`, {
+  const why = code === "ENOENT" || code === "ECONNREFUSED" ? "nothing listens there" : reason;
+  return new TaskdError("broker_unreachable", `Cannot ask the broker at ${where}: ${why}`, {
     cause: error,
     hint: "Start it with: taskd start",
   });

@@ -3,7 +3,7 @@
  */
 
 import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";
-import { agentOf, type Lane, LANES, laneText } from "../../broker/agents.ts";
+import { agentOf, type Lane, laneNamed, LANES, laneText } from "../../broker/agents.ts";
 import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { HostCheck } from "../setup/check.ts";
@@ -118,9 +118,14 @@ async function keysOf(args: Args): Promise<Map<Lane, string>> {
 /** A key is refused in a command line: other users can see it, and the shell's history keeps it. */
 function laneOf(text: string): Lane {
   const at = text.indexOf("=");
-  const lane = LANES.find((one) => one === (at < 0 ? text : text.slice(0, at)));
-  if (lane !== undefined && text.slice(at) === "=-") return lane;
-  throw new TaskdError("usage", "Cannot take a key from the command line: others can see it there", {
+  const name = at < 0 ? text : text.slice(0, at);
+  const lane = laneNamed(name);
+  const on_stdin = text.slice(at) === "=-";
+  if (lane !== undefined && on_stdin) return lane;
+  const problem = on_stdin
+    ? "Cannot take a key: there is no such vendor"
+    : "Cannot take a key from the command line: others can see it there";
+  throw new TaskdError("usage", problem, {
     hint: `Write --key ${lane ?? "vendor_a"}=- and give the key on stdin; vendors are ${
       LANES.map(laneText).join(", ")
     }`,

@@ -78,7 +78,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
       {
         name: "http-allow-non-loopback",
         kind: "boolean",
-        help: "Let -http name an address that others can reach; needs an explicit token",
+        help: "Let --http name an address that others can reach; needs an explicit token",
       },
       {
         name: "files",
@@ -88,7 +88,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = [
         help: "A directory outside the store that create and export, asked over the socket, may use; may be repeated",
       },
     ],
-    examples: [{ words: "serve -flush-every 10s", why: "A dying daemon loses ten seconds at most" }],
+    examples: [{ words: "serve --flush-every 10s", why: "A dying daemon loses ten seconds at most" }],
     output: "data",
     uses: "serve",
     needs(plan) {

@@ -61,7 +61,7 @@ Deno.test("setup changes only the given settings and keeps comments", async () =
 
 Deno.test("setup takes keys from stdin in the order of its flags and never prints them", async () => {
   await using place = await makeBrokerPlace();
-  const flags = ["--key", "vendor_a=-", "--key", "compat=-", "--json"];
+  const flags = ["--key", "anthropic=-", "--key", "compat=-", "--json"];
   const { code, stdout, stderr } = await place.taskdWith(
     `${SECRET}\n${SECRET}-2\n`,
     ...UNATTENDED,
@@ -96,6 +96,14 @@ Deno.test("setup refuses a key on the command line, and does not repeat it", asy
     assertStringIncludes(stderr, "others can see it there");
     assert(!(stdout + stderr).includes(SECRET));
   }
+});
+
+Deno.test("setup names the vendors when it is given another", async () => {
+  await using place = await makeBrokerPlace();
+  const { code, stderr } = await place.taskd("setup", "--yes", "--key", "vendor_z=-");
+  assertEquals(code, 2);
+  assertStringIncludes(stderr, "there is no such vendor");
+  assertStringIncludes(stderr, "vendor_b (OpenAI)");
 });
 
 Deno.test("setup refuses unknown values before it changes anything", async () => {
