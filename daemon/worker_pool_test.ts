@@ -4,6 +4,10 @@ import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
 import type { OutsidePaths } from "./store_engine.ts";
 import { WorkerPool } from "./worker_pool.ts";
+import { createHandlers } from "./handlers.ts";
+import { KeyedMutex } from "./keyed_mutex.ts";
+import type { OpName } from "../lib/protocol/messages.ts";
+import { OPS } from "../lib/protocol/operations.ts";
 import { Sessions } from "./sessions.ts";
 
 const ADDRESS = { db: "app", branch: "main" };
@@ -72,6 +76,40 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
 
   await sessions.open(ADDRESS);
   assertEquals(await sessions.require(ADDRESS).flush() as unknown, undefined);
+  await pool.close();
+});
+
+Deno.test("over a lost session every operation fails only with what its table lists", async () => {
+  const pool = await faultyPool();
+  const sessions = new Sessions(pool);
+  const about = { location: "/s", workspace: "/s", pid: 1, gc_grace_ms: 0, onShutdown: () => {} };
+  const handlers = createHandlers({ engine: pool, sessions, locks: new KeyedMutex(), ...about });
+  await sessions.open(ADDRESS);
+  await Promise.allSettled([pool.store("lease", [ADDRESS]), pool.store("lease", [ADDRESS])]);
+  const fields = {
+    checkpoint: "c",
+    name: "c",
+    to: "c",
+    onto: "main",
+    new_branch: "new",
+    path: "/x",
+    a: "app",
+    b: "app",
+  };
+  const failed: OpName[] = [];
+  for (const op of Object.keys(handlers) as (keyof typeof handlers)[]) {
+    if (op === "databases" || op === "lease" || op === "close") continue;
+    const branch = op === "promote" ? "dev" : "main";
+    const args = { ...fields, db: "app", branch, force: true };
+    const work = Promise.try(handlers[op] as (args: object) => Promise<unknown>, args);
+    const { code } = await work.then(() => ({ code: undefined }), (error) => error);
+    if (code !== "session_failed") continue;
+    failed.push(op);
+    assert(OPS[op].errors.includes(code), op);
+  }
+  for (const op of ["open", "flush", "checkout", "compact", "destroy", "rollback", "promote"] as const) {
+    assert(failed.includes(op), op);
+  }
   await pool.close();
 });
 

@@ -165,7 +165,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
         "of a session that had failed; what it did not make durable is still in the checkout",
       ),
     },
-    errors: ["no_session", "fenced", "capture_failed", "busy"],
+    errors: ["no_session", "busy", ...UNFLUSHED],
   },
   status: {
     summary: "Lists open sessions, and with `branch` describes that branch.",
@@ -219,7 +219,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary: "Puts the branch into its writable checkout; under a live session that is the session's own.",
     fields: { ...ON_BRANCH, force: optional(FLAG, "discard local edits; refused while a session is open") },
     answer: OF_CHECKOUT,
-    errors: ["not_found", "dirty", "lease_held", "conflict", "busy", ...CLAIMED],
+    errors: ["not_found", "dirty", "lease_held", "conflict", "busy", "session_failed", ...CLAIMED],
   },
   "checkout-at": {
     summary: "Materializes a checkpoint, read-only, into the cache. The path may be evicted: ask again on ENOENT.",
@@ -265,7 +265,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       objects_before: required(COUNT, "objects its chain had before"),
       stored_bytes: required(COUNT, "bytes written"),
     },
-    errors: ["not_found", "lease_held", "conflict", ...CLAIMED],
+    errors: ["not_found", "lease_held", "conflict", "session_failed", ...CLAIMED],
   },
   destroy: {
     summary: "Removes a branch and its checkout.",
@@ -275,7 +275,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       force: optional(FLAG, "also when it is protected"),
     },
     answer: OF_BRANCH,
-    errors: ["not_found", "lease_held", "protected", "conflict", "busy", ...CLAIMED],
+    errors: ["not_found", "lease_held", "protected", "conflict", "busy", "session_failed", ...CLAIMED],
   },
   touch: {
     summary: "Restarts a branch's time to live, or changes it.",

@@ -6,6 +6,8 @@ import { join } from "@std/path/join";
 import { type Client, connect, subscribe } from "../../lib/client/client.ts";
 import type { DaemonEvent, EventType } from "../../lib/protocol/messages.ts";
 import type { ServeOptions } from "../../daemon/serve.ts";
+import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
+import { COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
 
 const MAIN = import.meta.resolve("./_serve_main.ts");
 
@@ -61,9 +63,20 @@ export class DaemonProcess implements AsyncDisposable {
   }
   #line = Promise.withResolvers<void>();
 
-  /** Connects a client. */
-  connect(): Promise<Client> {
-    return connect(this.place.socket);
+  /** Connects a client whose calls fail only with codes that the table of operations lists. */
+  async connect(): Promise<Client> {
+    const client = await connect(this.place.socket);
+    const call = client.call.bind(client);
+    client.call = async (op, args) => {
+      try {
+        return await call(op, args);
+      } catch (error) {
+        const listed: readonly ErrorCode[] = [...OPS[op].errors, ...COMMON_ERRORS, "daemon_unreachable", "interrupted"];
+        if (!(error instanceof TaskdError) || listed.includes(error.code)) throw error;
+        throw new Error(`${op} failed with ${error.code}, which its errors do not list`, { cause: error });
+      }
+    };
+    return client;
   }
 
   /** Subscribes; events are collected from now on. */
