@@ -227,15 +227,22 @@ function startEngine(
   });
 }
 
-function checkNumbers({ flush_every_ms = 0, snapshot_every = 1 }: ServeOptions): void {
-  if (!Number.isSafeInteger(snapshot_every) || snapshot_every < 1) {
-    throw new TaskdError(
-      "usage",
-      `Cannot serve with -snapshot-every ${snapshot_every}: it must be an integer of at least 1`,
-    );
-  }
-  if (!Number.isFinite(flush_every_ms) || flush_every_ms < 0) {
-    throw new TaskdError("usage", `Cannot serve with -flush-every ${flush_every_ms} ms: it must be 0 or more`);
+const NUMBERS = [
+  { field: "flush_every_ms", shown: (value: number) => `-flush-every ${value} ms`, least: 0 },
+  { field: "snapshot_every", shown: (value: number) => `-snapshot-every ${value}`, least: 1, whole: true },
+  { field: "reap_every_ms", shown: (value: number) => `-reap-every ${value} ms`, least: 0 },
+  { field: "gc_grace_ms", shown: (value: number) => `-gc-grace ${value} ms`, least: 0 },
+  { field: "ro_cache_budget_bytes", shown: (value: number) => `-ro-cache-budget ${value}`, least: 0, whole: true },
+  { field: "workers", shown: (value: number) => `${value} workers`, least: 2, whole: true },
+] as const satisfies { field: keyof ServeOptions; shown: (value: number) => string; least: number; whole?: boolean }[];
+
+function checkNumbers(options: ServeOptions): void {
+  for (const { field, shown, least, ...rest } of NUMBERS) {
+    const value = options[field] ?? least;
+    const whole = "whole" in rest;
+    if (value >= least && (whole ? Number.isSafeInteger(value) : Number.isFinite(value))) continue;
+    const rule = whole ? `an integer of at least ${least}` : `${least} or more`;
+    throw new TaskdError("usage", `Cannot serve with ${shown(value)}: it must be ${rule}`);
   }
 }
 
