@@ -70,6 +70,9 @@ class Connection {
   readonly #timeouts: HttpTimeouts;
   #phase: Phase = "head";
   #endless = false;
+  /** Requests that began, and whether bytes of the next one came during the answer to the last. */
+  #requests = 0;
+  #ahead = false;
   #request_at_ms: number;
   #phase_at_ms: number;
   #writing_since_ms: number | undefined;
@@ -109,6 +112,8 @@ class Connection {
   requestBegan(): GuardedRequest {
     this.#enter("body");
     this.#endless = false;
+    this.#ahead = false;
+    const mine = ++this.#requests;
     return {
       gone: this.#gone.signal,
       peer: this.#client.remoteAddr,
@@ -122,9 +127,12 @@ class Connection {
         this.#last = true;
       },
       responseDone: () => {
+        // The next request may have begun already.
+        if (mine !== this.#requests) return;
         this.#endless = false;
         this.#enter("idle");
         if (this.#last) this.#drop();
+        else if (this.#ahead) this.#beginHead();
       },
     };
   }
@@ -169,11 +177,14 @@ class Connection {
       if (this.#dropped_bytes > LINGER_BYTES) this.close();
       return false;
     }
-    if (this.#phase === "idle") {
-      this.#request_at_ms = this.#clock.monotonic();
-      this.#enter("head");
-    }
+    if (this.#phase === "idle") this.#beginHead();
+    else if (this.#phase === "response") this.#ahead = true;
     return true;
+  }
+
+  #beginHead(): void {
+    this.#request_at_ms = this.#clock.monotonic();
+    this.#enter("head");
   }
 
   #enter(phase: Phase): void {

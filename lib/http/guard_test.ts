@@ -144,6 +144,41 @@ Deno.test("after its last answer 16 MiB of a connection are dropped, and more en
     });
   }));
 
+Deno.test("a head that began during the answer before it has the deadline of a head", async () => {
+  const clock = new VirtualClock();
+  const [asked, finish] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const done = Promise.withResolvers<void>();
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (_request, info) => {
+    const guarded = guard.requestBegan(info.remoteAddr.port)!;
+    guarded.bodyDone();
+    info.completed.finally(() => (guarded.responseDone(), done.resolve()));
+    asked.resolve();
+    await finish.promise;
+    return new Response("enough");
+  });
+  const backend = { hostname: "127.0.0.1", port: server.addr.port };
+  const guard = ConnectionGuard.listen({ hostname: "127.0.0.1", port: 0 }, { backend, clock });
+  try {
+    using client = await Deno.connect({ hostname: "127.0.0.1", port: guard.address.port });
+    await client.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    await asked.promise;
+    await client.write(new TextEncoder().encode("GET / HT"));
+    for (let turn = 0; turn < 20; turn++) await turns();
+    finish.resolve();
+    await done.promise;
+    for (let passed = 0; passed <= 5_000; passed += 250) {
+      await clock.sleeper(250);
+      clock.advance(250);
+      await turns();
+    }
+    for (let turn = 0; turn < 100 && guard.connections > 0; turn++) await turns();
+    assertEquals(guard.connections, 0);
+  } finally {
+    await guard.close();
+    await server.shutdown();
+  }
+});
+
 /** Lets timers and sockets have their turn. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 5; turn++) await nextTurn();
