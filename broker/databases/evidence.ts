@@ -4,6 +4,7 @@
  */
 
 import * as v from "valibot";
+import { TaskdError } from "../../lib/errors.ts";
 import { COUNT, type Json } from "../task/values.ts";
 import { BRIEF_DATABASE, TABLE_CHANGE, type TaskRecord } from "../task/schema.ts";
 
@@ -23,7 +24,7 @@ const FORK_SCHEMA = v.object({
 /** A branch that a task was given. */
 export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
 
-const HEAD_SCHEMA = v.object({
+const CHANGE_ENTRIES = v.object({
   ...BRIEF_DATABASE.entries,
   db: name,
   base: name,
@@ -33,6 +34,7 @@ const HEAD_SCHEMA = v.object({
   /** Without their rows. */
   tables: v.array(v.object(TABLE_CHANGE.entries)),
 });
+const HEAD_SCHEMA = v.pipe(CHANGE_ENTRIES, v.check(({ changed, head }) => !changed || head !== undefined));
 /** What a task did to a database. */
 export type DatabaseChange = v.InferOutput<typeof HEAD_SCHEMA>;
 
@@ -57,16 +59,17 @@ export const EVIDENCE = {
   results: "database_results",
 } as const;
 
+/** As the other readers: none when there is no such fact; throws `corrupt` for one that cannot be read. */
 export function forksOf(record: Pick<TaskRecord, "evidence">): ForkedDatabase[] {
-  return read(FORK_SCHEMA, record.evidence[EVIDENCE.forks]);
+  return read(FORK_SCHEMA, record, EVIDENCE.forks);
 }
 
 export function changesOf(record: Pick<TaskRecord, "evidence">): DatabaseChange[] {
-  return read(HEAD_SCHEMA, record.evidence[EVIDENCE.changes]);
+  return read(HEAD_SCHEMA, record, EVIDENCE.changes);
 }
 
 export function resultsOf(record: Pick<TaskRecord, "evidence">): DatabaseResult[] {
-  return read(RESULT_SCHEMA, record.evidence[EVIDENCE.results]);
+  return read(RESULT_SCHEMA, record, EVIDENCE.results);
 }
 
 export function isDataChanged(changes: readonly DatabaseChange[]): boolean {
@@ -78,7 +81,8 @@ export function asJson(list: readonly object[]): Json {
   return JSON.parse(JSON.stringify(list));
 }
 
-function read<T>(schema: v.GenericSchema<unknown, T>, value: unknown): T[] {
-  const parsed = v.safeParse(v.array(schema), value);
-  return parsed.success ? parsed.output : [];
+function read<T>(schema: v.GenericSchema<unknown, T>, { evidence }: Pick<TaskRecord, "evidence">, fact: string): T[] {
+  const parsed = v.safeParse(v.array(schema), evidence[fact] === undefined ? [] : evidence[fact]);
+  if (parsed.success) return parsed.output;
+  throw new TaskdError("corrupt", `the trace's evidence ${fact} cannot be read`);
 }

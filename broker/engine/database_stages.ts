@@ -2,7 +2,7 @@
  * A task's databases: what the engine does with them at each stage, and writes down.
  */
 
-import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
+import { hasCode, messageOf, messageWithHint, TaskdError } from "../../lib/errors.ts";
 import { plural } from "../../lib/text/plural.ts";
 import type { BriefDatabase, TaskRecord } from "../task/schema.ts";
 import {
@@ -17,7 +17,7 @@ import {
 } from "../databases/evidence.ts";
 import { promoteDatabases, resultsText } from "../databases/promote_branches.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
-import { parseRequested, type RequestedDatabase } from "../databases/requested_databases.ts";
+import { branchOf, parseRequested, type RequestedDatabase } from "../databases/requested_databases.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
 import { changeOf } from "./trace_evidence.ts";
@@ -76,17 +76,34 @@ export async function collectData(deps: EngineDeps, { task, paths, signal }: Dat
   return collected.map(({ change: { branch: _branch, head: _head, ...change }, tables }) => ({ ...change, tables }));
 }
 
-/** Whether nothing but data was approved: there is then nothing to push. */
+/** Whether nothing but data was approved: there is then nothing to push. What changed nothing came to no gate. */
 export function isDataOnly(record: TaskRecord): boolean {
-  return changeOf(record)?.files_changed === 0 && isDataChanged(changesOf(record));
+  return changeOf(record)?.files_changed === 0;
 }
 
-/** Promotes what was approved; may be called again after a broker was cut off. */
-export async function promoteData(deps: EngineDeps, task: Task): Promise<DatabaseResult[]> {
-  const known = resultsOf(task.record);
-  const changes = changesOf(task.record);
-  if (known.length > 0 || !isDataChanged(changes)) return known;
-  const results = await promoteDatabases(requireDatabases(deps).access, { forks: forksOf(task.record), changes });
+/**
+ * Promotes what was approved; may be called again after a broker was cut off. What cannot be promoted is kept, also
+ * where the trace is damaged or this broker has no branch store.
+ */
+export async function promoteData(
+  deps: Pick<EngineDeps, "databases">,
+  task: Pick<Task, "record" | "append">,
+): Promise<DatabaseResult[]> {
+  const { record } = task;
+  let results: DatabaseResult[];
+  try {
+    const known = resultsOf(record);
+    const changes = changesOf(record);
+    if (known.length > 0) return known;
+    if (!isDataChanged(changes)) {
+      if (!isDataOnly(record)) return [];
+      throw new TaskdError("corrupt", "the trace does not say what was changed");
+    }
+    results = await promoteDatabases(requireDatabases(deps).access, { forks: forksOf(record), changes });
+  } catch (error) {
+    const kept = { branch: branchOf(record.id), result: "kept", reason: messageWithHint(error) } as const;
+    results = requestedBy(record).map(({ db, base }) => ({ db, base, ...kept }));
+  }
   await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
   // Where checks are watched, the end has another reason.
   const kept = results.filter(({ result }) => result === "kept");
@@ -95,9 +112,19 @@ export async function promoteData(deps: EngineDeps, task: Task): Promise<Databas
 }
 
 /** Destroys the branches of a task that has ended, except those that it has to keep. */
-export async function releaseData({ databases }: Pick<EngineDeps, "databases">, record: TaskRecord): Promise<void> {
+export async function releaseData(
+  { databases, log }: Pick<EngineDeps, "databases" | "log">,
+  record: TaskRecord,
+): Promise<void> {
+  const { id } = record;
   if (record.databases === undefined) return;
-  await databases?.release(record.id, requestedBy(record), keptOf(record));
+  try {
+    await databases?.release(id, requestedBy(record), keptOf(record));
+  } catch (error) {
+    log("error", "database_branch_left", `the task's branches ${branchOf(id)} are left: ${messageOf(error)}`, {
+      task_id: id,
+    });
+  }
 }
 
 function keptOf(record: TaskRecord): Set<string> {
