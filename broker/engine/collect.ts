@@ -54,10 +54,10 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
   const verdict = evaluateDiffPolicy(settings.diff_policy, facts);
   known.facts = facts;
   known.verdict = verdict;
-  await writeBrief(deps, task.record, url, known);
+  const brief_sha256 = await writeBrief(deps, task.record, url, known);
   const { tree, base_tree, diff_sha256, files_changed, lines_changed } = facts;
   const shown_sha256 = sha256Hex(diff.bytes);
-  const change: Change = { tree, base_tree, diff_sha256, shown_sha256, files_changed, lines_changed };
+  const change: Change = { tree, base_tree, diff_sha256, shown_sha256, brief_sha256, files_changed, lines_changed };
   await task.append({ type: "evidence", name: "change", value: { ...change } });
   signal.throwIfAborted();
   const data_changed = (known.databases ?? []).some(({ changed }) => changed);

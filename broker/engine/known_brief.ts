@@ -5,6 +5,7 @@
 import { writeFileAtomic } from "../../lib/fs.ts";
 import { type BriefInput, buildBrief } from "../task/brief.ts";
 import type { TaskRecord } from "../task/schema.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
@@ -14,12 +15,13 @@ export interface Known extends Omit<BriefInput, "task_id" | "instruction" | "rep
   policy_hash: string;
 }
 
+/** @returns The digest of what was written. */
 export async function writeBrief(
   { resolved: { settings } }: Pick<EngineDeps, "resolved">,
   record: TaskRecord,
   url: RepoUrl,
   known: Known,
-): Promise<void> {
+): Promise<string> {
   const brief = buildBrief({
     task_id: record.id,
     instruction: record.instruction,
@@ -31,4 +33,5 @@ export async function writeBrief(
   });
   const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);
   await writeFileAtomic(auditPaths(settings.audit_root, record.id).brief, bytes, 0o600);
+  return sha256Hex(bytes);
 }

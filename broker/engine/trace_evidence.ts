@@ -20,6 +20,8 @@ const CHANGE_SCHEMA = v.object({
   diff_sha256: SHA256,
   /** Of the bytes in the diff file, which a person reads. */
   shown_sha256: SHA256,
+  /** Of the bytes of the brief, by which a person decides; absent in older traces. */
+  brief_sha256: v.exactOptional(SHA256),
   files_changed: v.number(),
   lines_changed: v.number(),
 });
