@@ -31,6 +31,8 @@ const MAX_AGAIN_MS = 60_000;
 const PASSING = ["at_capacity", "no_space", "overloaded", "busy", "stopping"] as const;
 /** Those that may be about one vendor: its ceiling, its credential. */
 const PASSING_OF_A_VENDOR = ["ceiling_reached", "unavailable"] as const;
+/** A branch store that is not there for a moment. */
+const PASSING_OF_A_STORE = ["daemon_unreachable", "timed_out", "interrupted"] as const;
 const ITEMS: Identified = { called: "queue item", listed_by: "taskd queue list" };
 
 export interface QueueOptions {
@@ -220,31 +222,37 @@ export class DurableQueue implements TaskQueue {
         again_ms = AGAIN_MS;
         continue;
       }
+      if (this.#waiting().length === 0) {
+        await news;
+        again_ms = AGAIN_MS;
+        continue;
+      }
       const stop = new AbortController();
-      await (this.#waiting().length === 0
-        ? news
-        : Promise.race([news, this.#options.clock.sleep(again_ms, stop.signal).catch(() => {})]));
+      const slept = this.#options.clock.sleep(again_ms, stop.signal).then(() => true, () => false);
+      // News is no refusal: only a wait that came to its end makes the next one longer.
+      if (await Promise.race([news, slept])) again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
       stop.abort();
-      again_ms = Math.min(again_ms * 2, MAX_AGAIN_MS);
     }
   }
 
   /** Begins the first item that may begin now; false when there is none. */
   async #beginNext(): Promise<boolean> {
-    const refused = new Set<string | undefined>();
+    const refused = new Set<string>();
     for (const { id, request } of this.#waiting()) {
-      // One try for each agent: its vendor's ceiling holds up no other's items.
+      // One try for each agent, and for its databases: a vendor's ceiling or a branch store holds up no other's items.
+      const vendor = request.agent ?? "";
+      const store = JSON.stringify([vendor, request.databases]);
       const item = this.#items.get(id);
-      if (item?.state !== "queued" || refused.has(request.agent)) continue;
+      if (item?.state !== "queued" || refused.has(vendor) || refused.has(store)) continue;
       const came_to = await this.#begin(item);
-      if (came_to !== "refused") return came_to === "begun";
-      refused.add(request.agent);
+      if (came_to === "begun" || came_to === "full") return came_to === "begun";
+      refused.add(came_to === "vendor" ? vendor : store);
     }
     return false;
   }
 
-  /** Begins an item; `refused` is for this one or its like, `full` for all. */
-  async #begin(item: QueueItem): Promise<"begun" | "refused" | "full"> {
+  /** Begins an item; `vendor` refuses its agent's items, `store` those with its databases too, `full` all. */
+  async #begin(item: QueueItem): Promise<"begun" | "vendor" | "store" | "full"> {
     try {
       const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
       this.#follow(record);
@@ -255,10 +263,13 @@ export class DurableQueue implements TaskQueue {
       return "begun";
     } catch (error) {
       const known = this.#items.get(item.id);
-      if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR)) {
+      if (hasCode(error, ...PASSING, ...PASSING_OF_A_VENDOR, ...PASSING_OF_A_STORE)) {
         // Not worth a write: the next start asks again.
         if (known?.state === "queued") this.#items.set(item.id, { ...known, reason: error.message });
-        return hasCode(error, ...PASSING) ? "full" : "refused";
+        // The branch store refuses with the same codes as the broker.
+        const needs_store = (item.request.databases ?? []).length > 0;
+        if (hasCode(error, "at_capacity", "no_space") || !needs_store && hasCode(error, ...PASSING)) return "full";
+        return needs_store && !hasCode(error, "ceiling_reached") ? "store" : "vendor";
       }
       if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason: messageOf(error) });
       return "begun";

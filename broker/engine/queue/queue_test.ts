@@ -26,6 +26,8 @@ class Bench implements AsyncDisposable {
   refusal: Error | undefined;
   /** The only agent whose submissions are refused with it. */
   refused_agent: string | undefined;
+  /** Whether only submissions with databases are refused with it. */
+  refused_databases = false;
   /** Submissions that were refused with it. */
   refusals = 0;
   tasks!: TaskStore;
@@ -40,7 +42,9 @@ class Bench implements AsyncDisposable {
       log: (_level, _event, message) => this.logged.push(message),
       engine: {
         submit: async (request, origin) => {
-          if (this.refusal !== undefined && (this.refused_agent ?? request.agent) === request.agent) {
+          const meant = (this.refused_agent ?? request.agent) === request.agent &&
+            (!this.refused_databases || request.databases !== undefined);
+          if (this.refusal !== undefined && meant) {
             this.refusals++;
             throw this.refusal;
           }
@@ -203,6 +207,45 @@ Deno.test("a refusal that passes leaves the item in the queue, any other one end
     return bench.states()[0] === "dead_letter";
   });
   assertEquals(bench.queue.list()[0]!.reason, "there is no such agent");
+});
+
+for (const code of ["daemon_unreachable", "timed_out", "interrupted", "unavailable", "busy", "overloaded"] as const) {
+  Deno.test(`a branch store that answers ${code} holds up only the items with its databases`, async () => {
+    await using bench = await new Bench().start();
+    [bench.refusal, bench.refused_databases] = [new TaskdError(code, "no branch store now"), true];
+    const asked = { repo: "example.com/o/r", agent: "agent_a" };
+    for (const instruction of ["one", "two"]) await bench.queue.enqueue({ ...asked, instruction, databases: ["shop"] });
+    await bench.queue.enqueue({ ...asked, instruction: "three" });
+    await bench.until(() => bench.states()[2] === "running");
+    assertEquals(bench.states(), ["queued", "queued", "running"]);
+    assertEquals(bench.queue.list()[0]!.reason, "no branch store now");
+    bench.refusal = undefined;
+    await bench.until(() => {
+      bench.clock.advance(5_000);
+      return bench.states()[0] === "running";
+    });
+  });
+}
+
+Deno.test("what happens while the queue is empty or waits makes no wait longer", async () => {
+  await using bench = await new Bench().start();
+  const idle = () => new Promise((resolve) => setTimeout(resolve, 5));
+  const task = await bench.tasks.create({ repo: "example.com/o/r", instruction: "other", agent: "agent_a" });
+  const rows = async () => {
+    for (let row = 0; row < 5; row++) {
+      await task.append({ type: "note", text: "busy" });
+      await idle();
+    }
+  };
+  await rows();
+  bench.refusal = new TaskdError("ceiling_reached", "global_max_tasks is reached");
+  await bench.add("one");
+  await bench.until(() => bench.refusals > 0);
+  await rows();
+  const before = bench.refusals;
+  bench.clock.advance(5_000);
+  await idle();
+  assertEquals(bench.refusals, before + 1);
 });
 
 Deno.test("the queue backs off from a ceiling that refuses, and retries when a task ends", async () => {
