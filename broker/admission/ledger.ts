@@ -56,7 +56,7 @@ export class Ledger {
   #entries: Entry[] = [];
   readonly #of_task = new Map<string, Entry>();
   #file_lines = 0;
-  #totals: LedgerTotals | undefined;
+  #totals: Omit<LedgerTotals, "ages_out_in_ms"> | undefined;
   #valid_until_monotonic_ms = 0;
   #unreadable: TaskdError | undefined;
   #unwritten: TaskdError | undefined;
@@ -108,10 +108,12 @@ export class Ledger {
   totals(): LedgerTotals {
     const { time } = this.#options;
     if (time.hasStepped()) this.#restamp();
-    if (this.#totals === undefined || time.monotonic() >= this.#valid_until_monotonic_ms) {
-      this.#totals = this.#add(time.monotonic());
+    const monotonic_ms = time.monotonic();
+    if (this.#totals === undefined || monotonic_ms >= this.#valid_until_monotonic_ms) {
+      this.#totals = this.#add(monotonic_ms);
     }
-    return this.#totals;
+    const ages_out_in_ms = this.#valid_until_monotonic_ms - monotonic_ms;
+    return { ...this.#totals, ...(ages_out_in_ms < Infinity ? { ages_out_in_ms } : {}) };
   }
 
   #add(monotonic_ms: number): LedgerTotals {
@@ -132,9 +134,6 @@ export class Ledger {
       const ended_ms = Date.parse(line.ended_at);
       totals.oldest_ms = Math.min(totals.oldest_ms ?? Infinity, ended_ms);
       totals.newest_ms = Math.max(totals.newest_ms ?? -Infinity, ended_ms);
-    }
-    if (this.#valid_until_monotonic_ms < Infinity) {
-      totals.ages_out_in_ms = this.#valid_until_monotonic_ms - monotonic_ms;
     }
     return totals;
   }

@@ -64,6 +64,16 @@ Deno.test("damage outlives compaction and restarts, ages out, and leaves a copy 
   assertEquals([site.admission.ceiling().damaged, limbs(site)], [0, [false, false]]);
 });
 
+Deno.test("a refusal says how long the wait still is, whenever it is asked", async () => {
+  await using site = await Site.make({ global_max_tasks: 1 });
+  await site.run(1);
+  for (const left of ["1d", "18h", "12h", "6h"]) {
+    assertStringIncludes(refusal(site.admission)!.message, `ages out in ${left}`);
+    site.clock.advance(6 * HOUR_MS);
+  }
+  assertEquals(refusal(site.admission), undefined);
+});
+
 Deno.test("in total mode damage does not age out, and the refusal says so", async () => {
   await using site = await Site.make({ ...ON, global_window: 0 });
   await site.restart(() => Deno.writeTextFileSync(site.ledger, "{}\n", { append: true }));
