@@ -94,15 +94,21 @@ export class Engine implements BrokerEngine {
       const message = `the trace of ${id} is ${fault.problem} at row ${fault.seq}: it is left as it is`;
       deps.log("error", "trace_damaged", message, { task_id: id });
     }
-    const unfinished = deps.tasks.unfinished();
-    for (const { id } of unfinished) await engine.#late.restore(id);
-    const keep = new Set(deps.tasks.unfinished().map(({ id }) => id));
-    const gone = await removeLeftovers(deps, keep);
-    if (gone.length > 0) deps.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
-    engine.#background.go(() => sweepData(deps));
-    // It starts tasks by itself: only now is it known which slots are free.
-    engine.#queue = deps.queue?.(engine);
-    return engine;
+    try {
+      const unfinished = deps.tasks.unfinished();
+      for (const { id } of unfinished) await engine.#late.restore(id);
+      const keep = new Set(deps.tasks.unfinished().map(({ id }) => id));
+      const gone = await removeLeftovers(deps, keep);
+      if (gone.length > 0) deps.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
+      engine.#background.go(() => sweepData(deps));
+      // It starts tasks by itself: only now is it known which slots are free.
+      engine.#queue = deps.queue?.(engine);
+      return engine;
+    } catch (error) {
+      // What was taken over goes on by itself: gates, pushes, watches.
+      await engine.stop();
+      throw error;
+    }
   }
 
   get tasks(): TaskStore {

@@ -26,7 +26,8 @@ const POLL_MS = 50;
 
 /** As {@linkcode recoverTask}, with the remote and what belongs to a push. */
 export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recovered> {
-  if (task.record.stage === "pushing") await endOrphanedPush(deps, task);
+  const cause = task.record.stage === "pushing" ? await endOrphanedPush(deps, task) : undefined;
+  if (cause !== undefined) return { kind: "undecided", cause };
   return await recoverTask(task, {
     watch_ci: deps.resolved.settings.ci.watch && deps.ci !== undefined,
     wasPushed: (attempt) => wasPushed(deps, task, attempt),
@@ -39,19 +40,29 @@ export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recover
   });
 }
 
-/** Ends a push of the task that has outlived its broker: a look at the remote would miss what it has not done yet. */
-async function endOrphanedPush({ git, clock, log }: EngineDeps, { id }: Task): Promise<void> {
+/**
+ * Ends a push of the task that has outlived its broker: a look at the remote would miss what it has not done yet.
+ *
+ * @returns Why the remote cannot be asked yet: the push does not end.
+ */
+export async function endOrphanedPush(
+  { git, clock, log }: Pick<EngineDeps, "git" | "clock" | "log">,
+  { id }: Pick<Task, "id">,
+  list = listProcesses,
+): Promise<TaskdError | undefined> {
   const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
     for (let poll = 0; poll < POLLS; poll++) {
-      const orphans = (await listProcesses()).filter(({ command_line }) => target.test(command_line));
-      if (orphans.length === 0) return;
+      const orphans = (await list()).filter(({ command_line }) => target.test(command_line));
+      if (orphans.length === 0) return undefined;
       // The leader of a group that has git's helpers too.
       for (const { pid, group } of orphans) signalProcess(group === pid ? -pid : pid, "SIGKILL");
       await clock.sleep(POLL_MS);
     }
+    return new TaskdError("unavailable", "Cannot look at the remote: a push of an earlier broker does not end");
   } catch (error) {
     log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${messageOf(error)}`, { task_id: id });
+    return undefined;
   }
 }
 
