@@ -170,12 +170,16 @@ export class TaskDatabases {
     }
   }
 
-  async #destroy(client: Client, db: string, branch: string): Promise<void> {
+  /** Whether it is gone; what keeps it from going is logged. */
+  async #destroy(client: Client, db: string, branch: string): Promise<boolean> {
     try {
       await client.call("destroy", { db, branch });
+      return true;
     } catch (error) {
       if (hasCode(error, "daemon_unreachable", "interrupted")) throw error;
-      if (!hasCode(error, "not_found")) this.#warn(error, taskOf(branch) ?? "");
+      if (hasCode(error, "not_found")) return true;
+      this.#warn(error, taskOf(branch) ?? "");
+      return false;
     }
   }
 
@@ -197,8 +201,7 @@ export class TaskDatabases {
       for (const { db, branch } of branches) {
         const task_id = taskOf(branch);
         if (task_id === undefined || !isOver(task_id, db)) continue;
-        await this.#destroy(client, db, branch);
-        gone++;
+        if (await this.#destroy(client, db, branch)) gone++;
       }
       return gone;
     });

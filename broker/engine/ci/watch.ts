@@ -148,16 +148,14 @@ export class CheckWatch implements CiWatch {
     const { detail = "" } = observation;
     const request = retryRequest(record, { instruction: this.#first(task), pull_request, checks, detail }, random);
     while (!signal.aborted) {
+      let text: string | undefined;
       try {
         const { id } = await engine.submit(request, { retry_of: record.id, ci_attempt });
-        await task.append({ type: "note", text: `retry ${ci_attempt} of ${max_attempts} began as ${id}` });
-        return;
+        text = `retry ${ci_attempt} of ${max_attempts} began as ${id}`;
       } catch (error) {
-        if (!hasCode(error, "at_capacity")) {
-          await task.append({ type: "note", text: `retry ${ci_attempt} was refused: ${messageWithHint(error)}` });
-          return;
-        }
+        if (!hasCode(error, "at_capacity")) text = `retry ${ci_attempt} was refused: ${messageWithHint(error)}`;
       }
+      if (text !== undefined) return void await task.append({ type: "note", text });
       await clock.sleep(poll_interval_ms, signal).catch(() => {});
     }
   }

@@ -267,6 +267,26 @@ Deno.test("a retry waits for a free slot, and is dropped when a ceiling refuses 
   });
 });
 
+Deno.test("a retry that runs and whose note cannot be written is not called refused", () =>
+  withTask(async ({ task, views, submitted, begin, pass }) => {
+    views.push(seeing(failed));
+    const append = task.append.bind(task);
+    let lost = 0;
+    task.append = (event) =>
+      event.type === "note" && lost++ === 0
+        ? Promise.reject(new TaskdError("no_space", "the disk is full"))
+        : append(event);
+    const notes: string[] = [];
+    task.append = ((inner) => (event) => {
+      if (event.type === "note") notes.push(event.text);
+      return inner(event);
+    })(task.append);
+    await begin({ max_attempts: 1 });
+    await pass(60 * MINUTE);
+    assertEquals([submitted.length, task.record.stage], [1, "done"]);
+    assertEquals(notes.filter((text) => text.includes("refused")), []);
+  }));
+
 Deno.test("a disk that is full for a while does not end the watch", () =>
   withTask(async ({ task, views, submitted, begin, pass }) => {
     views.push(seeing(failed));
