@@ -11,7 +11,7 @@ import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
 
 /** What the work has established so far. */
-export interface Known extends Omit<BriefInput, "task_id" | "instruction" | "repo" | "agent" | "model" | "budget_usd"> {
+export interface Known extends Omit<BriefInput, "task_id" | "instruction" | "repo" | "agent" | "model"> {
   policy_hash: string;
 }
 
@@ -28,7 +28,6 @@ export async function writeBrief(
     repo: url.canonical,
     agent: record.agent,
     ...(record.model === undefined ? {} : { model: record.model }),
-    budget_usd: settings.task_budget_usd,
     ...known,
   });
   const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);

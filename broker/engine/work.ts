@@ -66,7 +66,8 @@ export class TaskWork {
     this.#plan = plan;
     this.#releaseSlot = releaseSlot;
     this.#paths = stagePaths(deps.resolved.settings.stage_root, task.id);
-    this.#known = { policy_hash: deps.resolved.hash };
+    const { hash, settings } = deps.resolved;
+    this.#known = { policy_hash: hash, budget_usd: plan.auth === "api_key" ? settings.task_budget_usd : 0 };
     this.finished = this.#run();
   }
 

@@ -89,6 +89,7 @@ Deno.test("a subscription sends the credential file's bearer with its headers to
       const record = await bench.reaches(id, "awaiting_approval");
       assertEquals(record.stage, "awaiting_approval", record.reason);
       assertEquals([record.spend?.requests, record.spend?.input_tokens], [2, 2_000]);
+      assertEquals((await bench.engine.brief(id)).budget_usd, 0, "no budget is enforced");
     }
     assertEquals(vendors.requests.map(({ path, status }) => [path, status]), [
       ["/v1/messages", 200],
