@@ -6,7 +6,6 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
-import { fileErrorCode } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { AtGate } from "./engine_deps.ts";
 import { runProcess } from "../../lib/process.ts";
@@ -147,8 +146,8 @@ function find(programs: readonly NotifyProgram[]): { path: string; program: Noti
     for (const path of program.paths) {
       try {
         if (Deno.statSync(path).isFile) return { path, program };
-      } catch (error) {
-        if (fileErrorCode(error) === "unavailable") throw error;
+      } catch {
+        // Nothing waits for a notification, least of all the broker's start: the next place may do.
       }
     }
   }

@@ -61,6 +61,15 @@ Deno.test("the first program that exists is taken", async () => {
   assertEquals(args.filter((arg) => arg === "-e").length, 3);
 });
 
+Deno.test("a place that cannot be looked at stops no broker: the next one is taken", async () => {
+  await using at = await desktop();
+  Deno.symlinkSync("loop", `${at.root}/loop`);
+  const notifier = at.make([{ ...NOTIFY_PROGRAMS[0]!, paths: [`${at.root}/loop`] }, await at.standIn(0)]);
+  notifier.notify(TASK);
+  await notifier.idle();
+  assertEquals((await at.args()).length, 4);
+});
+
 Deno.test("attack: an instruction is neither shell, script, option nor markup", async () => {
   await using at = await desktop();
   const instruction = `"; touch ${at.root}/pwned; $(touch ${at.root}/pwned) \` <b>x</b> & " & (do shell script "x")`;
