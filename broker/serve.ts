@@ -184,7 +184,7 @@ async function openHost(options: OpenOptions): Promise<Host> {
     const warning = "ci.watch is on and gh is not installed: nothing is watched, and no pull request opened";
     log("warn", "configuration", warning);
   }
-  const tasks = await TaskStore.open(settings.audit_root, { clock, random });
+  const tasks = await TaskStore.open(settings.audit_root, { clock, random, log });
   cleanup.defer(() => tasks.close());
   return { ...options, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
 }

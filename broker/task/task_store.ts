@@ -12,6 +12,7 @@ import { isTaskId, newTaskId, resolveTaskId } from "./ids.ts";
 import type { TaskOrder, TaskRecord, TaskSummary } from "./schema.ts";
 import type { Row } from "./rows.ts";
 import type { Stage } from "./stages.ts";
+import type { Log } from "../../lib/log.ts";
 import { summarize } from "./summary.ts";
 import { Task, type TaskChange } from "./task.ts";
 import {
@@ -31,6 +32,8 @@ export interface TaskStoreOptions {
   clock?: Clock;
   /** Randomness for ids, by default the system's. */
   random?: RandomBytes;
+  /** Gets what keeps the index from being written; nothing by default. */
+  log?: Log;
 }
 
 export interface ListOptions {
@@ -50,6 +53,7 @@ export class TaskStore {
   readonly audit_root: string;
   readonly #clock: Clock;
   readonly #random: RandomBytes;
+  readonly #log: Log;
   readonly #entries: Map<string, TraceEntry>;
   readonly #damaged: Map<string, DamagedTask>;
   readonly #open = new Map<string, Task>();
@@ -62,6 +66,7 @@ export class TaskStore {
     this.audit_root = audit_root;
     this.#clock = options.clock;
     this.#random = options.random;
+    this.#log = options.log;
     this.#entries = found.entries;
     this.#damaged = found.damaged;
     this.#stale = found.stale;
@@ -73,7 +78,7 @@ export class TaskStore {
    * @throws {TaskdError} `denied`, `no_space` or `unavailable`.
    */
   static async open(audit_root: string, options: TaskStoreOptions = {}): Promise<TaskStore> {
-    const { clock = systemClock, random = systemRandom } = options;
+    const { clock = systemClock, random = systemRandom, log = () => {} } = options;
     try {
       Deno.mkdirSync(audit_root, { recursive: true, mode: 0o700 });
       // It may be older than this program: diffs and logs lie there, and are for the owner alone.
@@ -81,8 +86,8 @@ export class TaskStore {
     } catch (error) {
       throw fileError(error, `Cannot prepare the audit directory ${audit_root}`);
     }
-    const store = new TaskStore(audit_root, await surveyTraces(audit_root), { clock, random });
-    await store.save();
+    const store = new TaskStore(audit_root, await surveyTraces(audit_root), { clock, random, log });
+    await store.#saveOrLog();
     return store;
   }
 
@@ -324,7 +329,12 @@ export class TaskStore {
   /** Releases every task and writes the index. */
   async close(): Promise<void> {
     for (const id of [...this.#open.keys()]) await this.release(id);
-    await this.save();
+    await this.#saveOrLog();
+  }
+
+  async #saveOrLog(): Promise<void> {
+    const unsaved = await this.save();
+    if (unsaved !== undefined) this.#log("warn", "index_unsaved", `${unsaved.message}; the next start is slower`);
   }
 }
 

@@ -328,12 +328,15 @@ Deno.test({
     withRoot(async (root) => {
       const [id] = past(root, 1);
       await using view = await mountReadOnlyView(root);
-      const store = await TaskStore.open(view.directory, options);
+      const logged: string[] = [];
+      const log = (_level: string, event: string) => void logged.push(event);
+      const store = await TaskStore.open(view.directory, { ...options, log });
       assertEquals(store.list().length, 1);
       assertEquals(store.read(id!).stage, "done");
       assertEquals((await assertRejects(() => store.create(ORDER), TaskdError)).code, "denied");
       assertEquals(store.size, 1);
       assertEquals((await store.save())?.code, "denied");
       await store.close();
+      assertEquals(logged, ["index_unsaved", "index_unsaved"]);
     }),
 });
