@@ -399,7 +399,7 @@ export type TaskView = {
   spend?: SpendFigures | undefined;
   /** USD that the agent claims to have spent, never added to anything. */
   claimed_usd?: undefined | number;
-  /** Of the change that is or was at the gate, or went past without one. */
+  /** Of the change that is or was at the gate. */
   diff_sha256?: undefined | string;
   /** What the gate asks for; stays after it was passed. */
   gate?: Gate | undefined;

@@ -5,8 +5,8 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
+import { MAX_DATABASES } from "../task/schema.ts";
 
-const MAX_DATABASES = 16;
 /** Where a container sees its databases. */
 export const DATABASES_MOUNT = "/databases";
 

@@ -49,7 +49,7 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
       const problem = moveProblem(record.stage, row);
       if (problem !== undefined) throw impossible(row, problem);
       const { outcome, reason, gate, approval, pushed } = row;
-      const diff_sha256 = gate?.diff_sha256 ?? row.diff_sha256;
+      const diff_sha256 = gate?.diff_sha256;
       if (approval !== undefined && approval.diff_sha256 !== record.diff_sha256) {
         throw impossible(row, "another diff was approved than the one at the gate");
       }

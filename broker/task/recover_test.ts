@@ -13,12 +13,14 @@ import { tracePath, verifyTrace } from "./trace.ts";
 const ID = "ab".repeat(16);
 const clock = new VirtualClock();
 const CREATED: TaskEvent = { type: "created", task: someOrder(ID) };
+const GATE = { diff_sha256: "d1".repeat(32), second_look: [], timeout_ms: 0 };
 const TO_THE_PUSH: TaskEvent[] = [
   CREATED,
   staged({ from: "admission", to: "staging" }),
   staged({ from: "staging", to: "running" }),
   staged({ from: "running", to: "collecting" }),
-  staged({ from: "collecting", to: "pushing", diff_sha256: "d1".repeat(32) }),
+  staged({ from: "collecting", to: "awaiting_approval", gate: GATE }),
+  staged({ from: "awaiting_approval", to: "pushing", approval: { diff_sha256: GATE.diff_sha256, acknowledged: [] } }),
 ];
 const attempt = (branch: string): PushAttempt => ({ remote: "https://example.com/o/r", branch, commit: "c0ffee" });
 const tried = (branch: string): TaskEvent => ({ type: "push_attempt", ...attempt(branch) });
@@ -51,7 +53,6 @@ async function restart(events: TaskEvent[], hooks: RecoveryHooks) {
 }
 
 Deno.test("a crash at each stage: what was under way has failed and says so, all else is as it was", async () => {
-  const gate = { diff_sha256: "d1".repeat(32), second_look: [], timeout_ms: 0 };
   const found: Record<string, string | undefined> = {};
   const lives: TaskEvent[][] = [
     TO_THE_PUSH.slice(0, 1),
@@ -59,7 +60,7 @@ Deno.test("a crash at each stage: what was under way has failed and says so, all
     [...TO_THE_PUSH.slice(0, 2), staged({ from: "staging", to: "setting_up" })],
     TO_THE_PUSH.slice(0, 3),
     TO_THE_PUSH.slice(0, 4),
-    [...TO_THE_PUSH.slice(0, 4), staged({ from: "collecting", to: "awaiting_approval", gate })],
+    TO_THE_PUSH.slice(0, 5),
     TO_THE_PUSH,
     [...TO_THE_PUSH, staged({ from: "pushing", to: "awaiting_ci", pushed: { branch: "b", commit: "c" } })],
   ];

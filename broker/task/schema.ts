@@ -17,6 +17,9 @@ export const MAX_ARGUMENT_BYTES = 124 << 10;
 /** The most bytes of an instruction in UTF-8; the rest is for the failed checks that a retry describes. */
 const MAX_INSTRUCTION_BYTES = 112 << 10;
 
+/** The most databases of a task. */
+export const MAX_DATABASES = 16;
+
 const name = v.pipe(WORD, v.minLength(1));
 const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
 const stage = v.picklist(Object.keys(STAGES) as Stage[]);
@@ -50,7 +53,7 @@ export const SUBMIT_REQUEST = v.strictObject({
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform: v.exactOptional(name),
   /** Databases of the branch store that the task gets a branch of. */
-  databases: v.exactOptional(v.pipe(v.array(name), v.maxLength(64))),
+  databases: v.exactOptional(v.pipe(v.array(name), v.maxLength(MAX_DATABASES))),
 });
 /** See {@linkcode SUBMIT_REQUEST}. */
 export type SubmitRequest = v.InferOutput<typeof SUBMIT_REQUEST>;
@@ -123,7 +126,6 @@ export const ROW_EVENTS = {
     reason: v.exactOptional(TEXT),
     gate: v.exactOptional(GATE),
     approval: v.exactOptional(APPROVAL),
-    diff_sha256: v.exactOptional(SHA256),
     pushed: v.exactOptional(PUSHED),
   }),
   /** One established fact for the trust brief; a later one of the same name replaces it. */
@@ -160,7 +162,7 @@ export const TASK_RECORD = v.strictObject({
   spend: v.exactOptional(SPEND),
   /** USD that the agent claims to have spent, never added to anything. */
   claimed_usd: v.exactOptional(AMOUNT),
-  /** Of the change that is or was at the gate, or went past without one. */
+  /** Of the change that is or was at the gate. */
   diff_sha256: v.exactOptional(SHA256),
   /** What the gate asks for; stays after it was passed. */
   gate: v.exactOptional(GATE),

@@ -73,7 +73,7 @@ export const STAGES = {
   },
   collecting: {
     meaning: "the broker computes the change and holds it against the policy",
-    next: ["awaiting_approval", "pushing"],
+    next: ["awaiting_approval"],
     ends: ["no_diff", "policy_blocked", "agent_failed", "cancelled", "timed_out"],
     at_restart: { kind: "fail", outcome: "agent_failed" },
   },
@@ -136,12 +136,12 @@ type Next<S extends Stage> = (typeof STAGES)[S]["next"][number];
 type Ending<S extends Stage> = (typeof STAGES)[S]["ends"][number];
 
 /** What a move has to carry. */
-type Cargo<S extends Stage, T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
+type Cargo<T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
   : T extends "awaiting_ci" ? { pushed: Pushed }
-  : T extends "pushing" ? (S extends "awaiting_approval" ? { approval: Approval } : { diff_sha256: string })
+  : T extends "pushing" ? { approval: Approval }
   : unknown;
 
-type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<S, T> : never;
+type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<T> : never;
 type End<S extends Stage, O extends Ending<S>> = O extends "pushed"
   ? { from: S; to: "done"; outcome: O; reason: string; pushed: Pushed }
   : O extends Outcome ? { from: S; to: "done"; outcome: O; reason: string }
@@ -158,7 +158,6 @@ export interface LooseMove {
   reason?: string | undefined;
   gate?: Gate | undefined;
   approval?: Approval | undefined;
-  diff_sha256?: string | undefined;
   pushed?: Pushed | undefined;
 }
 
@@ -182,9 +181,9 @@ export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
     if (!row.next.includes(move.to)) return `there is no way from ${stage} to ${move.to}`;
     if (move.to === "awaiting_approval") required.add("gate");
     if (move.to === "awaiting_ci") required.add("pushed");
-    if (move.to === "pushing") required.add(stage === "awaiting_approval" ? "approval" : "diff_sha256");
+    if (move.to === "pushing") required.add("approval");
   }
-  for (const name of ["outcome", "reason", "gate", "approval", "diff_sha256", "pushed"] as const) {
+  for (const name of ["outcome", "reason", "gate", "approval", "pushed"] as const) {
     if ((move[name] !== undefined) !== required.has(name)) {
       return `the move from ${stage} to ${move.to} ${required.has(name) ? "needs" : "takes no"} ${name}`;
     }

@@ -23,11 +23,7 @@ const ALL = Object.keys(STAGES) as Stage[];
 function* moves(from: Stage): Generator<LooseMove> {
   yield { from, to: "awaiting_approval", gate: CARGO.gate };
   yield { from, to: "awaiting_ci", pushed: CARGO.pushed };
-  yield {
-    from,
-    to: "pushing",
-    ...(from === "awaiting_approval" ? { approval: CARGO.approval } : { diff_sha256: SHA }),
-  };
+  yield { from, to: "pushing", approval: CARGO.approval };
   for (const to of ["admission", "staging", "setting_up", "running", "collecting"] as const) yield { from, to };
   const outcomes: Outcome[] = ["no_diff", "denied", "cancelled", "timed_out", "setup_failed", "agent_failed"];
   outcomes.push("policy_blocked", "push_failed");
@@ -57,7 +53,8 @@ Deno.test("a move without what it has to carry is refused, and so is one with mo
   const bad: LooseMove[] = [
     { from: "collecting", to: "awaiting_approval" },
     { from: "collecting", to: "pushing" },
-    { from: "awaiting_approval", to: "pushing", diff_sha256: SHA },
+    { from: "collecting", to: "pushing", approval: CARGO.approval },
+    { from: "awaiting_approval", to: "pushing" },
     { from: "pushing", to: "awaiting_ci" },
     { from: "pushing", to: "done", outcome: "pushed", reason: "r" },
     { from: "running", to: "done", outcome: "timed_out" },
@@ -76,12 +73,14 @@ Deno.test("a move from a stage that the task has left is a conflict that names t
 
 Deno.test("a move that the table does not have does not compile", () => {
   // @ts-expect-error a running task has nothing to push
-  const skip: Move = { from: "running", to: "pushing", diff_sha256: SHA };
+  const skip: Move = { from: "running", to: "pushing", approval: CARGO.approval };
+  // @ts-expect-error nothing was approved yet
+  const unapproved: Move = { from: "collecting", to: "pushing", approval: CARGO.approval };
   // @ts-expect-error the gate opens for a named diff only
   const bare: Move = { from: "awaiting_approval", to: "pushing" };
   // @ts-expect-error nothing was approved
   const early: Move = { from: "staging", to: "done", outcome: "denied", reason: "r" };
-  for (const move of [skip, bare, early]) assertEquals(typeof moveProblem(move.from, move), "string");
+  for (const move of [skip, unapproved, bare, early]) assertEquals(typeof moveProblem(move.from, move), "string");
 });
 
 Deno.test("isStage() does not take the names of Object's own members for stages", () => {

@@ -87,9 +87,7 @@ function anyMove(stage: Stage, random: SeededRandom): Move | undefined {
   const cargo: Record<string, object> = {
     awaiting_approval: { gate },
     awaiting_ci: { pushed },
-    pushing: stage === "awaiting_approval"
-      ? { approval: { diff_sha256: SHA, acknowledged: ["binary"] } }
-      : { diff_sha256: SHA },
+    pushing: { approval: { diff_sha256: SHA, acknowledged: ["binary"] } },
   };
   const move = next.includes(choice) ? { from: stage, to: choice, ...cargo[choice] } : {
     from: stage,
