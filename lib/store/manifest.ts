@@ -86,15 +86,17 @@ export async function openManifest(backend: Backend, options: { now: number; ran
     });
   }
   // Without a manifest only an empty location is a new store: anything else may be other data.
-  for (const prefix of [REFS_PREFIX, DATA_PREFIX]) {
-    for await (const { key } of backend.list(prefix)) {
-      throw new TaskdError(
-        "not_a_store",
-        `Cannot use ${backend.url} as a store: it has ${key} but no manifest`,
-        { hint: `Restore ${MANIFEST_KEY} from a backup, or use another location` },
-      );
+  await translated(`Cannot open the store ${backend.url}`, async () => {
+    for (const prefix of [REFS_PREFIX, DATA_PREFIX]) {
+      for await (const { key } of backend.list(prefix)) {
+        throw new TaskdError(
+          "not_a_store",
+          `Cannot use ${backend.url} as a store: it has ${key} but no manifest`,
+          { hint: `Restore ${MANIFEST_KEY} from a backup, or use another location` },
+        );
+      }
     }
-  }
+  });
   const manifest: Manifest = {
     format: STORE_FORMAT,
     layout_version: LAYOUT_MATERIALIZED,
