@@ -18,6 +18,14 @@ interface Targets {
   broker_pid: number;
 }
 
+/** Whether the sandbox refused: by its permissions, or since what was named is not there for it. */
+export function isRefusal(error: unknown): error is Error {
+  return error instanceof Error &&
+    /^(NotCapable|NotFound|PermissionDenied):|Requires \w+ access|--no-npm|\bEPERM\b/.test(
+      `${error.name}: ${error.message}`,
+    );
+}
+
 /** Tries everything, and returns the exit status. */
 export async function runHostileAgent(): Promise<number> {
   const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
@@ -91,7 +99,8 @@ export async function runHostileAgent(): Promise<number> {
       try {
         await attempt();
       } catch (error) {
-        refused = `${(error as Error).name}: ${(error as Error).message}`;
+        // A broken attempt counts as one that went through.
+        if (isRefusal(error)) refused = `${error.name}: ${error.message}`;
       }
       console.log(JSON.stringify({ group, name, refused: refused ?? null }));
     }

@@ -1,0 +1,17 @@
+import { assertEquals } from "@std/assert";
+import { isRefusal } from "./hostile_agent.ts";
+
+Deno.test("only what the embedded sandbox refuses counts as a refused attempt", () => {
+  const table: [error: unknown, is_refusal: boolean][] = [
+    [new Deno.errors.NotCapable('Requires read access to "/x"'), true],
+    [new Deno.errors.NotFound("No such file or directory"), true],
+    [new TypeError('Requires import access to "127.0.0.1:1"'), true],
+    [new TypeError("npm specifiers were requested; but --no-npm is specified"), true],
+    [new Error("getaddrinfo EPERM secret.example.com"), true],
+    [new ReferenceError("connect is not defined"), false],
+    [new TypeError("Deno.connekt is not a function"), false],
+    [new Deno.errors.ConnectionRefused("connection refused"), false],
+    ["text", false],
+  ];
+  for (const [error, expected] of table) assertEquals(isRefusal(error), expected, String(error));
+});
