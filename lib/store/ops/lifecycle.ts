@@ -56,7 +56,7 @@ export async function destroy(
     context.checkouts.remove(db, branch);
     removeReadOnly(context, db, branch);
   } catch (error) {
-    await dropClaim(context, db, branch, nonce);
+    await dropClaim(context, db, branch, nonce).catch(() => {});
     throw fileError(error, attempted);
   }
   try {

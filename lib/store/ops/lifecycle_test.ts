@@ -156,6 +156,16 @@ Deno.test("a destroy that cannot remove the checkout leaves the branch as free a
     await store.destroy(at("app"));
   }));
 
+Deno.test("a destroy that can neither remove the checkout nor its claim names the first reason", () =>
+  withApp([1], async ({ store, edit, faults }) => {
+    const path = await edit("main");
+    Deno.mkdirSync(`${path}.last-used/strange`, { recursive: true });
+    let writes = 0;
+    faults.plan = ({ method }) => method === "replace" && ++writes > 1 ? { kind: "before", code: "denied" } : undefined;
+    const error = await fails("unavailable", store.destroy(at("app")));
+    assertEquals([error.message.includes(".last-used"), writes], [true, 2]);
+  }));
+
 Deno.test("what is done to a branch is refused for a checkpoint's address, and the branch stays", () =>
   withApp([1], async ({ store }) => {
     await store.fork(at("app"), "child");
