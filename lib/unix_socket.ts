@@ -13,14 +13,14 @@ export interface SocketOwner {
   /** The code when one is listening already. */
   running: ErrorCode;
   name: string;
-  /** How to listen somewhere else: `choose another path with -socket`. */
+  /** How to listen somewhere else: `choose another path with --socket`. */
   elsewhere: string;
 }
 
 const STORE_DAEMON: SocketOwner = {
   running: "daemon_running",
   name: "daemon",
-  elsewhere: "choose another path with -socket",
+  elsewhere: "choose another path with --socket",
 };
 
 export interface BoundSocket {

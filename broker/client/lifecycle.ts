@@ -103,7 +103,7 @@ export async function stopBroker(options: StopOptions): Promise<number | undefin
   while ((await holder(home, clock))?.pid === pid) {
     if (clock.monotonic() >= deadline) {
       throw new TaskdError("timed_out", `The broker (pid ${pid}) was asked to stop and has not within its time`, {
-        hint: `Wait longer with -timeout, or end it with: kill -9 ${pid}; the next start puts its tasks in order`,
+        hint: `Wait longer with --timeout, or end it with: kill -9 ${pid}; the next start puts its tasks in order`,
       });
     }
     await clock.sleep(POLL_MS, signal);

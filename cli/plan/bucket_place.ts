@@ -36,7 +36,7 @@ export function bucketWorkspace(
   if (typeof flags.workspace === "string") return flags.workspace;
   if (home === undefined) {
     throw new TaskdError("usage", `Cannot use ${store}: HOME is not set, so there is no place for its checkouts`, {
-      hint: "Set it, or name a directory with -workspace or BSTORE_WORKSPACE",
+      hint: "Set it, or name a directory with --workspace or BSTORE_WORKSPACE",
     });
   }
   const { endpoint } = s3.options;

@@ -45,7 +45,7 @@ async function storePlace(
   const directory = storeDirectory(location, context);
   if (typeof flags.workspace === "string") {
     throw new TaskdError("usage", `Cannot use ${flags.workspace} as a workspace: ${directory} is its own`, {
-      hint: "Leave -workspace and BSTORE_WORKSPACE to stores in S3",
+      hint: "Leave --workspace and BSTORE_WORKSPACE to stores in S3",
     });
   }
   return { store: directory, workspace: directory };

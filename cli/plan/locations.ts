@@ -45,7 +45,7 @@ function cannotUse(location: string, why: string): TaskdError {
   // What stands before an @ may be a secret.
   const shown = JSON.stringify(location.replace(/\/\/[^/]*@/, "//...@").slice(0, 200));
   return new TaskdError("usage", `Cannot use ${shown} as a store: ${why}`, {
-    hint: "Name a directory or s3://bucket/prefix with -store or BSTORE_STORE",
+    hint: "Name a directory or s3://bucket/prefix with --store or BSTORE_STORE",
   });
 }
 
@@ -55,6 +55,6 @@ export function checkSocketPath(path: string): void {
   throw new TaskdError(
     "usage",
     `Cannot use ${path} as a socket: the path has ${bytes} bytes and the system takes at most ${MAX_SOCKET_PATH_BYTES}`,
-    { hint: "Name a shorter path with -socket, for example under /tmp or $XDG_RUNTIME_DIR" },
+    { hint: "Name a shorter path with --socket, for example under /tmp or $XDG_RUNTIME_DIR" },
   );
 }

@@ -45,12 +45,12 @@ export class BearerToken extends BearerCheck {
     if (token !== undefined) checkToken(token);
     if (!address.loopback && !options.allow_non_loopback) {
       throw new TaskdError("usage", `Cannot listen on ${address.hostname}: it is not a loopback address`, {
-        hint: "Add -http-allow-non-loopback and an explicit token if others are meant to reach it; there is no TLS",
+        hint: "Add --http-allow-non-loopback and an explicit token if others are meant to reach it; there is no TLS",
       });
     }
     if (!address.loopback && token === undefined) {
       throw new TaskdError("usage", `Cannot listen on ${address.hostname} with a generated token`, {
-        hint: "Give an explicit token with BSTORE_TOKEN or -token",
+        hint: "Give an explicit token with BSTORE_TOKEN or --token",
       });
     }
     return token === undefined ? new BearerToken(randomHex(options.random, 32), true) : new BearerToken(token, false);

@@ -42,7 +42,7 @@ function parse(bytes: Uint8Array, url: string): Manifest {
     throw new TaskdError(
       "not_a_store",
       `Cannot use ${url} as a store: ${MANIFEST_KEY} is of another kind`,
-      { hint: "Point -store at a branch store, or at an empty or new directory" },
+      { hint: "Point --store at a branch store, or at an empty or new directory" },
     );
   }
   if (result.output.layout_version > LAYOUT_SHARED) {
