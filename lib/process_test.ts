@@ -69,6 +69,21 @@ Deno.test("an abort ends it with all that it started, and is the answer", async 
   await assertRejects(() => shell("exit 0", { signal: AbortSignal.abort(new Error("before")) }), Error, "before");
 });
 
+Deno.test("an abort ends a program also where its group may not be killed", async () => {
+  const { kill } = Deno;
+  const abort = new AbortController();
+  const run = shell("sleep 1000", { signal: abort.signal });
+  Deno.kill = () => {
+    throw new Deno.errors.PermissionDenied("Operation not permitted (os error 1)");
+  };
+  try {
+    abort.abort(new Error("enough"));
+    await assertRejects(() => run, Error, "enough");
+  } finally {
+    Deno.kill = kill;
+  }
+});
+
 Deno.test("endless output is cut or refused at the limit, to the byte", async () => {
   const error = await assertRejects(() => shell("while :; do echo x; done"), TaskdError);
   assertEquals(error.code, "too_large");
