@@ -9,6 +9,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
+import { writeAll } from "../lib/fs.ts";
 import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
 import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
 import type { Dispatcher } from "./dispatch.ts";
@@ -167,10 +168,6 @@ function framingError(kind: "too_long" | "unterminated"): TaskdError {
   return new TaskdError("invalid_request", "Cannot run the last request: the connection ended before its newline", {
     hint: "End every request with a newline",
   });
-}
-
-async function writeAll(conn: Deno.UnixConn, bytes: Uint8Array): Promise<void> {
-  for (let offset = 0; offset < bytes.length;) offset += await conn.write(bytes.subarray(offset));
 }
 
 function hangUp(conn: Deno.UnixConn): void {

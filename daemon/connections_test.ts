@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { connect, subscribe } from "../lib/client/client.ts";
+import { writeAll } from "../lib/fs.ts";
+import { longTest } from "../tests/support/long.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { RawClient } from "../tests/daemon/raw_client.ts";
 import { testServer } from "../tests/daemon/socket_server.ts";
@@ -267,6 +269,21 @@ Deno.test("the client keeps codes and order, and a broken connection fails what 
   assertEquals((await assertRejects(() => waiting, TaskdError)).code, "daemon_unreachable");
   assertEquals((await assertRejects(() => client.call("databases", {}), TaskdError)).code, "daemon_unreachable");
   gate.reject(new Error("over"));
+});
+
+longTest("an answer over the client's bound is too_large", async () => {
+  const path = `${await Deno.makeTempDir()}/s.sock`;
+  using listener = Deno.listen({ transport: "unix", path });
+  const serving = listener.accept().then(async (conn) => {
+    using _conn = conn;
+    const chunk = new Uint8Array(1 << 20).fill(0x20);
+    for (;;) await writeAll(conn, chunk);
+  });
+  serving.catch(() => {});
+  using client = await connect(path);
+  assertEquals((await assertRejects(() => client.call("databases", {}), TaskdError)).code, "too_large");
+  await serving.catch(() => {});
+  await Deno.remove(path.slice(0, -7), { recursive: true });
 });
 
 Deno.test("without a daemon the client's error has the command that starts one", async () => {

@@ -60,8 +60,8 @@ export async function fsyncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Writes all of `bytes`; a call of `write` may take fewer. */
-export async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+/** Writes all of `bytes` to a file or a connection; a call of `write` may take fewer. */
+export async function writeAll(file: Pick<Deno.FsFile, "write">, bytes: Uint8Array): Promise<void> {
   for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
 }
 

@@ -7,6 +7,7 @@
  */
 
 import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";
+import { writeAll } from "../fs.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
 import type { CallableOp, DaemonEvent, FailureMessage, OpAnswer, OpArgs } from "../protocol/messages.ts";
 import { parseJson } from "../text/json.ts";
@@ -183,7 +184,7 @@ class AnswerLines {
 
   async write(bytes: Uint8Array): Promise<void> {
     try {
-      for (let offset = 0; offset < bytes.length;) offset += await this.#conn.write(bytes.subarray(offset));
+      await writeAll(this.#conn, bytes);
     } catch (error) {
       throw this.#explained(error);
     }
@@ -198,6 +199,9 @@ class AnswerLines {
       });
       if (count === null) return;
       for (const line of splitter.push(buffer.subarray(0, count))) {
+        if (line.kind === "too_long") {
+          throw new TaskdError("too_large", `The daemon's answer has more than ${MAX_ANSWER_BYTES} bytes`);
+        }
         yield readMessage(line.kind === "line" ? decodeLine(line.bytes) : undefined);
       }
     }
