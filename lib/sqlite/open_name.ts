@@ -31,17 +31,15 @@ export function urisWork(): boolean {
  * here, before SQLite can make it. One that disappears after that comes back empty: a caller that opens a
  * database for writing checks its page count, which is 0 then.
  *
- * @throws {TaskdError} `not_found`, unless `mode` allows to create.
+ * @throws {TaskdError} `not_found`.
  */
 export function openName(path: string, options: UriOptions): string {
   if (urisWork()) return uriPath(path, options);
-  if (options.mode !== "rwc") {
-    try {
-      Deno.statSync(path);
-    } catch (cause) {
-      if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-      throw new TaskdError("not_found", `Cannot open ${path}: there is no such file`, { cause });
-    }
+  try {
+    Deno.statSync(path);
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new TaskdError("not_found", `Cannot open ${path}: there is no such file`, { cause });
   }
   return path;
 }
