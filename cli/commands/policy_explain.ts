@@ -13,7 +13,10 @@ import { environment, livePolicy } from "./_environment.ts";
 export async function run(args: Args, io: Io): Promise<Comparison | undefined> {
   const { home, socket } = args.broker;
   const local = await loadSettings({ home, env: environment(args) });
-  const comparison = compareWithLive(local, await livePolicy(args.broker.host?.live_socket ?? socket, io.signal));
+  const comparison = compareWithLive(
+    local,
+    await livePolicy(args.text("socket") ?? args.broker.host?.live_socket ?? socket, io.signal),
+  );
   if (!io.json) return comparison;
   // The contract's own form, without the member that other commands add.
   io.outJson(comparison);

@@ -75,7 +75,8 @@ export async function runWizard(options: WizardOptions): Promise<WizardResult> {
   const shared = { ...options, before: await loadWith(options), changes };
   const runtime = await chooseRuntimeStep(shared);
   const agent = await chooseAgentStep(shared, runtime);
-  if (agentOf(agent).lane === "compat" || options.answers.compat_url !== undefined) await compatStep(shared);
+  const { compat_url, compat_model } = options.answers;
+  if (agentOf(agent).lane === "compat" || (compat_url ?? compat_model) !== undefined) await compatStep(shared);
   const keys = await keysStep(shared, agent);
   const settings = await saveConfig(shared);
   if (keys.size > 0) {
@@ -232,8 +233,9 @@ async function imagesStep(options: WizardOptions, settings: Settings, runtime: F
   }
   const ask = answers.build_images === "missing" ? prompt : undefined;
   if (ask !== undefined && !await ask.confirm(`Build ${names} now?`, true)) return [];
+  // Both are built together, also where one is there.
   await buildImages(runtime, settings);
-  return images;
+  return [settings.sandbox_image, settings.anchor_image];
 }
 
 /** Keys of a file of `NAME=value` lines, by lane; names of no key are left alone. Throws with the line, never its text. */

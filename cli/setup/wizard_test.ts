@@ -1,27 +1,36 @@
 import { assertEquals } from "@std/assert";
-import { runWizard, type WizardOptions } from "./wizard.ts";
+import { runWizard, type WizardOptions, type WizardResult } from "./wizard.ts";
 
-/** Runs the wizard unattended where podman has both images, and returns what it built. */
-async function built(build_images: WizardOptions["answers"]["build_images"]): Promise<string[]> {
+/** Runs the wizard unattended where podman has the images that `has` says, by default both. */
+async function run(
+  answers: Partial<WizardOptions["answers"]>,
+  has: (image: string) => boolean = () => true,
+): Promise<WizardResult> {
   const home = await Deno.makeTempDir({ prefix: "taskd-wizard-" });
   try {
-    const { images_built } = await runWizard({
+    return await runWizard({
       home,
       uid: Deno.uid()!,
       env: () => undefined,
-      answers: { keys: new Map([["vendor_a", "sk-1"]]), build_images, yes: true },
+      answers: { keys: new Map([["vendor_a", "sk-1"]]), build_images: "none", yes: true, ...answers },
       findRuntimes: () => Promise.resolve([{ name: "podman", path: "/usr/bin/podman", works: true, notes: [] }]),
-      hasImage: () => Promise.resolve(true),
+      hasImage: (_, image) => Promise.resolve(has(image)),
       buildImages: () => Promise.resolve(),
       say() {},
     });
-    return images_built;
   } finally {
     await Deno.remove(home, { recursive: true });
   }
 }
 
 Deno.test("setup builds images that exist only when it is asked to build them again", async () => {
-  assertEquals(await built("missing"), []);
-  assertEquals(await built("all"), ["taskd-sandbox:latest", "taskd-anchor:latest"]);
+  const both = ["taskd-sandbox:latest", "taskd-anchor:latest"];
+  assertEquals((await run({ build_images: "missing" })).images_built, []);
+  assertEquals((await run({ build_images: "all" })).images_built, both);
+  // Both are built together.
+  assertEquals((await run({ build_images: "missing" }, (image) => image.includes("anchor"))).images_built, both);
+});
+
+Deno.test("setup stores a model that is named without a URL", async () => {
+  assertEquals((await run({ compat_model: "small" })).changed["compat.model"], "small");
 });

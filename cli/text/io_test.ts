@@ -35,8 +35,13 @@ Deno.test("Io draws progress on a terminal, and takes it away before anything el
   assertEquals(texts, { stdout: "done\n", stderr: "\r\x1b[K" });
 });
 
-Deno.test("Io draws no progress off a terminal, on a dumb one, or under -quiet", () => {
-  for (const options of [{ terminal: false }, { terminal: true, dumb: true }, { terminal: true, quiet: true }]) {
+Deno.test("Io draws no progress off a terminal, on a dumb one, or under --quiet and --json", () => {
+  for (
+    const options of [{ terminal: false }, { terminal: true, dumb: true }, { terminal: true, quiet: true }, {
+      terminal: true,
+      json: true,
+    }]
+  ) {
     const { io, texts, at } = make(options);
     const update = io.progress("create shop");
     at(1_000);
