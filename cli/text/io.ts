@@ -107,9 +107,9 @@ export class Io {
     return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
   }
 
-  /** A progress bar for long work: drawn on stderr if that is a terminal that redraws, nothing elsewhere. */
+  /** A progress bar for long work: drawn on stderr if that is a terminal that redraws, nothing under --json and elsewhere. */
   progress(label: string): OnProgress {
-    if (this.quiet || !this.#redraws) return () => {};
+    if (this.quiet || this.json || !this.#redraws) return () => {};
     const bar = new Progress({
       label,
       now: this.#options.now,
@@ -120,7 +120,7 @@ export class Io {
     return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
   }
 
-  /** A line on stderr that changes in place; undefined without such a terminal, under -quiet and with -json. */
+  /** A line on stderr that changes in place; undefined without such a terminal, under --quiet and --json. */
   live(): LiveLine | undefined {
     if (this.quiet || this.json || !this.#redraws) return undefined;
     this.#live ??= new LiveLine({

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Io } from "./io.ts";
 
-function make(options: { terminal: boolean; no_color?: boolean; dumb?: boolean; quiet?: boolean }) {
+function make(options: { terminal: boolean; no_color?: boolean; dumb?: boolean; json?: boolean; quiet?: boolean }) {
   const texts = { stdout: "", stderr: "" };
   const sink = (name: "stdout" | "stderr") => ({
     writeSync: (bytes: Uint8Array) => {
@@ -14,7 +14,7 @@ function make(options: { terminal: boolean; no_color?: boolean; dumb?: boolean; 
   const io = new Io({
     stdout: sink("stdout"),
     stderr: sink("stderr"),
-    json: false,
+    json: options.json ?? false,
     quiet: options.quiet ?? false,
     no_color: options.no_color ?? false,
     dumb: options.dumb ?? false,
