@@ -28,8 +28,6 @@ export interface WalHeader {
   /** Whether checksums are over big-endian words. */
   big_endian_checksums: boolean;
   page_size: number;
-  /** Counts the resets since the file was made. */
-  sequence: number;
   /** Grows by one at each reset. */
   salt1: number;
   /** Random, new at each reset. */
@@ -56,8 +54,6 @@ export interface WalCommit {
   page_count: number;
   /** The fewest pages after any of the transactions: pages above were dropped, and count only if in `pages`. */
   low_page_count: number;
-  /** Frames that were read. */
-  frames: number;
   commits: number;
   /** Just after the last of the transactions. */
   end: WalPosition;
@@ -116,7 +112,6 @@ export function parseWalHeader(bytes: Uint8Array): WalHeader | undefined {
   const header: WalHeader = {
     big_endian_checksums: magic === MAGIC_BIG_ENDIAN,
     page_size,
-    sequence: view.getUint32(12),
     salt1: view.getUint32(16),
     salt2: view.getUint32(20),
     checksum1: view.getUint32(24),
@@ -150,7 +145,7 @@ export function walStart(header: WalHeader): WalPosition {
  * only if a later one writes it again.
  *
  * @param from {@linkcode walStart}, or the `end` of an earlier answer under the same header.
- * @param options With `max_bytes`, ends at the first commit that many or more bytes past `from`. With `trusted`, salts and
+ * @param options With `trusted`, salts and
  * checksums are not checked: for frames that SQLite itself counts.
  * @returns Undefined when there is no whole transaction.
  */
@@ -158,11 +153,11 @@ export function readCommits(
   header: WalHeader,
   from: WalPosition,
   read: WalRead,
-  options: { max_bytes?: number; trusted?: boolean } = {},
+  options: { trusted?: boolean } = {},
 ): WalCommit | undefined {
   const { page_size, salt1, salt2 } = header;
   const frame_bytes = walFrameBytes(header);
-  const { max_bytes = Infinity, trusted = false } = options;
+  const { trusted = false } = options;
   const by_words = !header.big_endian_checksums && HOST_IS_LITTLE_ENDIAN;
   // Whole frames per read, so that none is ever split; 24 + page_size keeps each one 4-aligned.
   const { bytes, view, words } = shared ??= readBuffer();
@@ -212,12 +207,10 @@ export function readCommits(
       result = {
         page_count,
         low_page_count: Math.min(result?.low_page_count ?? page_count, page_count),
-        frames: (result?.frames ?? 0) + open.length,
         commits: (result?.commits ?? 0) + 1,
         end: { offset: open_offset, checksum1: sum.s1 >>> 0, checksum2: sum.s2 >>> 0 },
       };
       open = [];
-      if (open_offset - from.offset >= max_bytes) return { pages, ...result };
     }
     if (got < chunk.length) return result && { pages, ...result };
     offset += whole;
