@@ -71,7 +71,10 @@ export async function runDemo(
     return { duration_ms, ...(keep ? { directory: dir } : {}), steps: narrator.steps, facts: { code, data } };
   } catch (error) {
     if (!io.signal.aborted) throw error;
-    throw new TaskdError("interrupted", "The demo was interrupted; nothing is left behind");
+    throw new TaskdError(
+      "interrupted",
+      `The demo was interrupted; ${keep ? `what it made is in ${dir}` : "nothing is left behind"}`,
+    );
   } finally {
     if (!keep) await Deno.remove(dir, { recursive: true });
   }
