@@ -47,7 +47,7 @@ export function describePlace(place: ConfigPlace): string {
 function fallbackHint(place: ConfigPlace): string {
   return "env" in place
     ? `Change or unset ${place.env}, then start again`
-    : "Edit the file, then start again; taskd policy explain lists every setting";
+    : "Edit the file, then start again; `taskd init` writes one that explains every setting where there is none";
 }
 
 /** At most 100 characters of `text`, quoted and safe to print on a terminal. */

@@ -211,7 +211,9 @@ function isMap(value: unknown): boolean {
 function nameHint(key: string, known: readonly string[]): string {
   const guess = nearest(key, known);
   // All of the top level would fill a page.
-  const all = known.length > 12 ? "taskd policy explain lists every setting" : `Known here: ${known.join(", ")}`;
+  const all = known.length > 12
+    ? "the file that `taskd init` writes lists every setting"
+    : `Known here: ${known.join(", ")}`;
   return guess === undefined ? all : `Did you mean ${guess}? ${all}`;
 }
 
