@@ -35,12 +35,12 @@ Deno.test("an unknown key is refused with the most likely name", async () => {
       "in profiles.repos.a.example/b/c",
       "Did you mean setup?",
     ],
-    ["zebra: 1", '"zebra"', "taskd policy explain"],
-    ["ci.watch: true", '"ci.watch"', "taskd policy explain"],
+    ["zebra: 1", '"zebra"', "taskd init"],
+    ["ci.watch: true", '"ci.watch"', "taskd init"],
     ["vendor_c_auth: subscription", '"vendor_c_auth"', "agent_c has no subscription mode"],
     ["VENDORA_API_KEY: sk-secret", '"VENDORA_API_KEY"', "api-keys.env"],
     ["compat: { api_key: sk-secret }", '"api_key"', "api-keys.env"],
-    ['"\\e[2J": 1', '"\\u001b[2J"', "taskd policy explain"],
+    ['"\\e[2J": 1', '"\\u001b[2J"', "taskd init"],
   ];
   for (const [config, message, hint] of table) {
     const error = await refusal({ config });

@@ -21,7 +21,7 @@ interface Targets {
 /** Whether the sandbox refused: by its permissions, or since what was named is not there for it. */
 export function isRefusal(error: unknown): error is Error {
   return error instanceof Error &&
-    /^(NotCapable|NotFound|PermissionDenied):|Requires \w+ access|--no-npm|\bEPERM\b/.test(
+    /^(NotCapable|NotFound|PermissionDenied):|Requires \w+ access|--no-npm|--cached-only|\bEPERM\b/.test(
       `${error.name}: ${error.message}`,
     );
 }
@@ -39,7 +39,10 @@ export async function runHostileAgent(): Promise<number> {
       "read a file outside": () => Deno.readTextFile(file),
       "read a file outside through node": () => readFileSync(file),
       "read a file outside by ..": () => Deno.readTextFile("../secret.txt"),
-      "read its own source": () => Deno.readTextFile(new URL(import.meta.url)),
+      // An installed package's modules are no files.
+      ...(import.meta.url.startsWith("file:")
+        ? { "read its own source": () => Deno.readTextFile(new URL(import.meta.url)) }
+        : {}),
       "list the folder above": () => [...Deno.readDirSync("..")],
       "read /proc/self/root": () => Deno.readTextFile(`/proc/self/root${file}`),
       "read /proc/self/cwd": () => Deno.readTextFile("/proc/self/cwd/../secret.txt"),

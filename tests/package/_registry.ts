@@ -27,8 +27,8 @@ export class Registry implements AsyncDisposable {
   /** Starts it; `scratch` is an empty directory. */
   static async start(scratch: string): Promise<Registry> {
     const registry = new Registry(scratch);
-    for (const { name } of Deno.readDirSync(new URL("std", ROOT))) {
-      await registry.#add(new URL(`std/${name}`, ROOT).pathname);
+    for (const { name, isDirectory } of Deno.readDirSync(new URL("std", ROOT))) {
+      if (isDirectory) await registry.#add(new URL(`std/${name}`, ROOT).pathname);
     }
     return registry;
   }
