@@ -85,7 +85,8 @@ cp ${join(base, "app.service")} /etc/systemd/system/
 mkdir -p /var/cache/taskd/deno ${base}/overlay/deno/upper ${base}/overlay/deno/work
 mount -t overlay overlay -o lowerdir=${deno_dir},upperdir=${base}/overlay/deno/upper,workdir=${base}/overlay/deno/work \\
   /var/cache/taskd/deno
-chmod -R a+rX /var/cache/taskd
+# Not chmod -R: a file whose mode is set is copied, even to the mode that it has.
+find /var/cache/taskd ! -perm -o=r -exec chmod a+rX {} +
 chmod 0777 /var/cache/taskd/deno
 mkdir -p /srv/app
 sqlite3 /srv/app/app.db "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)" > /dev/null
