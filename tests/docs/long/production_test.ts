@@ -72,6 +72,8 @@ mount -t overlay overlay -o lowerdir=${path},upperdir=${own}/upper,workdir=${own
     entry,
     `#!/bin/sh
 set -e
+# The machine's own programs come first, wherever the tests were started from.
+export PATH=/usr/local/bin:$PATH
 mkdir -p ${base}/overlay
 mount -t tmpfs none ${base}/overlay
 ${overlays.join("\n")}
